@@ -95,7 +95,7 @@ impl Caller {
     }
 }
 
-/// There is no token, or none that opens anything. Why is told to nobody.
+/// The request has no token, or none that is valid. Which of the two isn't told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stranger;
 

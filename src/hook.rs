@@ -1,16 +1,16 @@
-//! What runs inside of the hooks of Claude Code and Codex: it hands their transcripts to the daemon, and gives new
-//! sessions the brief of what was done before them.
+//! What the hooks of Claude Code and Codex run: it hands their transcripts to the daemon, and gives new sessions the
+//! brief of what was done before.
 //!
 //! ```text
 //! transcript ──► delta from the saved offset ──► spool ──► daemon ──► brief ──► cache ──► session
 //! ```
 //!
-//! Every message takes the way through the spool, so a daemon that is down or slow is no case of its own: what was
-//! sent is taken out, the rest waits for the next hook. A transcript stays where it is until its offset moves, so a
-//! full spool loses nothing.
+//! Every message goes through the spool, so a daemon that is down or slow needs no special handling: what was sent is
+//! removed, the rest waits for the next hook. A transcript isn't passed over until its offset moves, so a full spool
+//! loses nothing.
 //!
-//! Invariants: a hook is over after [`TIME_MAX`], whatever hangs. Each message carries an id, so that one that is sent
-//! twice is stored once. Files are named by hashes. The daemon is never started, and no tokenizer is loaded.
+//! Invariants: a hook ends after [`TIME_MAX`], whatever hangs. Each message has an id, so that one that is sent twice
+//! is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer.
 
 mod agent;
 mod brief;
@@ -42,36 +42,36 @@ pub use status::{AgentStatus, statuses};
 
 /// How long a hook may take in all.
 pub const TIME_MAX: Duration = Duration::from_millis(290);
-/// How long the daemon may take of it.
+/// How much of that the daemon may take.
 const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
-/// How long reading transcripts may take of it, before the daemon is asked.
+/// How much of that reading transcripts may take, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
-/// How long sending by hand may take in all, and one request of it.
+/// How long sending by hand (without a hook) may take in all, and each of its requests.
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// The variable that switches hooks off, by the value `off`.
 const SWITCH: &str = "RECAPD_HOOK";
-/// The variable by which tests on busy machines allow hooks so many times their time, and the most that it allows.
+/// The variable by which tests on busy machines multiply the time of hooks, and the largest factor.
 const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
 const PATIENCE_MAX: u32 = 100;
 
-/// A hook that was called.
+/// A call of a hook.
 pub struct Call<'a> {
-    /// Which one.
+    /// The event that it was called for.
     pub event: Event,
-    /// By whom; found out from the input if it isn't said.
+    /// The host that called; found out from the input if it isn't given.
     pub host: Option<Host>,
-    /// Whose history it is: an agent's id, in which `{host}`, `{project}` and `{session}` stand for what they say.
+    /// The agent whose history it is, as a template in which `{host}`, `{project}` and `{session}` are replaced.
     pub agent: Option<&'a str>,
-    /// Where the daemon answers, such as `http://127.0.0.1:7411`.
+    /// The daemon's address, such as `http://127.0.0.1:7411`.
     pub server: String,
-    /// What opens it, if it asks for a token.
+    /// The daemon's token, if it asks for one.
     pub token: Option<SecretString>,
     /// Limits and options.
     pub config: &'a Config,
-    /// Where files belong.
+    /// The environment, which says where files belong.
     pub environment: &'a Environment,
     /// The time.
     pub clock: &'a dyn Clock,
@@ -86,15 +86,15 @@ pub fn is_off(environment: &Environment) -> bool {
         .is_some_and(|value| value.eq_ignore_ascii_case("off"))
 }
 
-/// How often its time a hook may take: once, but in tests.
+/// By which factor hooks may take longer than usual: 1, except in tests.
 pub fn patience(environment: &Environment) -> u32 {
     let given = environment.get(PATIENCE).and_then(|times| times.parse().ok());
     given.unwrap_or(1).clamp(1, PATIENCE_MAX)
 }
 
 impl Call<'_> {
-    /// Does what the hook is for, and says what is to be printed for the host. Whatever fails stays undone: the next
-    /// hook makes up for it.
+    /// Carries out the hook, and passes what is to be printed for the host to `print`. What fails stays undone: the
+    /// next hook makes up for it.
     pub fn run(&self, input: &Input, print: impl FnOnce(&str)) {
         let Some(folder) = StateFolder::of(self.environment) else {
             return;
@@ -112,20 +112,20 @@ impl Call<'_> {
                 }
             }
             event => {
-                // What ends for a subagent goes on for the session that it works for.
+                // The end of a subagent isn't one for the session that it works for.
                 let mark = mark(event).filter(|_| !input.is_subagent);
                 self.push(&folder, &agent, input, mark);
             }
         }
     }
 
-    /// What a `SessionStart` would be given now; remembers nothing.
+    /// What a `SessionStart` would inject now; nothing is remembered of it.
     pub fn preview(&self, input: &Input) -> Option<Injection> {
         let folder = StateFolder::of(self.environment)?;
         self.injection(&folder, &self.agent(input), input)
     }
 
-    /// Whose history this is.
+    /// The agent whose history this is.
     pub fn agent(&self, input: &Input) -> AgentId {
         agent::name(self.agent, self.host(input), input, self.environment)
     }
@@ -138,7 +138,7 @@ impl Call<'_> {
     fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<Mark>) {
         let agent_folder = folder.agent(agent);
         if mark == Some(Mark::Clear) {
-            // What the session was given leaves the model's view with the rest.
+            // What was injected into the session leaves the model's view with the rest.
             brief::forget(folder, agent, input);
         }
         let gathering = push::Gathering {
@@ -177,8 +177,8 @@ impl Call<'_> {
     }
 }
 
-/// Sends all that hooks left behind to the daemon at `server`, without their limits of time. What it can't take now goes
-/// on waiting; [`statuses`] tell.
+/// Sends everything that hooks left behind to the daemon at `server`, without their time limits. What the daemon can't
+/// take now goes on waiting; see [`statuses`].
 pub fn drain(environment: &Environment, server: &str, token: Option<SecretString>, clock: &dyn Clock) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
     let Some(folder) = StateFolder::of(environment) else {
@@ -197,10 +197,10 @@ pub fn drain(environment: &Environment, server: &str, token: Option<SecretString
     }
 }
 
-/// What an event means beyond what stands in the transcript.
+/// The mark that an event sets beside the transcript's messages.
 fn mark(event: Event) -> Option<Mark> {
     match event {
-        // What the model sees verbatim is gone after both.
+        // After both of them the model sees nothing verbatim any more.
         Event::PreCompact | Event::SessionEnd => Some(Mark::Clear),
         Event::StopFailure => Some(Mark::Interrupted),
         _ => None,

@@ -59,23 +59,23 @@ pub use step::{ForkReply, StepReply};
 use telling::role_tokens;
 pub use versions::{EditedReply, ItemReply, RevisedReply};
 
-/// What an append is made of.
+/// Where the messages of an append come from.
 enum By {
-    /// Messages; a rewind among them whose mark isn't there is left alone.
+    /// A request with messages. A rewind among them to a mark that isn't there is ignored.
     Messages,
-    /// Steps that are asked for, and have to be taken.
+    /// A request for steps (clear, mark, rewind, pin), which fails if a step can't be taken.
     Steps,
-    /// Messages that are taken out of the inbox: these rows of it.
+    /// The inbox: messages inserted by SQL. The rows with these numbers are taken out of it in the same transaction.
     Inbox(Arc<dyn InboxStore>, Vec<i64>),
 }
 
-/// Takes messages in.
+/// Takes in messages; clones share everything.
 #[derive(Clone)]
 pub struct Keeper {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     learning: Arc<Learning>,
-    /// Messages came that recall's index doesn't have.
+    /// Wakes the indexer: messages were stored that recall's index doesn't have.
     unindexed: Arc<Notify>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
@@ -111,8 +111,8 @@ impl Keeper {
         }
     }
 
-    /// This keeper, but an agent with a provider or a model of its own is counted by the counter that `find` finds for
-    /// it; `provider` and `model` are those of the others.
+    /// The same keeper, which counts an agent with a provider or a model of its own by the counter that `find` returns
+    /// for it; `provider` and `model` are those of all other agents.
     #[must_use]
     pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
         let default = (provider.to_owned(), model.to_owned());
@@ -128,7 +128,7 @@ impl Keeper {
         Self { journal, ..self }
     }
 
-    /// The same keeper, which compares speakers by `rules`.
+    /// The same keeper, which measures how alike the speakers sound by `rules`.
     #[must_use]
     pub fn comparing(self, rules: Rules) -> Self {
         Self {
@@ -137,8 +137,8 @@ impl Keeper {
         }
     }
 
-    /// As [`Self::append_reported`], and how alike the speakers sound now, if messages were stored that a named speaker
-    /// said. Under a `key` nothing but the same request is taken again.
+    /// As [`Self::append_reported`]; returns also how alike the speakers sound now, if a named speaker's messages were
+    /// stored. A request with a `key` that was used before is accepted again only if it is the same.
     ///
     /// # Errors
     /// As [`Self::append`]; [`StoreError::KeyReused`].
@@ -166,9 +166,9 @@ impl Keeper {
         Ok((outcome, reading))
     }
 
-    /// Appends messages as they come in.
+    /// Appends messages as they arrive.
     ///
-    /// # Errors
+    /// When the store fails; nothing is stored then.
     /// What the store fails with; nothing is stored then.
     pub async fn append(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
         self.append_reported(agent, messages, None).await
@@ -205,8 +205,8 @@ impl Keeper {
         self.take_in(counted, By::Messages).await
     }
 
-    /// Appends messages of the past: items are aged by the messages' own times. They are counted without a guard, so
-    /// that a replay ends the same whatever was learned before it; what they report is learned.
+    /// Appends messages of the past: items are aged by the messages' own times. They are counted without the learned
+    /// correction, so that a replay gives the same whatever was learned before it; what they report is learned.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -215,8 +215,8 @@ impl Keeper {
         self.take_in(request, By::Messages).await
     }
 
-    /// Clears, marks, rewinds, pins or unpins, by the message that says so. A rewind does it only if its mark is there,
-    /// a pin only if its message is.
+    /// Takes the step `step` by appending the message that stands for it. A rewind fails if its mark isn't
+    /// there, a pin if its message isn't.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`],
@@ -230,7 +230,7 @@ impl Keeper {
         self.take_in(request, By::Steps).await
     }
 
-    /// Makes the agent `child`, which begins where `parent` stands.
+    /// Makes the agent `child`, which starts from the present state of `parent`.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::AgentExists`], or what the store fails with.
@@ -255,7 +255,8 @@ impl Keeper {
             seen,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        // Payloads are what is stored: what was read from them is as much again, and there may be many to wait for.
+        // The stored payload holds the message: its parsed parts take as much memory again, and many may wait for the
+        // writer.
         for prepared in &mut request.messages {
             prepared.message.parts = Vec::new();
         }
@@ -291,7 +292,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the agent one of `project`, or of none, and says so to readers.
+    /// Puts the agent into `project`, or into none, and wakes readers.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], and what the store fails with.
@@ -301,8 +302,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With
-    /// another model, what the summary doesn't cover is counted again before this returns.
+    /// Changes an agent's settings, which override the configuration from its next append on. Returns all of them. With
+    /// another model, everything that the summary doesn't cover is counted again before this returns.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or what the store fails with.
@@ -313,7 +314,7 @@ impl Keeper {
     ) -> StoreResult<AgentSettings> {
         let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
         self.counters.learn(agent, &settings);
-        // In another zone its summary tells other times.
+        // With another time zone the summary shows other times.
         self.notices.agent_changed(agent);
         if let Err(error) = self.recount(agent).await {
             warn!(%error, agent_id = %agent, "recount.failed");
@@ -322,7 +323,7 @@ impl Keeper {
         Ok(settings)
     }
 
-    /// Ends the running session: what is pending becomes urgent.
+    /// Ends the running session: its pending exchanges become urgent.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or what the store fails with.
@@ -333,7 +334,7 @@ impl Keeper {
         Ok(ended)
     }
 
-    /// The rules by which it decides.
+    /// The rules that decide appends.
     pub fn rules(&self) -> &AppendRules {
         &self.rules
     }

@@ -1,4 +1,4 @@
-//! The model seam: who turns exchanges into draft items, and what can go wrong.
+//! The model seam: the models that turn exchanges into draft items, and what can go wrong.
 //!
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
@@ -34,44 +34,44 @@ use async_trait::async_trait;
 
 use crate::domain::{agent::AgentId, price::Usage, prompt::Prompt, transcript::Transcript};
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The exchanges, rendered as a prompt.
     pub prompt: Prompt,
-    /// The same exchanges as they are.
+    /// The same exchanges as data, for the built-in summariser.
     pub transcripts: Vec<Transcript>,
     /// The most tokens the answer may have.
     pub output_tokens_max: i64,
-    /// For whom it is asked again if it has to wait: that agent's turn is kept.
+    /// The agent that it is about: if the request has to wait, a turn is kept for the agent until it comes back.
     pub agent: Option<AgentId>,
     /// Whether it still waits for the limits of its key.
     pub held: limits::Held,
 }
 
-/// What a model answers. Tokens are counted as the provider bills them, and 0 where it doesn't say.
+/// A model's answer. Tokens are counted as the provider bills them, and 0 if it doesn't say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
     /// The answer: JSON by the schema of `domain::reply`, if the model did as asked.
     pub text: String,
-    /// Tokens read, whatever the cache gave or took; 0 for the offline model.
+    /// Tokens read, those from and to the cache included; 0 for the offline model.
     pub input_tokens: i64,
-    /// Those of them that came from the prompt cache.
+    /// How many of these came from the prompt cache.
     pub cached_input_tokens: i64,
-    /// Those of them that were written to the prompt cache.
+    /// How many of these were written to the prompt cache.
     pub cache_write_tokens: i64,
     /// Tokens written, thinking included; 0 for the offline model.
     pub output_tokens: i64,
-    /// Those of them that were thinking.
+    /// How many of these were thinking.
     pub reasoning_tokens: i64,
     /// The provider's id of the request.
     pub request_id: Option<String>,
-    /// How long the limits of the key are used up, as the provider says beside its answer.
+    /// How long the limits of the key are used up, if the provider says so with its answer.
     pub rest: Option<Duration>,
 }
 
 impl ModelAnswer {
-    /// Its tokens by what they cost.
+    /// Its tokens, by kinds that are priced differently.
     pub fn usage(&self) -> Usage {
         Usage {
             input: self.input_tokens - self.cached_input_tokens - self.cache_write_tokens,
@@ -94,7 +94,7 @@ pub enum LlmError {
     RateLimited {
         /// When the provider said to come back, if it did.
         retry_after: Option<Duration>,
-        /// What it said.
+        /// The provider's message.
         message: String,
     },
     /// The input is too long for the model: send less.
@@ -112,12 +112,12 @@ pub enum LlmError {
     /// The request is wrong: trying again is useless.
     #[error("the provider refuses the request: {0}")]
     Permanent(String),
-    /// Nobody was asked: give the work back until then. No attempt failed.
+    /// The model wasn't asked: give the work back until then. It doesn't count as an attempt.
     #[error("the model isn't asked for {} ms: {why}", wait.as_millis())]
     Waiting {
-        /// For how long.
+        /// How long to wait.
         wait: Duration,
-        /// Why.
+        /// What has to be waited for.
         why: Wait,
     },
 }
@@ -125,7 +125,7 @@ pub enum LlmError {
 /// Why a model isn't asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// As many calls are under way as may be.
+    /// As many calls are under way as are allowed.
     Places,
     /// The requests or tokens of a minute are used up, or the provider said to come back later.
     Rate,
@@ -146,30 +146,31 @@ impl fmt::Display for Wait {
 /// A failure that may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it lies.
+    /// What the failure is due to.
     pub cause: Cause,
     /// When the provider said to come back, if it did.
     pub retry_after: Option<Duration>,
-    /// For how long the provider is left alone from now on, if it is: an outage, and no failure of this request.
+    /// How long the provider is left alone from now on, if this counts as an outage and not as a failure of the
+    /// request.
     pub outage: Option<Duration>,
-    /// The tokens that the provider says it bills for an answer of no use.
+    /// The tokens that the provider bills for an answer of no use, if it says so.
     pub usage: Option<Usage>,
     /// What happened.
     pub message: String,
 }
 
-/// Where a failure lies.
+/// What a failure is due to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The provider fails, or answers what is no answer.
+    /// The provider failed, or sent something that is no answer.
     Server,
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
     /// No complete answer came in time.
     Timeout,
     /// The connection couldn't be made.
     Network,
-    /// The connection broke off, and the provider had the request.
+    /// The connection broke off after the provider had got the request.
     Broken,
 }
 
@@ -192,7 +193,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A failure without a time to come back.
+    /// A failure for which the provider gave no time to come back.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
             cause,
@@ -203,8 +204,8 @@ impl Fault {
         }
     }
 
-    /// Whether it may lie in the request: the provider had it, and failed over it. What never got there tells nothing of it,
-    /// and who has too much to do says that it isn't the request.
+    /// Whether the failure may be due to the request: the provider had got it, and failed on it. A request that never
+    /// arrived shows nothing about that, and an overloaded provider says that it isn't the request.
     pub fn may_lie_in_the_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
@@ -224,7 +225,7 @@ impl LlmError {
         }
     }
 
-    /// For how long the provider is left alone after this failure, if it is.
+    /// How long the provider is left alone after this failure, if it is.
     pub fn outage(&self) -> Option<Duration> {
         match self {
             Self::Transient(fault) => fault.outage,
@@ -232,7 +233,7 @@ impl LlmError {
         }
     }
 
-    /// A short name for metrics and the runs table: why an update failed.
+    /// A short name of the failure for metrics and the runs table.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Transient(fault) => match fault.cause {
@@ -251,8 +252,8 @@ impl LlmError {
         }
     }
 
-    /// Whether the provider bills a call that ended so, although it gave nothing of use: also what nobody waited for any
-    /// longer, for it was at work on it.
+    /// Whether the provider bills a call that failed in this way, though its answer was of no use; also if the answer
+    /// wasn't waited for any more, since the provider had worked on it.
     pub fn is_billed(&self) -> bool {
         match self {
             Self::Truncated | Self::Refused(_) => true,
@@ -261,7 +262,7 @@ impl LlmError {
         }
     }
 
-    /// The tokens that the provider bills a call with that ended so, where it says.
+    /// The tokens that the provider bills for a call that failed in this way, if it says so.
     pub fn usage(&self) -> Option<Usage> {
         match self {
             Self::Transient(fault) => fault.usage,
@@ -282,7 +283,7 @@ pub trait ChatModel: Send + Sync {
     /// Answers one request.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
 
-    /// Whether the provider is there and takes the key, without asking the model. One that is here always is.
+    /// Whether the provider can be reached and accepts the key, without asking the model. A local model always can.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -290,11 +291,11 @@ pub trait ChatModel: Send + Sync {
         Ok(())
     }
 
-    /// Has `listener` told of each change in how its circuit stands, and those of who is asked in its place. Only a
+    /// Calls `listener` at each change of this model's circuit, and of its fallbacks' circuits. Only a
     /// [`breaker::Breaker`] has one.
     fn watch(&self, _listener: &breaker::Listener) {}
 
-    /// Who may be asked in its place, in this order; nobody, unless it is a [`chain::Chain`].
+    /// The models that may be asked in its place, in this order; none, unless it is a [`chain::Chain`].
     fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
         &[]
     }

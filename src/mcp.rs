@@ -7,8 +7,8 @@
 //! HTTP  ─┘
 //! ```
 //!
-//! It only reads. Invariants: an answer fits the hosts' limits, and what a client subscribes to, leaves open or sends too
-//! slowly is bounded by the constants here.
+//! It only reads. Invariants: an answer fits the hosts' limits, and what a client subscribes to, leaves open or sends
+//! too slowly is bounded by the constants here.
 
 mod arguments;
 mod endpoint;
@@ -35,25 +35,25 @@ pub use way::{Opening, Way};
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
 /// The longest text that a tool answers with, in characters. Hosts warn above 10,000 tokens, and cut above 25,000.
 pub const TEXT_CHARS_MAX: usize = 30_000;
-/// Tokens of a summary that a tool answers with, unless told otherwise.
+/// How many tokens of a summary a tool answers with by default.
 pub const SUMMARY_TOKENS: i64 = 9_000;
-/// What hosts that ask for it are told about the longest answer of a tool, in characters.
+/// The longest answer of a tool, in characters, as it is announced to hosts that ask.
 const RESULT_CHARS_MAX: i64 = 100_000;
-/// How long an answer about a resource may be taken for right, in milliseconds.
+/// How long hosts may cache an answer about a resource, in milliseconds.
 const TTL_MS: u64 = 5_000;
 /// How long a source waits for a change, in seconds.
 const WAIT_SECONDS: u64 = 25;
 /// The width of histories, in characters.
 const TEXT_COLUMNS: usize = 80;
-/// Agents on a page of resources.
+/// How many agents are on a page of resources.
 const AGENTS_SHOWN: i64 = 50;
-/// Agents that a status names.
+/// How many agents a status names.
 const STATUS_AGENTS: i64 = 20;
-/// The most resources that one client is told about.
+/// The most resources that one client is notified about.
 pub const WATCHES_MAX: usize = 100;
-/// The most resources that all clients together are told about.
+/// The most resources that all clients together are notified about.
 pub const SUBSCRIPTIONS_MAX: usize = 500;
 /// The most sessions of the earlier era at once over HTTP. Further clients are served without one: they can't subscribe.
 pub const SESSIONS_MAX: usize = 300;
-/// How long such a session stays without a word from its client, in seconds.
+/// After how many seconds without a message from its client such a session ends.
 const SESSION_IDLE_SECONDS: u64 = 3_600;

@@ -64,7 +64,7 @@ impl Contact {
     }
 }
 
-/// Whether the worker gets round: when it last came to the end of a look at the queue, whatever that brought, and until
+/// Whether the worker's loop makes progress: when it last finished a look at the queue, whatever came of it, or until
 /// when it rests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Instant>>);
@@ -76,17 +76,17 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The worker came round.
+    /// The worker finished a look at the queue.
     pub fn made(&self) {
         self.rests_for(Duration::ZERO);
     }
 
-    /// The worker came round, and needn't before so long.
+    /// The worker finished a look at the queue, and needn't look again for the time `rest`.
     pub fn rests_for(&self, rest: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + rest;
     }
 
-    /// For how long it hasn't, although it should have.
+    /// How long the worker's next look at the queue is overdue, or how long ago the last one was.
     pub fn age(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }

@@ -75,7 +75,7 @@ pub struct Schedule {
     metrics: Metrics,
     settings: ScheduleSettings,
     database: Option<Database>,
-    /// The firings that were made, here or elsewhere, as far as they were asked about.
+    /// The latest firing of each schedule that is known to be made, by this daemon or another one.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
     /// Samples at which the database wasn't well.
     unwell: Arc<Mutex<Spell>>,

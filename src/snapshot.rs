@@ -45,14 +45,14 @@ use crate::{
 pub use kept::Kept;
 pub use reply::SummaryReply;
 
-/// The most bytes that snapshots need together, if nobody says otherwise: a full document has some 40,000.
+/// The most bytes that all snapshots may need together, unless configured: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
-/// Of a document's hash, so many bytes stand in its tag.
+/// How many bytes of a document's hash stand in its `ETag`.
 const TAG_BYTES: usize = 12;
 /// What is said to have failed.
 const RENDERING: &str = "rendering a document";
 
-/// What a reader gets.
+/// An agent's summary as a reader gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The document as Markdown, pending exchanges included.
@@ -71,25 +71,25 @@ pub struct Snapshot {
     pub first_exchange: i64,
     /// How many exchanges wait to be summarised.
     pub pending_exchanges: i64,
-    /// Since when.
+    /// Since when exchanges are pending, if any are.
     pub pending_since: Option<Timestamp>,
-    /// What a way in made of it.
+    /// What users of the snapshot derived from it.
     pub kept: Kept,
 }
 
 impl Snapshot {
-    /// When the version was written; none before the first, although the row has a time then, too.
+    /// When the version was written; `None` before the first, although the row has a time then, too.
     pub fn written_at(&self) -> Option<Timestamp> {
         (self.version > 0).then_some(self.updated_at)
     }
 }
 
-/// A snapshot and how fresh it is.
+/// A snapshot and whether it is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading<S = Snapshot> {
     /// The snapshot.
     pub snapshot: Arc<S>,
-    /// Set while the database is away: since when the copy is known to be right.
+    /// Set while the database is away: the time as of which the copy is known to be right.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -101,10 +101,10 @@ impl<S> Reading<S> {
         }
     }
 
-    /// What readers get: what was `loaded`, or the copy of that time while the database is away.
+    /// What a reader gets: the snapshot that was `loaded`, or while the database is away the copy, marked stale.
     ///
     /// # Errors
-    /// What loading failed with, if there is no copy.
+    /// The error of loading, if there is no copy.
     fn or_copy(
         loaded: StoreResult<Option<Arc<S>>>,
         copy: Option<(Arc<S>, Timestamp)>,
@@ -120,7 +120,7 @@ impl<S> Reading<S> {
     }
 }
 
-/// The snapshots of all agents that somebody asked for.
+/// The snapshots of all agents that a reader asked for.
 pub struct Snapshots {
     store: Arc<dyn Store>,
     counter: Arc<dyn TokenCounter>,
@@ -154,13 +154,13 @@ impl Snapshots {
         }
     }
 
-    /// The same snapshots, which redact secrets in what is pending by the rules of `redactor`.
+    /// The same snapshots, which redact secrets in pending exchanges by the rules of `redactor`.
     #[must_use]
     pub fn redacting(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
-    /// The same snapshots, which need no more than about so many bytes; those not asked for the longest are forgotten.
+    /// The same snapshots, within about `bytes_max` bytes: the least recently used are dropped.
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self {
@@ -169,12 +169,12 @@ impl Snapshots {
         }
     }
 
-    /// What is kept with `snapshot` needs so many bytes more.
+    /// Notes that what is kept with `snapshot` needs `bytes` more.
     pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
         self.copies.grew(snapshot, bytes);
     }
 
-    /// How many snapshots are held.
+    /// How many snapshots are in memory.
     pub fn held(&self) -> usize {
         self.copies.len()
     }
@@ -196,7 +196,7 @@ impl Snapshots {
         &self.counter
     }
 
-    /// The same snapshots, of documents that age like that.
+    /// The same snapshots, of documents that age by the rules `ageing`.
     #[must_use]
     pub fn ageing(self, ageing: Ageing) -> Self {
         Self { ageing, ..self }
@@ -216,8 +216,8 @@ impl Snapshots {
         Reading::or_copy(loaded, self.copies.used(agent, |held| held.copy.dated()))
     }
 
-    /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
-    /// `deadline` or `stop`. A return is no promise of a change.
+    /// As [`Self::get`], but if the reader has that version already (`is_known`, by its `ETag`), waits for a change until
+    /// `deadline` or `stop`. It may return without a change.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -255,8 +255,8 @@ impl Snapshots {
         row.map(|row| self.rendered(agent, row)).transpose()
     }
 
-    /// The summary of `agent` from the database, past what is held here: for who hears of no changes. `None` if there is
-    /// no such agent.
+    /// The summary of `agent` from the database and not from memory: for callers that hear of no changes. `None` if
+    /// there is no such agent.
     ///
     /// # Errors
     /// When the database fails, or rendering panics.
@@ -279,7 +279,7 @@ impl Snapshots {
         let read_at = self.clock.now();
         let changes = self.copies.changes();
         let Some(row) = self.store.summary(agent).await? else {
-            // It was deleted.
+            // The agent was deleted.
             self.copies.forget(agent);
             return Ok(None);
         };
@@ -291,7 +291,7 @@ impl Snapshots {
         Ok(Some(snapshot))
     }
 
-    /// Keeps the snapshots fresh: what changed is read again at once, so that the next reader needn't. Ends with
+    /// Keeps the snapshots fresh: a changed one is read again at once, so that the next reader needn't wait. Ends with
     /// `stop`.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
@@ -305,7 +305,7 @@ impl Snapshots {
                     self.refresh(&agent).await;
                     self.waiting.wake(&agent);
                 }
-                // Nobody knows which, or there are too many at once: all are read again when asked for.
+                // Which agents changed isn't known, or too many did: all are read again when they are asked for.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
                     self.copies.outdate_all();
                     self.waiting.wake_all();
@@ -322,7 +322,7 @@ impl Snapshots {
     }
 }
 
-/// What a reader of `row` sees, with times as they are told in its zone.
+/// The summary of `row` as readers see it, with times in its zone.
 pub fn render(
     row: &SummaryRow,
     tokens_max: i64,
@@ -333,8 +333,8 @@ pub fn render(
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
-        // The figures tell apart what a version says of itself. The text may change while they don't: by another count, another
-        // zone, another rule of redaction.
+        // Beside the version's figures the `ETag` holds a hash of the text, since that may change while they don't: by
+        // another token count, zone or rule of redaction.
         etag: format!(
             "\"{}.{}.{:x}.{}\"",
             row.version,
@@ -354,7 +354,7 @@ pub fn render(
     }
 }
 
-/// The document as it is stored; where it shows nothing any more of what it covers, a line that says so.
+/// The document as it is stored; if it is empty although it covers exchanges, a line that says so.
 fn document(row: &SummaryRow) -> Cow<'_, str> {
     if row.content.is_empty() && row.summarized_through > 0 {
         archived(row.summarized_through).into()

@@ -59,10 +59,10 @@ use crate::{
 };
 use verify::AgentReport;
 
-/// What can go wrong, by what the caller does next.
+/// What can go wrong in a store's operation, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else went first: drop the result, the queue will offer the work again.
+    /// Another worker or a change of the summary went first: drop the result, the queue will offer the work again.
     #[error("fenced off: {0}")]
     Fenced(Fence),
     /// No such agent.
@@ -85,7 +85,7 @@ pub enum StoreError {
     UnknownVersion {
         /// The version.
         version: i64,
-        /// The oldest and the newest one that are kept, if there are any.
+        /// The oldest and the newest version that are kept, if any are.
         kept: Option<(i64, i64)>,
     },
     /// There is no such item that covers anything.
@@ -93,7 +93,7 @@ pub enum StoreError {
     UnknownItem {
         /// The item.
         item: i64,
-        /// The one that stands for its exchanges now, if it was replaced.
+        /// The item that covers its exchanges now, if it was replaced.
         now: Option<i64>,
     },
     /// There are as many pinned items as there may be.
@@ -105,15 +105,15 @@ pub enum StoreError {
     /// The agent has no exchange of that number.
     #[error("there is no exchange #{0}")]
     UnknownExchange(i64),
-    /// Other agents began with what this one holds.
+    /// Agents were forked from this one, and share what it holds.
     #[error("`{agent}` can't be deleted while agents are there that were forked from it: {}", forks.join(", "))]
     HasForks {
-        /// Who.
+        /// The agent.
         agent: AgentId,
-        /// Its forks, some of them.
+        /// Some of its forks.
         forks: Vec<String>,
     },
-    /// The copies of pinned messages would take more room than they have in a context.
+    /// The copies of pinned messages would take more room than contexts have for them.
     #[error(
         "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
         pinned + 1
@@ -126,22 +126,22 @@ pub enum StoreError {
         /// The most tokens that they may have.
         max_tokens: i64,
     },
-    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    /// The newest exchange alone would exceed the agent's budget, and the agent's settings have that refused.
     #[error(transparent)]
     WouldOverflow(#[from] TooBig),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
-        /// Where.
+        /// The table.
         table: &'static str,
-        /// Which row.
+        /// The row.
         row: String,
-        /// Which column.
+        /// The column.
         column: &'static str,
         /// What it holds.
         value: String,
     },
-    /// The database refuses what would break a rule of its schema, or what it can't hold: a defect of recapd. Nothing was
+    /// The database refuses what would break a constraint, or what it can't hold: a defect of recapd. Nothing was
     /// changed.
     #[error("the database refuses the change: {0}")]
     Refused(String),
@@ -151,7 +151,7 @@ pub enum StoreError {
     /// Another daemon holds this database.
     #[error("{0} is in use by another recapd")]
     InUse(String),
-    /// The database undid the change, again and again, because others were in each other's way: nothing is wrong, and
+    /// The database rolled the transaction back several times because of conflicts with others: nothing is wrong, and
     /// nothing was changed.
     #[error("the database undid the change for the sake of another one: {0}")]
     Contended(String),
@@ -164,8 +164,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What is the matter with the database, in the words of `recapd_db_errors_total`; `None` if nothing is, and it
-    /// only said no.
+    /// The kind of the database's failure, as `recapd_db_errors_total` labels it; `None` if the database works and only
+    /// refused.
     pub fn class(&self) -> Option<&'static str> {
         match self {
             Self::Unavailable(outage) => Some(outage.kind.class()),
@@ -200,7 +200,7 @@ fn no_item(item: i64, now: Option<i64>) -> String {
     format!("there is no item {item}{now}")
 }
 
-/// Which of the guards of an update did not hold.
+/// The guard of an update that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fence {
     /// The lease is no longer this holder's.
@@ -211,7 +211,7 @@ pub enum Fence {
     Watermark,
     /// Exchanges that were read were set aside meanwhile.
     Exchanges,
-    /// Somebody else has taken a row out of the inbox, or an earlier one of the agent waits there.
+    /// Another caller has taken a row out of the inbox, or an earlier row of the agent waits there.
     Inbox,
 }
 
@@ -233,43 +233,45 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// The database, as recapd uses it.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
-    /// A message that is known already by its client id is counted as a duplicate and changes nothing.
+    /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue if need be. A message
+    /// whose client id is known already is counted as a duplicate and changes nothing.
     /// Clears, marks, rewinds, pins and unpins among the messages take effect where they stand ([`crate::domain::lineage`]).
     ///
     /// # Errors
-    /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored under another id, once.
-    /// [`StoreError::KeyReused`] when another request was made under the same key. [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
-    /// a replay pins it all the same. Nothing is stored then.
+    /// [`StoreError::ClientIdReused`] when another message has that client id; a replay stores it under another id,
+    /// once. [`StoreError::KeyReused`] when another request was made under the same key. [`StoreError::WouldOverflow`]
+    /// if the agent's settings ask for it. [`StoreError::PinsFull`] when a message can't be pinned; a replay pins it
+    /// all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// As [`Self::append`], but the marks that rewinds go back to must be there, and the messages that pins name.
+    /// As [`Self::append`], but the marks that rewinds go back to, and the messages that pins name, must exist.
     ///
     /// # Errors
-    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`] when one isn't; nothing is stored then.
+    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`] when one doesn't; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// Makes the agent `child`, which begins where `parent` stands and shares its past, and nothing of its future.
+    /// Makes the agent `child`, which starts from the present state of `parent`: it shares the past, but nothing that
+    /// comes.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or [`StoreError::AgentExists`] for the child.
     async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked>;
 
-    /// The agents that an agent came from by forks, nearest first.
+    /// The agents that an agent was forked from, directly or not, nearest first.
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
 
-    /// The messages that stay in view when their exchanges have left the window: the pinned ones and those that are
-    /// important to the running session, at most `limit` of them. What is left out is the oldest: of the important ones
-    /// first.
+    /// The messages that stay in view when their exchanges have left the window: the pinned ones and those marked as
+    /// important to the running session, at most `limit`. Beyond that the oldest are left out, important ones before
+    /// pinned ones.
     async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins>;
 
-    /// Ends the running session, whatever is pending becomes urgent.
+    /// Ends the running session; its pending exchanges become urgent.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
 
-    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With
+    /// Changes an agent's settings, which override the configuration from its next append on. Returns all of them. With
     /// another provider or model, a recount begins.
     ///
     /// # Errors
@@ -281,34 +283,34 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<AgentSettings>;
 
-    /// Notes that what the summary doesn't cover has to be counted again: see [`Self::recount_batch`].
+    /// Notes that exchanges which the summary doesn't cover have to be counted again: see [`Self::recount_batch`].
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()>;
 
-    /// Agents of which something has to be counted again, at most `limit`.
+    /// Agents with exchanges that have to be counted again, at most `limit`.
     async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
-    /// The newest exchanges still to be counted again, at most `messages_max` messages but at least one exchange; none
-    /// if nothing is left.
+    /// The newest exchanges still to be counted again, at most `messages_max` messages but at least one exchange;
+    /// `None` if there are none.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>>;
 
-    /// Replaces the counts of a batch, of which what was covered or set aside meanwhile keeps its own, and moves the
-    /// boundary if the window is over its budget by them. None, and nothing is changed, if the settings have changed
-    /// since the batch was read, or another recount went first.
+    /// Stores the new counts of a batch (exchanges covered or set aside meanwhile keep theirs), and moves the boundary
+    /// if the window exceeds its budget by them. Returns `None` and changes nothing if the settings have changed since
+    /// the batch was read, or another recount went first.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>>;
 
-    /// What was learned about counters, in the order in which it was.
+    /// What was learned about token counters, in the order in which it was learned.
     async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
 
-    /// Keeps what was learned about these models, and of all the models those that learned last.
+    /// Saves what was learned about these models. Of all models, only the last ones that learned are kept.
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     /// One agent.
@@ -331,11 +333,11 @@ pub trait Store: Send + Sync {
     /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
 
-    /// What the live archive of an agent holds of the terms of `query`, in no order; none for an unknown agent. What it
-    /// inherited by a fork belongs to it, what was forgotten doesn't.
+    /// The messages of an agent's live archive that match `query`, in no order; `None` for an unknown agent. Inherited
+    /// exchanges belong to the archive, forgotten messages don't.
     async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>>;
 
-    /// The exchange of that number as it was, also one that was inherited or set aside; none if there is no such one.
+    /// The exchange of that number as it was, even if inherited or set aside; `None` if there is none.
     async fn expand(
         &self,
         agent: &AgentId,
@@ -343,64 +345,64 @@ pub trait Store: Send + Sync {
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>>;
 
-    /// Puts the next messages into the index, at most so many. Returns how many; 0 when all are.
+    /// Indexes the next messages, at most `messages_max`. Returns how many; 0 when all are indexed.
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64>;
 
-    /// Forgets messages: they become tombstones in every agent that shares them, and what was made of them goes. Doing it
-    /// twice is doing it once.
+    /// Forgets messages: they become tombstones in every agent that shares them, and what was derived from them is
+    /// removed. Doing it twice changes nothing more.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; nothing is changed
     /// then.
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten>;
 
-    /// Deletes an agent with all that is known of it. What it inherited stays with whom it came from.
+    /// Deletes an agent with everything about it. Exchanges that it inherited stay with the agents they belong to.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then.
     async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted>;
 
-    /// The current document, with what is pending behind it, in one consistent read.
+    /// The current document and the exchanges that are pending, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
-    /// The document that contexts show, with what left the window since behind it: the first version that covers the
-    /// newest step of eviction that is covered as a whole. It changes once per step, so that the provider's prompt cache
-    /// stays warm, and at once where a rewind has withdrawn something.
+    /// The document that contexts show, and the exchanges that left the window since: the first version that covers the
+    /// newest step of eviction which is covered as a whole. It changes once per step, so that the provider's prompt
+    /// cache stays warm, and at once when a rewind has withdrawn something.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// The newest versions of an agent's document that are kept, newest first, without their texts.
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>>;
 
-    /// One version; none if there is no such version, or it is kept no longer.
+    /// One version; `None` if there is none, or it was deleted for its age.
     async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>>;
 
-    /// Writes a new version of the items as of an earlier one. What later versions covered is pending again; what the
-    /// earlier one told of exchanges that were set aside since stays away, and digests stand for their neighbours. The
-    /// lease of an update under way is voided.
+    /// Writes a new version with the items of an earlier one. Exchanges that only later versions covered are pending
+    /// again. Items about exchanges that were set aside since don't come back; digests stand for the other exchanges of
+    /// such an item. The lease of an update under way is voided.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`] or [`StoreError::UnknownVersion`]; nothing is changed then.
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised>;
 
-    /// Throws the items away and makes all that has left the window pending, to be summarised again; what a fork came
-    /// with stays, or comes back. Readers get the document as it was until the new one covers as much. Mends what is
-    /// missing in the summary's tables, too. The lease of an update under way is voided.
+    /// Removes the items and makes all exchanges that have left the window pending, to be summarised again; a fork
+    /// keeps, or gets back, the items it began with. Readers get the old document until the new one covers as much.
+    /// Missing rows of the summary's tables are restored, too. The lease of an update under way is voided.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised>;
 
-    /// The items that cover exchanges, by their numbers.
+    /// The items that cover exchanges, in the order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
 
-    /// Changes an item by hand, and writes the document anew. New words make an item of a new number, so that earlier
-    /// versions keep the old ones. The lease of an update under way is voided.
+    /// Changes an item by hand, and writes a new version. A new text gets a new number, so that earlier versions keep
+    /// the old one. The lease of an update under way is voided.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownItem`] or [`StoreError::ItemPinsFull`]; nothing is changed then.
     async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited>;
 
-    /// Makes the agent one of `project`, or of none, whatever it belonged to.
+    /// Puts the agent into `project`, or into none, whatever project it was in.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -414,13 +416,13 @@ pub trait Store: Send + Sync {
     /// Projects in order of their names, after `after`.
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>>;
 
-    /// What tells whether anything of a project has changed; `None` if no agent belongs to it.
+    /// A value that changes with anything in a project's document; `None` if no agent belongs to the project.
     async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>>;
 
-    /// What a project's document is made of, in one consistent read; `None` if no agent belongs to it.
+    /// The figures and items for a project's document, in one consistent read; `None` if no agent belongs to it.
     async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>>;
 
-    /// Wakes the queue for an agent.
+    /// Makes a queue row for an agent, or wakes the one it has.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -432,15 +434,15 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<Enqueued>;
 
-    /// Leases up to `limit` rows that are due, most urgent first. Rows of a vanished holder are due when their lease
-    /// ran out.
+    /// Leases up to `limit` rows that are due, most urgent first. The row of a vanished worker is due when its lease
+    /// has run out.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
 
-    /// In how many milliseconds [`Self::claim`] may find something, as far as is known now: zero if it may at any time,
-    /// none if nothing is queued but what is parked.
+    /// In how many milliseconds [`Self::claim`] may find a row, as far as is known now: zero if it may at any time,
+    /// `None` if there are only parked rows or none.
     async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>>;
 
-    /// Prolongs leases. Returns the tokens that are still held.
+    /// Renews leases. Returns the fencing tokens of those that are still held.
     async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>>;
 
     /// Everything an update needs, in one consistent read.
@@ -452,7 +454,7 @@ pub trait Store: Send + Sync {
     /// Which of these keys have a journalled answer, in no order.
     async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>>;
 
-    /// Keeps an answer before it is applied.
+    /// Stores a model's answer in the journal before it is applied.
     async fn journal(
         &self,
         agent: &AgentId,
@@ -467,36 +469,36 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Fenced`] when a guard does not hold; nothing is changed then.
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed>;
 
-    /// Finishes a lease that had nothing to write, moving the watermark over set-aside exchanges to `through`.
+    /// Finishes a lease that had nothing to write, moving the watermark over set-aside exchanges.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed>;
 
-    /// Gives a lease back after a failure, to be tried again after a wait, or parked. What was woken meanwhile isn't parked.
-    /// Returns whether it is parked now.
+    /// Gives a lease back after a failure, to be tried again after a wait, or to be parked. A row that was woken
+    /// meanwhile isn't parked. Returns whether the row is parked now.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool>;
 
-    /// Gives leases back untouched: no attempt is burnt. Returns how many were still held.
+    /// Gives leases back; it doesn't count as an attempt. Returns how many were still held.
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives a lease back that has to wait for a provider or the next day: no attempt is burnt. What it cost so far is
-    /// kept in the runs table.
+    /// Gives a lease back that has to wait for a provider or the next day; it doesn't count as an attempt. The cost so
+    /// far is kept in the runs table.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()>;
 
-    /// Keeps what an attempt cost that had no effect, because somebody else went first; unless it is kept already.
+    /// Keeps the cost of an attempt that had no effect because another one went first; unless it is kept already.
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()>;
 
-    /// Makes paused updates due at once: other limits may hold now. Returns how many.
+    /// Makes updates due that a spending limit paused, since other limits may hold now. Returns how many.
     async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64>;
 
-    /// What models have cost since `since`: for one agent, with its settings, and for all.
+    /// What models have cost since `since`, for one agent and for all, and the agent's settings.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -505,22 +507,22 @@ pub trait Store: Send + Sync {
     /// Why and until when an agent's updates are paused, if they are.
     async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>>;
 
-    /// Makes queue rows for at most `limit` agents whose document holds items that stand in for a model's, unless they
-    /// have one. Returns how many.
+    /// Makes queue rows for at most `limit` agents without one whose documents hold provisional items. Returns how
+    /// many.
     async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Makes the leases of `owner` from an earlier life due at once. Only for the holder of the owner's lock.
+    /// Makes leases due at once that `owner` held before it restarted. Only for the holder of the owner's lock.
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;
 
-    /// Brings nearer what a clock that ran ahead of `now` has put off, by `ahead_ms`, or if that isn't known, by as much
-    /// as the newest rows tell; never to before `now`. Nothing where the database's own clock judges. Returns how many
-    /// rows of the queue.
+    /// Moves nearer the times that were set by a clock which ran ahead of `now`: by `ahead_ms` or, if that is `None`,
+    /// by as much as the newest rows show; never to before `now`. It does nothing where the database's own clock
+    /// judges. Returns how many rows of the queue were moved.
     async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64>;
 
     /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives rows parked before `parked_before` one more try, the last of `attempts_max`. Returns how many.
+    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. Returns how many.
     async fn probe_parked(
         &self,
         parked_before: Timestamp,
@@ -528,22 +530,22 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<u64>;
 
-    /// Wakes the queue for at most `limit` agents of which an item has outgrown its section and whose rows don't wait for that
+    /// Makes rows due for at most `limit` agents of which an item has outgrown its section, unless they wait for that
     /// already. Returns how many.
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Takes a schedule's slot. It is one caller's to fire, who says so by [`Self::finish_slot`] when it is done; if that
-    /// doesn't come within [`FIRING_MS_MAX`], it is another one's.
+    /// Takes a schedule's slot, which one caller gets: that one fires, and calls [`Self::finish_slot`] when it is done.
+    /// If it doesn't within [`FIRING_MS_MAX`], another caller gets the slot.
     async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot>;
 
     /// Notes that a slot was fired.
     async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()>;
 
-    /// Deletes old runs, answers, versions and the like, in many short transactions. Returns how many rows went. What
-    /// somebody is writing stays for the next time.
+    /// Deletes old runs, answers, versions and the like, in many short transactions. Returns how many rows. Rows that
+    /// are being written are left for the next time.
     async fn prune(&self, prune: Prune) -> StoreResult<u64>;
 
-    /// Figures for metrics and `status`.
+    /// The figures for metrics and `status`.
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample>;
 
     /// Checks the invariants of one agent.

@@ -1,8 +1,8 @@
 //! Logs, metrics and traces.
 //!
-//! Logs go to standard error, in the form that suits whoever reads it: text for a terminal, lines with a priority
-//! for the journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates
-//! are kept at `info`, because below it some of them would.
+//! Logs go to standard error, in the form that suits their reader: text for a terminal, lines with a priority for the
+//! journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates are kept at
+//! `info`, because below it some of them would log these.
 
 mod journald;
 pub mod metrics;
@@ -34,7 +34,7 @@ use journald::Journald;
 use metrics::{Metrics, labels};
 use trace::Spans;
 
-/// The target of events that somebody has to act upon at once: the journal gets them with priority 1, "alert".
+/// The target of events that need an operator at once: the journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
 
 /// Why logging can't start.
@@ -43,7 +43,7 @@ pub enum TelemetryError {
     /// `RUST_LOG` can't be read.
     #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
     Filter(#[from] ParseError),
-    /// Somebody else has set up logging in this process.
+    /// Logging was set up in this process already.
     #[error("logging is set up already: {0}")]
     Twice(#[from] TryInitError),
     /// There is no journal to write to.
@@ -53,21 +53,21 @@ pub enum TelemetryError {
     Journal(io::Error),
 }
 
-/// What decides how logs look beside the configuration.
+/// What determines the form of logs, besides the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// A human reads along.
+    /// Whether standard error is a terminal.
     pub is_terminal: bool,
-    /// systemd's journal reads along.
+    /// Whether standard error goes to systemd's journal.
     pub is_journal: bool,
-    /// `NO_COLOR` is set.
+    /// Whether `NO_COLOR` is set.
     pub is_colorless: bool,
     /// `RUST_LOG`, which decides instead of `log.level`.
     pub directives: Option<String>,
 }
 
 impl Surroundings {
-    /// Those of this process's standard error.
+    /// The surroundings of this process's standard error.
     pub fn of_standard_error(environment: &Environment) -> Self {
         Self {
             is_terminal: io::IsTerminal::is_terminal(&io::stderr()),
@@ -104,11 +104,11 @@ enum Style {
     Json,
 }
 
-/// What can still be done with logging once it is set up. Clones share it.
+/// The handle to logging once it is set up. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Logging {
     filter: reload::Handle<EnvFilter, Registry>,
-    /// `RUST_LOG` decides.
+    /// Whether `RUST_LOG` sets the level.
     is_fixed: bool,
     metrics: Arc<OnceLock<Metrics>>,
 }
@@ -123,13 +123,13 @@ impl Logging {
         self.filter.reload(EnvFilter::new(directives(level))).ok();
     }
 
-    /// Counts from now on what is logged that somebody should read.
+    /// Counts warnings and graver events from now on.
     pub fn count_into(&self, metrics: &Metrics) {
         self.metrics.set(metrics.clone()).ok();
     }
 }
 
-/// Counts events by how grave they are.
+/// Counts events by level.
 struct Counts(Arc<OnceLock<Metrics>>);
 
 impl<S: Subscriber> Layer<S> for Counts {
@@ -146,7 +146,7 @@ impl<S: Subscriber> Layer<S> for Counts {
     }
 }
 
-/// Sets up logging for the whole process, to standard error or to the journal, and traces if they are wanted.
+/// Sets up logging for the whole process, to standard error or to the journal, and traces if they are configured.
 pub fn init(
     log: &LogConfig,
     surroundings: &Surroundings,
@@ -157,7 +157,7 @@ pub fn init(
     Ok(logging)
 }
 
-/// What [`init`] sets up, with any writer.
+/// The subscriber that [`init`] sets up, with any writer.
 pub fn subscriber<W>(
     log: &LogConfig,
     surroundings: &Surroundings,
@@ -186,7 +186,7 @@ where
             Box::new(Journald::at(Path::new(journald::SOCKET)).map_err(TelemetryError::Journal)?)
         }
     };
-    // What is traced doesn't depend on what is logged, and logs don't show spans.
+    // Which spans are traced doesn't depend on the log level, and logs don't show spans.
     let is_traced = |metadata: &Metadata<'_>| metadata.target() == trace::TARGET;
     let is_logged = filter_fn(move |metadata| !is_traced(metadata));
     let counts = Counts(Arc::clone(&logging.metrics));
@@ -201,7 +201,7 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    // It tells of each client that comes and goes, and of each question that can't be answered.
+    // It logs every client that comes and goes, and every request that can't be answered.
     let protocol = match level {
         LogLevel::Debug | LogLevel::Trace => "info",
         _ => "off",
@@ -237,7 +237,7 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        // The journal would take each further line for an event of its own, without a priority.
+        // The journal would take each further line for another event, without a priority.
         let line = line.trim_end().replace('\n', "\\n");
         writeln!(writer, "<{}>{line}", priority(event.metadata()))
     }

@@ -6,12 +6,13 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
-//! Who has to wait for a provider's limits, for its rest, or for the next day, gives its lease back until then: no lease
-//! is held for that, and no attempt burnt. Why who is asked stands in `llm::chain`.
+//! An update that has to wait for a provider's rate limits, for a model's circuit breaker, or for the next day's
+//! spending limit gives its lease back until then: a wait holds no lease and counts as no attempt. `llm::chain` says
+//! which model is asked when.
 //!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
-//! Invariant: a lease is renewed as long as somebody works on it, and no longer.
+//! Invariant: a lease is renewed as long as its update is worked on, and no longer.
 
 mod ask;
 mod batch;
@@ -69,22 +70,22 @@ use portion::Portions;
 pub use resumption::Resumption;
 pub use update::Outcome;
 
-/// How the worker works.
+/// The worker's settings.
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
     /// The name under which it holds leases: the same over restarts.
     pub owner: String,
-    /// Updates at the same time.
+    /// The most updates that run at the same time.
     pub concurrency: usize,
-    /// How often the queue is looked at when nothing wakes it and something may be due.
+    /// How often the queue is polled when nothing wakes the worker and a row may be due.
     pub poll_ms: u64,
-    /// How often it is looked at when, as far as is known, nothing is due.
+    /// How often the queue is polled when, as far as is known, no row is due.
     pub rest_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
     /// When a failed update is tried again.
     pub retry: RetryPolicy,
-    /// How much one update takes in.
+    /// The most exchanges and tokens that one update takes in.
     pub limits: MaterialLimits,
     /// How much of each text a model sees.
     pub transcript: TranscriptLimits,
@@ -92,17 +93,17 @@ pub struct WorkerSettings {
     pub prompt: PromptLimits,
     /// The most tokens an answer may have.
     pub output_tokens_max: i64,
-    /// How many more a model that thinks may write before it: they are billed, too.
+    /// How many more tokens a thinking model may write before its answer: they are billed, too.
     pub thinking_reserve_tokens: i64,
-    /// So many pending exchanges are worth an update at once.
+    /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
-    /// How long fewer may wait for company.
+    /// How long fewer pending exchanges than that may wait for more.
     pub max_wait_ms: i64,
-    /// What the document may hold.
+    /// The limits and rules of the document.
     pub policy: SummaryPolicy,
     /// What models may cost in a day.
     pub spend: DailyLimits,
-    /// What models cost.
+    /// The prices of the models.
     pub prices: Prices,
     /// Whether a model compacts documents that grew too big.
     pub compact_by_model: bool,
@@ -110,26 +111,26 @@ pub struct WorkerSettings {
     pub seed: u64,
 }
 
-/// What a worker works with.
+/// What a worker needs: the store, the model and the like.
 #[derive(Clone)]
 pub struct WorkerParts {
-    /// Where the work is.
+    /// The database with the queue and the summaries.
     pub store: Arc<dyn Store>,
-    /// Who condenses.
+    /// The model that writes the items, with its fallbacks.
     pub model: Arc<dyn ChatModel>,
     /// Counts the document, in the encoding that its ceiling is defined in.
     pub counter: Arc<dyn TokenCounter>,
-    /// The time.
+    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Wakes the worker, and learns from it which summaries changed.
+    /// Wakes the worker, and is told by it which summaries changed.
     pub notices: Notices,
-    /// What is counted.
+    /// The worker's metrics.
     pub metrics: Metrics,
-    /// Takes secrets out of what a model reads, and of what it answers.
+    /// Removes secrets from what a model reads and from what it answers.
     pub redactor: Redactor,
 }
 
-/// A lease in hand, and what ends its holder's waiting.
+/// A lease that is worked on, and the tokens that end its waiting for a model.
 struct Hold {
     lease: Lease,
     lost: CancellationToken,
@@ -138,18 +139,18 @@ struct Hold {
 }
 
 impl Drop for Hold {
-    /// However the work ended, by a panic or because nobody waits for it any more: its lease is to run out.
+    /// However the work ended (by a panic, or because its future was dropped), its lease isn't renewed any more.
     fn drop(&mut self) {
         self.heartbeat.remove(&self.lease);
     }
 }
 
-/// Why a model is waited for no longer.
+/// Why waiting for a model's answer was ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interruption {
-    /// The lease is somebody else's by now.
+    /// The lease was lost: another worker may have taken the row over.
     Lost,
-    /// The daemon stops, and can't wait.
+    /// The daemon stops, and doesn't wait for the answer.
     Stopped,
 }
 
@@ -170,21 +171,21 @@ pub struct Worker {
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
-    /// The built-in summariser stood in for a model since one answered last.
+    /// Whether the built-in summariser stood in for a model since a model answered last.
     owes_revisits: Arc<AtomicBool>,
-    /// Models of which it was said that their price isn't known.
+    /// Models for which a warning about their unknown price was logged.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<Batching>,
     in_vain: Arc<InVain>,
     portions: Arc<Portions>,
-    /// What the clock showed when the queue was looked at last.
+    /// The time at which the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
     /// Looks at the queue that fail.
     unreadable: Arc<Mutex<Spell>>,
 }
 
 impl Worker {
-    /// A worker that isn't running yet.
+    /// Makes a worker that isn't running yet.
     pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
         let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
         let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
@@ -203,14 +204,14 @@ impl Worker {
         }
     }
 
-    /// The same worker, which puts what may wait into batches.
+    /// The same worker, which puts questions that may wait into batches.
     #[must_use]
     pub fn with_batches(self, batching: Batching) -> Self {
         let batching = Some(batching);
         Self { batching, ..self }
     }
 
-    /// Who carries its batches to the provider and the answers back, if it has any.
+    /// The courier that carries its batches to the provider and the answers back, if it has batches.
     pub fn courier(&self) -> Option<Courier> {
         let batching = self.batching.clone()?;
         Some(Courier::new(
@@ -221,15 +222,15 @@ impl Worker {
         ))
     }
 
-    /// What resumes the updates that wait for a limit of the worker before this one: its own may be another one.
+    /// Makes updates due again that the worker before this one paused by a limit: this one's limits may be others.
     pub fn resumption(&self) -> Resumption {
         let resumption = Resumption::new(self.parts.clone());
         resumption.owe();
         resumption
     }
 
-    /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or
-    /// given back because `hard` was called.
+    /// Works until `soft` is cancelled. From then on nothing new is claimed, and it returns when the updates it holds
+    /// are finished; cancelling `hard` makes those that wait for a model give their leases back.
     pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
         let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
         let stop_beating = CancellationToken::new();
@@ -283,8 +284,8 @@ impl Worker {
         }
     }
 
-    /// How long the queue needn't be looked at if nothing wakes it: a poll; and where nothing was found after one, until
-    /// something falls due, but not for ever.
+    /// How long the queue needn't be looked at if nothing wakes the worker: one poll interval; where nothing was found
+    /// after one, until the next row falls due, but at most `rest_ms`.
     async fn rest(&self, is_quiet: bool) -> Duration {
         let poll = self.poll_wait();
         let hears_all = self.parts.notices.contact().lost_since().is_none();
@@ -296,14 +297,14 @@ impl Worker {
             // The database's clock is finer than a millisecond.
             Ok(Some(due_ms)) if due_ms > 0 => span(due_ms + 1).min(rest_max),
             Ok(None) => rest_max,
-            // The next claim meets the same error, and tells it.
+            // The next claim meets the same error, and reports it.
             Ok(Some(_)) | Err(_) => return poll,
         };
         self.parts.notices.progress().rests_for(rest);
         rest
     }
 
-    /// Works off what is due now and returns how many updates that took.
+    /// Claims and carries out updates until none is due; returns how each of them ended.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -325,7 +326,7 @@ impl Worker {
         }
     }
 
-    /// As [`Self::drain`], of one agent: nothing else of the queue is touched. `queue` is that of the same database.
+    /// As [`Self::drain`], for one agent: no other row of the queue is touched. `queue` must be of the same database.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -353,7 +354,7 @@ impl Worker {
         }
     }
 
-    /// Leases what is due, at most `limit` rows: a step of [`Self::run`].
+    /// Claims at most `limit` rows that are due: a step of [`Self::run`].
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -383,7 +384,7 @@ impl Worker {
         Ok(leases)
     }
 
-    /// Sees when the clock jumped. What a time that was ahead has put off would wait until the clock is there again.
+    /// If the wall clock was set back, moves waiting rows nearer by as much: else they would wait until it caught up.
     async fn mind_clock(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
@@ -391,7 +392,8 @@ impl Worker {
         if ahead_ms >= SETBACK_MS_MIN {
             self.set_back(ahead_ms, now, before).await;
         }
-        // By the new time its own leases may seem to have run out: they are prolonged before anything is claimed.
+        // By the new time the worker's own leases may seem to have run out: they are renewed before anything is
+        // claimed.
         if ahead_ms >= SETBACK_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
             self.beat().await;
         }
@@ -437,8 +439,8 @@ impl Worker {
         }
     }
 
-    /// Carries out one lease, with a heartbeat. Only waiting for a model is cut short when the lease is lost or the
-    /// daemon stops; a write that has begun is seen through.
+    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the waiting
+    /// for a model; a write that has begun is finished.
     pub(crate) async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let hold = Hold {
             lost: self.heartbeat.add(&lease),
@@ -464,7 +466,7 @@ impl Worker {
         outcome
     }
 
-    /// Renews what is held, once: a step of [`Self::run`].
+    /// Renews the leases that are held, once: a step of [`Self::run`].
     pub(crate) async fn beat(&self) {
         self.heartbeat.beat(&self.parts).await;
     }
@@ -482,7 +484,7 @@ impl Worker {
         Outcome::Released
     }
 
-    /// A tenth of jitter keeps many daemons from polling in step.
+    /// The time to the next poll, with a tenth of jitter either way, so that many daemons don't poll in step.
     fn poll_wait(&self) -> Duration {
         let poll_ms = self.settings.poll_ms;
         Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
@@ -497,7 +499,7 @@ impl Worker {
     }
 }
 
-/// A duration by the clock. One that ran backwards took no time.
+/// `span_ms` as a duration; zero if the clock ran backwards meanwhile.
 fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }

@@ -38,7 +38,7 @@ pub enum FileError {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// Why the file can't be read.
         source: io::Error,
     },
     /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.

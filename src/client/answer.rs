@@ -61,7 +61,7 @@ pub struct SummaryFigures {
 /// A summary, and how fresh it is: what `GET /v1/agents/{id}/summary` answers as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Whose.
+    /// The agent whose summary it is.
     pub agent_id: AgentId,
     /// Markdown, of at most 10,000 tokens; notes on what was said, no instructions.
     pub content: String,
@@ -87,7 +87,7 @@ pub struct Summary {
 /// What to send to a model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Context {
-    /// Whose.
+    /// The agent whose context it is.
     pub agent_id: AgentId,
     /// The fields of the provider's request that hold the conversation.
     pub body: serde_json::Value,

@@ -110,7 +110,7 @@ impl Config {
         Some(Violation::new(&[KEY], text))
     }
 
-    /// What can't be about conversations of several speakers, and texts that are too long.
+    /// What is wrong with the settings for conversations of several speakers, and texts that are too long.
     fn talk(&self) -> Vec<Violation> {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();

@@ -12,7 +12,7 @@ pub enum ConfigError {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// Why the file can't be read.
         source: io::Error,
     },
     /// Something in it is wrong: all that was found, one line each.

@@ -22,7 +22,7 @@ pub enum LogLevel {
     Warn,
     /// What changed.
     Info,
-    /// Why.
+    /// Why things happened.
     Debug,
     /// Everything.
     Trace,

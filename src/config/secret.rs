@@ -28,7 +28,7 @@ pub enum KeyError {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// Why the file can't be read.
         source: io::Error,
     },
     /// The provider wants one.

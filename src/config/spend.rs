@@ -63,7 +63,7 @@ pub enum PricesError {
     Unreadable {
         /// The file.
         path: String,
-        /// Why.
+        /// Why the file can't be read.
         source: io::Error,
     },
     /// It isn't what `prices.toml` is.
@@ -82,7 +82,7 @@ pub enum PricesError {
 struct PriceTable {
     /// When the prices were looked up.
     as_of: String,
-    /// Where.
+    /// Where the prices were looked up.
     source: String,
     /// By model.
     #[serde(default)]

@@ -55,7 +55,7 @@ pub enum HeadersError {
     Unreadable {
         /// Which file.
         path: String,
-        /// Why.
+        /// Why the file can't be read.
         reason: String,
     },
     /// It holds something else.

@@ -13,7 +13,7 @@ use crate::{
 
 /// A page of exchanges.
 pub struct Archive {
-    /// Whose.
+    /// The agent whose exchanges they are.
     pub row: AgentRow,
     /// In order.
     pub exchanges: Vec<StoredExchange>,

@@ -22,7 +22,7 @@ const PAGE_CHARS_MAX: usize = 200_000;
 
 /// What an exchange's page shows.
 pub struct ExchangePage {
-    /// Whose.
+    /// The agent whose exchange it is.
     pub agent: AgentId,
     /// The exchange, with some of its messages.
     pub expanded: Expanded,

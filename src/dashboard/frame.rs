@@ -53,7 +53,7 @@ pub struct Frame {
     pub address: String,
     /// Where what happens is told while it happens, if anything on the page can move.
     pub events: Option<String>,
-    /// When.
+    /// When the page is made.
     pub now: Timestamp,
 }
 

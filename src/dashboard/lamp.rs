@@ -55,7 +55,7 @@ pub struct Lights<'l> {
     pub database: Option<&'l str>,
     /// How long exchanges may wait for a batch, in milliseconds.
     pub batch_wait_ms: i64,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -26,11 +26,11 @@ const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 /// An agent whose exchanges wait for the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// Who.
+    /// The agent's name.
     pub agent: AgentId,
-    /// Since when.
+    /// Since when they wait.
     pub since: Timestamp,
-    /// How many.
+    /// How many exchanges wait.
     pub exchanges: i64,
 }
 

@@ -18,7 +18,7 @@ use crate::{
 
 /// A page of versions.
 pub struct VersionList {
-    /// Whose.
+    /// The agent whose versions they are.
     pub agent: AgentId,
     /// Newest first.
     pub versions: Vec<VersionFigures>,
@@ -28,7 +28,7 @@ pub struct VersionList {
 
 /// Two versions, or one.
 pub struct Diff {
-    /// Whose.
+    /// The agent whose versions they are.
     pub agent: AgentId,
     /// The earlier one; none if only the later is shown.
     pub before: Option<Version>,

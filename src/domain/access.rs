@@ -1,4 +1,4 @@
-//! Who may do what: scopes, and how far they reach.
+//! What the holder of a token may do (its scope), and with which agents and projects (its reach).
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -9,23 +9,23 @@ use super::{
     project::ProjectId,
 };
 
-/// What somebody may do; each scope includes those before it.
+/// The actions that a token allows; each scope includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Look.
+    /// Reading.
     Read,
-    /// Append, and what belongs to an agent's own work: marks, pins, corrections of its summary.
+    /// Appending, and what belongs to an agent's own work: marks, pins, corrections of its summary.
     Write,
-    /// What changes how things run, or takes something away for good.
+    /// Changing how recapd runs, and deleting things for good.
     Admin,
 }
 
 impl Scope {
-    /// All of them, the least first.
+    /// All scopes, the least first.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// Its name, in the database and on the command line.
+    /// The scope's name, in the database and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -40,13 +40,13 @@ impl Scope {
     }
 }
 
-/// What somebody may see at all.
+/// The agents and projects that a token's holder can see at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// Everything.
+    /// All agents and projects.
     All,
-    /// Some agents and projects, and nothing else.
+    /// Only the named agents and projects.
     Only(Named),
 }
 
@@ -60,7 +60,7 @@ pub struct Named {
 }
 
 impl Reach {
-    /// The names that it is restricted to, if it is.
+    /// The names that the reach is restricted to, if it is.
     pub fn named(&self) -> Option<&Named> {
         match self {
             Self::All => None,
@@ -68,7 +68,7 @@ impl Reach {
         }
     }
 
-    /// Whether it includes this agent, which belongs to nothing yet.
+    /// Whether it includes this agent, which isn't in any project yet.
     pub fn includes_new(&self, agent: &AgentId) -> bool {
         self.named().is_none_or(|named| named.agents.contains(agent))
     }

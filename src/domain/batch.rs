@@ -10,21 +10,21 @@
 //!                └── refused ────────────┴── gone, or too old ────────► closed
 //! ```
 //!
-//! A batch is written down before it is sent, and no provider's call that makes one can be repeated safely. So whoever
-//! doesn't know whether a batch was made looks for it in the provider's list before it is sent again.
+//! A batch is written down before it is sent, and no provider's call that makes a batch can be repeated safely. So if
+//! it isn't known whether a batch was made, it is looked for in the provider's list before it is sent again.
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// A batch of which nobody knows whether it was made is looked for after so long: lists lag behind.
+/// When it isn't known whether a batch was made, it is looked for after so long: providers' lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
-/// A batch is left to whoever looks at it for so long, as two calls may take; no other wait for a look is longer, but for one
-/// that a provider asks for.
+/// How long a batch is left to the daemon that looks at it, as two calls may take. No other wait for a look is longer,
+/// except one that a provider asks for.
 pub const LOOK_MS: i64 = 11 * MINUTE_MS;
-/// A batch is sent at most so often.
+/// How often a batch is sent at most.
 pub const SENDS_MAX: i64 = 5;
-/// No batch is waited for any longer: the slowest provider gives up after 48 hours.
+/// The age at which a batch is given up: the slowest provider gives up after 48 hours.
 pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
-/// Providers' clocks may be off by so much.
+/// How far a provider's clock may be off.
 const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
 const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
 const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
@@ -34,7 +34,7 @@ pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
     alone_microusd.saturating_add(1) / 2
 }
 
-/// How far a batch has come.
+/// The state of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchState {
     /// Written down; the provider may or may not know it.
@@ -49,7 +49,7 @@ impl BatchState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Intent, Self::Submitted, Self::Closed];
 
-    /// As it is stored.
+    /// The name under which the state is stored.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intent => "intent",
@@ -76,7 +76,7 @@ pub enum QuestionOutcome {
 }
 
 impl QuestionOutcome {
-    /// As it is stored.
+    /// The name under which the outcome is stored.
     pub fn name(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -86,14 +86,14 @@ impl QuestionOutcome {
     }
 }
 
-/// What was seen of a batch.
+/// What a look at a batch showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// The provider took it, or lists it.
+    /// The provider accepted it, or lists it.
     Accepted,
     /// The provider refused it: nothing was made.
     Refused,
-    /// Nobody knows: no answer came, or none that says so.
+    /// Unknown: no answer came, or none that says so.
     Unsure,
     /// The provider doesn't list it.
     Unlisted,
@@ -108,24 +108,24 @@ pub enum Sight {
 /// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Look again after so long.
+    /// Look again after a wait.
     Wait {
-        /// In milliseconds.
+        /// The wait in milliseconds.
         wait_ms: i64,
     },
     /// Send it once more.
     Send,
-    /// The provider has it: look after so long.
+    /// The provider has it: note that, and look after a wait.
     Submit {
-        /// In milliseconds.
+        /// The wait in milliseconds.
         wait_ms: i64,
     },
-    /// Questions without an answer are asked directly.
+    /// Close it: questions without an answer are asked directly.
     Close,
 }
 
 /// What to do after `sight` of a batch in `state`, which was looked at `looks` times in that state, `age_ms` after it
-/// was written down. A sight that can't be in that state changes nothing.
+/// was written down. A sight that is impossible in that state changes nothing.
 pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> Step {
     match (state, sight) {
         (BatchState::Closed, _)
@@ -146,16 +146,16 @@ pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> Step {
     }
 }
 
-/// How long to wait after so many looks: most batches end within the hour, some take a day.
+/// The wait for the next look after `looks` looks: most batches end within the hour, some take a day.
 fn poll_wait_ms(looks: i64) -> i64 {
     let doublings = u32::try_from(looks.clamp(0, 10)).unwrap_or(0);
     (POLL_FIRST_MS << doublings).min(POLL_MAX_MS)
 }
 
-/// A batch that may have been made.
+/// A batch that may have been made, and by what it is recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What the provider was told to call it.
+    /// The name that the provider was given for it.
     pub name: String,
     /// How many questions it has.
     pub requests: i64,
@@ -168,17 +168,17 @@ pub struct Wanted {
 pub struct Listed {
     /// The provider's id.
     pub id: String,
-    /// What it is called, where the provider keeps that.
+    /// Its name, if the provider keeps it.
     pub name: Option<String>,
-    /// How many questions it has, where the provider tells.
+    /// How many questions it has, if the provider says so.
     pub requests: Option<i64>,
-    /// When it was made, where the provider tells.
+    /// When it was made, if the provider says so.
     pub created_at: Option<Timestamp>,
 }
 
 impl Wanted {
-    /// Whether `listed` is this batch. A provider that keeps no name is believed by time and size; should it be another
-    /// one, none of its results is of any use, and the questions are asked directly.
+    /// Whether `listed` is this batch. Where the provider keeps no name, time and size decide; if it is another batch,
+    /// none of its results fits, and the questions are asked directly.
     pub fn is(&self, listed: &Listed) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,

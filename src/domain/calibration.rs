@@ -1,7 +1,7 @@
 //! How far estimates of tokens are from what providers report, learned per provider and model.
 //!
-//! Two figures come out: a high quantile for what guards a ceiling, and an average for what is shown. They follow the
-//! last samples only, so a model whose tokenizer changes is learned anew, and memory stays bounded.
+//! Two figures come out: a high quantile for guarding a ceiling, and an average for showing to people. They follow only
+//! the last samples, so a model whose tokenizer changes is learned anew, and memory stays bounded.
 //!
 //! Invariant: the guard is below the plain estimate only when enough samples say so.
 
@@ -15,32 +15,32 @@ use serde::{Deserialize, Serialize};
 pub use guarded::GuardedCounter;
 pub use observer::{Observer, ReportedUsage, Seen, Shown};
 
-/// Samples that a calibration remembers.
+/// The most samples that a calibration keeps.
 pub const SAMPLES_MAX: usize = 128;
 /// Fewer samples than this can raise the guard, but not lower it.
 pub const SAMPLES_MIN: usize = 16;
-/// The guard covers so many samples of a hundred.
+/// The percentage of samples that the guard covers.
 const GUARD_PERCENT: usize = 95;
-/// Smaller samples say more about overhead than about the tokenizer.
+/// The least tokens of a sample: smaller ones say more about overhead than about the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
-/// A report that is more than so many times the estimate, or the other way round, is about something else: what a
-/// program adds to its prompts and doesn't record. Estimates hold their vendor's factor already; no tokenizer is further
-/// off.
+/// The most by which a report and its estimate may differ, as a factor: beyond it the report is about something else
+/// (what a program adds to its prompts and doesn't record). Estimates hold their vendor's factor already, and no
+/// tokenizer is further off.
 const RATIO_MAX: i64 = 2;
-/// Models that are remembered; the one that was silent longest makes room.
+/// The most models that are remembered; beyond it the one that hasn't learned for longest is dropped.
 pub const MODELS_MAX: usize = 64;
 
 /// What was estimated and what the provider reported for the same text, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Estimated.
+    /// The estimated tokens.
     pub estimated_tokens: i64,
-    /// Reported.
+    /// The reported tokens.
     pub reported_tokens: i64,
 }
 
 impl Sample {
-    /// Large enough to tell something, and not about something else.
+    /// Whether it is large enough to say something, and the report is about the same text.
     pub fn is_plausible(self) -> bool {
         let Self {
             estimated_tokens: estimated,
@@ -52,7 +52,7 @@ impl Sample {
             && estimated <= reported.saturating_mul(RATIO_MAX)
     }
 
-    /// Reported per thousand estimated, rounded up.
+    /// Reported tokens per thousand estimated ones, rounded up.
     fn permille(self) -> i64 {
         let permille = i128::from(self.reported_tokens) * 1_000;
         let permille =
@@ -61,16 +61,16 @@ impl Sample {
     }
 }
 
-/// Makes samples of whole requests: the difference between one request and the next. Instructions and tools stand in
-/// both and cancel out, so nobody has to know them.
+/// Makes samples of whole requests, from the difference between one request and the next: instructions and tools are in
+/// both and cancel out, so they needn't be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     last: Option<Sample>,
 }
 
 impl Meter {
-    /// Takes in the next request of the same conversation, of which `whole` holds the tokens. A sample comes out when
-    /// it has grown; after an eviction or a rewind there is none.
+    /// Takes in the next request of the same conversation, of which `whole` holds the tokens. Returns a sample if the
+    /// request has grown; after an eviction or a rewind there is none.
     pub fn next(&mut self, whole: Sample) -> Option<Sample> {
         let last = self.last.replace(whole)?;
         let grown = Sample {
@@ -89,7 +89,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Learns from a sample. False for one that tells nothing.
+    /// Learns from a sample. Returns false if the sample says nothing.
     pub fn learn(&mut self, sample: Sample) -> bool {
         if !sample.is_plausible() {
             return false;
@@ -101,12 +101,12 @@ impl Calibration {
         true
     }
 
-    /// The samples it rests on, oldest first.
+    /// The samples that it is based on, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Sample> {
         self.samples.iter()
     }
 
-    /// How many samples it rests on.
+    /// How many samples it is based on.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }
@@ -138,12 +138,12 @@ impl Calibration {
         .permille()
     }
 
-    /// An estimate as a ceiling should take it.
+    /// The estimate corrected for guarding a ceiling.
     pub fn guard(&self, estimated_tokens: i64) -> i64 {
         scaled(estimated_tokens, self.guard_permille())
     }
 
-    /// An estimate as a person should see it.
+    /// The estimate corrected for showing it to a person.
     pub fn average(&self, estimated_tokens: i64) -> i64 {
         scaled(estimated_tokens, self.average_permille())
     }
@@ -159,19 +159,19 @@ fn scaled(tokens: i64, permille: i64) -> i64 {
 pub struct Calibrations {
     /// By provider, then by model.
     models: BTreeMap<String, BTreeMap<String, Learned>>,
-    /// Samples learned in all.
+    /// How many samples were learned in all.
     learned: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Learned {
     calibration: Calibration,
-    /// [`Calibrations::learned`] when it last learned.
+    /// The value of [`Calibrations::learned`] when this model learned last.
     at: u64,
 }
 
 impl Calibrations {
-    /// Learns about a provider's model. False for a sample that tells nothing.
+    /// Learns about a provider's model. Returns false if the sample says nothing.
     pub fn learn(&mut self, provider: &str, model: &str, sample: Sample) -> bool {
         if !sample.is_plausible() {
             return false;
@@ -186,7 +186,7 @@ impl Calibrations {
         found.calibration.learn(sample)
     }
 
-    /// Takes in what was kept about a provider's model when it was the `learned`th to learn; the rest stays.
+    /// Replaces what is known about a provider's model by a saved calibration, which was the `learned`th to learn.
     pub fn put(&mut self, provider: &str, model: &str, learned: u64, calibration: Calibration) {
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
             self.forget_the_most_silent();
@@ -197,7 +197,7 @@ impl Calibrations {
         models.insert(model.to_owned(), Learned { calibration, at });
     }
 
-    /// All that is known: provider, model, when it last learned (larger is later), and what.
+    /// All that is known: provider, model, when it learned last (larger is later), and its calibration.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64, &Calibration)> {
         let all = self.models.iter();
         all.flat_map(|(provider, models)| {

@@ -1,4 +1,4 @@
-//! The context: what to send to a model, as turns that every provider accepts once they are written in its form.
+//! The context: what to send to a model, as turns that every provider accepts once they are written in its format.
 //!
 //! ```text
 //! preamble │ anchor, fenced summary │ window: whole exchanges, pairs complete, roles alternating
@@ -8,9 +8,9 @@
 //! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
 //! reported. The same input gives the same turns. Nothing made up here is ever stored: [`Origin::Synthetic`] marks it.
 //!
-//! A conversation of several speakers is built for one of them: exchanges are left out by their original boundaries, as
-//! for anybody else, then it is looked at through the speaker's eyes ([`super::perspective`]), then roles are made to
-//! alternate.
+//! In a conversation of several speakers the context is built for one of them: exchanges are left out by their original
+//! boundaries as always, then the rest is shown from the speaker's perspective ([`super::perspective`]), then roles are
+//! made to alternate.
 //!
 //! `formats::outgoing` writes the turns for a provider.
 
@@ -43,27 +43,27 @@ pub use last_n::{is_safe_boundary, last_n};
 pub(crate) use passes::Pass;
 pub(crate) use passes::Passes;
 
-/// The answer that stands for a result which nobody recorded.
+/// The text that stands for a tool result which was never recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
-/// What the model is made to say between two turns of the user's (the lecture's text).
+/// The assistant's made-up turn between two turns of the user's (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// What the user is made to say between two turns of the model's, before its first, and after its last where the newest
-/// message is a late result.
+/// The user's made-up turn between two turns of the model's, before the model's first turn, and after its last if the
+/// newest message is a late result.
 pub const CONTINUATION: &str = "Continue.";
-/// The reserve for output takes at most one part in so many of a request; so do anchor, summary and copies of what is
-/// sent, each.
+/// The reserve for output takes at most this fraction (one in so many) of a request; so do anchor, summary and copies,
+/// each, of what is sent.
 pub const SHARE_MAX: i64 = 4;
 
-/// Whose turn it is.
+/// Who a turn is by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Instructions.
     System,
-    /// The user says something; no tool result is in it.
+    /// The user's words, without tool results.
     User,
-    /// The model says something or calls tools.
+    /// The model's words or tool calls.
     Assistant,
-    /// The results of the calls of the turn before, then perhaps something that the user says.
+    /// The results of the calls in the turn before, perhaps followed by the user's words.
     Tool,
 }
 
@@ -75,7 +75,7 @@ pub enum Origin {
         /// Its place in the agent's history.
         seq: i64,
     },
-    /// Made up for this request; never to be stored.
+    /// Made up for this request, and why; never to be stored.
     Synthetic(Reason),
 }
 
@@ -88,31 +88,31 @@ pub enum Reason {
     Speaker,
     /// A pinned or important message whose exchange isn't in view.
     Copy,
-    /// Says which exchanges were left out to fit.
+    /// A note of which exchanges were left out to fit.
     LeftOut,
-    /// The conversation would begin with the model.
+    /// The conversation would begin with the model's turn.
     FirstTurn,
-    /// Two turns of one side would stand side by side.
+    /// Two turns of one side would follow each other.
     Alternation,
-    /// The newest message is a result that has gone to its call, before what the model said since.
+    /// The newest message is a result that was moved to its call, before what the model said since.
     LateResult,
     /// A call has no result.
     MissingResult,
-    /// The partner is silent.
+    /// The other speaker said nothing.
     Silence,
 }
 
-/// What one stored message, or one thing made up, contributes to a turn.
+/// The part of a turn that comes from one stored message, or was made up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece<'a> {
     /// Its content, in order; never empty.
     pub parts: Cow<'a, [Part]>,
     /// Where it comes from.
     pub origin: Origin,
-    /// The stored message, if `parts` are all of it but for blank texts and thinking: then a provider that wrote it
-    /// may get it back as it was.
+    /// The stored message, if `parts` are all of it except blank texts and thinking: then the provider that wrote it
+    /// may get it back unchanged.
     pub source: Option<&'a Message>,
-    /// The source's thinking may be sent.
+    /// Whether the source's thinking may be sent.
     pub keeps_thinking: bool,
     /// Tokens of `parts`, once known.
     tokens: Option<i64>,
@@ -121,7 +121,7 @@ pub struct Piece<'a> {
 /// What a provider sees as one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'a> {
-    /// Whose.
+    /// The role it is sent with.
     pub role: Role,
     /// The exchange it belongs to; 0 for preamble, anchor and summary.
     pub exchange: i64,
@@ -169,28 +169,28 @@ impl Alternation {
 pub struct ContextOptions {
     /// The most tokens of the whole request, output included; 0 is no limit.
     pub max_tokens: i64,
-    /// Tokens of it that stay free for the answer; at most a quarter of it is kept free.
+    /// How many of these stay free for the answer; at most a quarter is kept free.
     pub output_reserve_tokens: i64,
-    /// Tokens of it that stay free for what the agent sends beside the conversation: system prompt and tools.
+    /// How many of these stay free for what the agent sends beside the conversation: system prompt and tools.
     pub system_reserve_tokens: i64,
     /// The most tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
-    /// The first message of the session stays in view after its exchange has left the window.
+    /// Whether the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
-    /// What happens to neighbouring turns of one side.
+    /// What to do with consecutive turns of one side.
     pub alternation: Alternation,
-    /// Instructions stay where they were said; otherwise they all come first.
+    /// Whether instructions stay where they were said; otherwise they all come first.
     pub system_in_place: bool,
-    /// Thinking of the open exchange is kept even after an eviction.
+    /// Whether thinking of the open exchange is kept even after an eviction.
     pub keep_open_thinking: bool,
-    /// The user has the last word, made up if need be: some providers ask for that.
+    /// Whether the last turn must be the user's, made up if need be: some providers ask for that.
     pub ends_with_user: bool,
     /// Turns say who speaks, and may follow others of their side: those of several speakers don't become one.
     pub names_speakers: bool,
 }
 
 impl ContextOptions {
-    /// The most tokens of what is sent, if there is a limit.
+    /// The most tokens of what is sent, if limited.
     pub fn limit_tokens(&self) -> Option<i64> {
         let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
         let reserved = output.max(0) + self.system_reserve_tokens.max(0);
@@ -231,7 +231,7 @@ pub struct SourceMessage<'a> {
     pub seq: i64,
     /// The message.
     pub message: &'a Message,
-    /// What it costs by the same counter, if that is known (`domain::tokens::count_message`).
+    /// Its tokens by the same counter, if known (`domain::tokens::count_message`).
     pub tokens: Option<i64>,
 }
 
@@ -240,7 +240,7 @@ pub struct SourceMessage<'a> {
 pub struct SourceExchange<'a> {
     /// Its number.
     pub exchange: i64,
-    /// More is expected in it.
+    /// Whether more messages are expected in it.
     pub is_open: bool,
     /// Its messages, in stored order.
     pub messages: Vec<SourceMessage<'a>>,
@@ -251,25 +251,25 @@ pub struct SourceExchange<'a> {
 pub struct ContextInput<'a> {
     /// The leading instructions.
     pub preamble: Vec<SourceMessage<'a>>,
-    /// The first message of the session, said by the user; seen by a speaker, the first that was said to that one.
+    /// The first message of the session, said by the user; for a speaker, the first that was said to that one.
     pub anchor: Option<SourceMessage<'a>>,
-    /// The summary as it is to be read, already fenced ([`fence`]).
+    /// The summary's text, already fenced ([`fence`]).
     pub summary: Option<String>,
-    /// Pinned messages, and important ones of the session, in order, wherever they stand.
+    /// Pinned messages, and important ones of the session, in order, in the window or not.
     pub copies: Vec<SourceCopy<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
-    /// Exchanges of the window before these that weren't even read, oldest first.
+    /// Exchanges of the window that weren't even read, oldest first; they come before these.
     pub left_out: Vec<i64>,
-    /// Exchanges of the session have left the window.
+    /// Whether exchanges of the session have left the window.
     pub evicted: bool,
-    /// Who sees it, in a conversation of several speakers; without one, whoever is the assistant.
+    /// The speaker for whom it is built, in a conversation of several speakers; `None` for the assistant.
     pub perspective: Option<&'a Perspective>,
 }
 
 impl ContextInput<'_> {
-    /// Instructions came after the model had thought. Where they can't stand in their place they go before everything,
-    /// and thinking is bound to what stood there (provider documentation, "Preserved thinking").
+    /// Whether instructions came after the model had thought. Where they can't stay in their place they move to the
+    /// front, and thinking is bound to what came before it (provider documentation, "Preserved thinking").
     fn instructs_after_thinking(&self) -> bool {
         let messages = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
         let mut has_thought = false;
@@ -283,22 +283,22 @@ impl ContextInput<'_> {
     }
 }
 
-/// What to send.
+/// The context that was built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context<'a> {
-    /// In order.
+    /// The turns, in order.
     pub turns: Vec<Turn<'a>>,
-    /// What they cost.
+    /// Their tokens.
     pub tokens: i64,
-    /// What they may cost, if there is a limit.
+    /// The most tokens that they may have, if limited.
     pub limit_tokens: Option<i64>,
-    /// They cost more than that: the newest exchange, with what must go along, is too big by itself.
+    /// Whether they have more: the newest exchange, with what must go along, is too big by itself.
     pub over_budget: bool,
-    /// Exchanges of the window that had no room, oldest first.
+    /// Exchanges of the window that didn't fit, oldest first.
     pub left_out: Vec<i64>,
     /// Pinned and important messages that are sent as copies, by number.
     pub copied: Vec<i64>,
-    /// Those for which there was no room among the copies.
+    /// Pinned and important messages that didn't fit among the copies.
     pub left_copies: Vec<LeftCopy>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
@@ -341,7 +341,7 @@ pub(crate) fn build_with<'a>(
     if whole.left_out.is_empty() && whole.elided.is_empty() {
         return whole;
     }
-    // Thinking is bound to all that stood before it (provider documentation, "Preserved thinking").
+    // Thinking is bound to everything before it (provider documentation, "Preserved thinking").
     fit::fit(input, options, passes.thinking(bound), counter, passes)
 }
 
@@ -360,7 +360,7 @@ impl Piece<'_> {
         Self::synthetic(reason, Part::Text(text.to_owned()))
     }
 
-    /// Counts what isn't counted yet, so that it is counted once.
+    /// Counts the tokens that aren't known yet, so that each is counted once.
     fn measure(&mut self, counter: &dyn TokenCounter) {
         self.tokens = Some(self.cost(counter));
     }
@@ -403,7 +403,7 @@ impl<'a> Turn<'a> {
         pieces.all(|piece| matches!(piece.origin, Origin::Synthetic(_)))
     }
 
-    /// What it costs.
+    /// Its tokens.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> i64 {
         let pieces = self.pieces.iter();
         pieces.map(|piece| piece.cost(counter)).sum::<i64>() + MESSAGE_OVERHEAD_TOKENS

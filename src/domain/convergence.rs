@@ -1,4 +1,4 @@
-//! Convergence: how alike two speakers have begun to sound (seed 002; Pidgin's live calculation).
+//! Convergence: how alike two speakers sound by now (seed 002; Pidgin's live calculation).
 //!
 //! A turn is one message of each speaker. After each turn the last messages of both, as many of one as of the other,
 //! are compared in five ways, each from 0 to 1; the score is their weighted sum, or the likeness of the content alone
@@ -15,17 +15,17 @@ use serde::Serialize;
 
 use self::features::{Features, clean, content_likeness};
 
-/// Messages of both speakers together that are looked at.
+/// How many of the last messages are compared, of both speakers together.
 pub const WINDOW_MESSAGES: usize = 10;
-/// Above this the content alone is the score.
+/// Above this likeness of the content, that alone is the score.
 const CONTENT_DECIDES_ABOVE: f64 = 0.9;
-/// A trend is told by so many scores.
+/// How many scores make a trend.
 const TREND_SCORES: usize = 3;
-/// Scores closer than this are stable.
+/// A trend whose scores differ by less than this is stable.
 const STABLE_BELOW: f64 = 0.1;
 /// The components' names, in their order.
 const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
-/// How far the weights of a profile may be from 1 together.
+/// How far the sum of a profile's weights may be from 1.
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
 /// How alike, in five ways, each from 0 to 1; also how much each weighs.
@@ -44,20 +44,20 @@ pub struct Components {
     pub punctuation: f64,
 }
 
-/// What each component weighs.
+/// The weight of each component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile(Components);
 
-/// Why weights are no profile.
+/// Why weights are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// They don't make a whole.
+    /// Their sum isn't 1, or one is negative.
     #[error("weights must be 0 or more and 1 together, not {sum}")]
     Sum {
-        /// What they are together; not a number if one of them isn't.
+        /// Their sum; not a number if one of them isn't.
         sum: f64,
     },
-    /// One is missing, unknown, given twice or no number.
+    /// A name is missing, unknown or given twice, or a value is no number.
     #[error("weights must be content=… structure=… sentences=… length=… punctuation=…, each once")]
     Names,
 }
@@ -82,10 +82,10 @@ impl Profile {
         })
     }
 
-    /// Weights of one's own.
+    /// Custom weights.
     ///
     /// # Errors
-    /// [`InvalidWeights`] when one is negative, or they aren't 1 together (within 0.001).
+    /// [`InvalidWeights`] when one is negative, or their sum isn't 1 (within 0.001).
     pub fn custom(weights: Components) -> Result<Self, InvalidWeights> {
         let sum: f64 = weights.all().iter().sum();
         let is_valid =
@@ -95,10 +95,11 @@ impl Profile {
             .ok_or(InvalidWeights::Sum { sum })
     }
 
-    /// Weights of one's own, such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any order.
+    /// Custom weights as text, such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any
+    /// order.
     ///
     /// # Errors
-    /// [`InvalidWeights`] when they aren't all there, each once, or don't make a whole.
+    /// [`InvalidWeights`] when a component isn't there exactly once, or the sum isn't 1.
     pub fn parse(text: &str) -> Result<Self, InvalidWeights> {
         let mut weights = [None; COMPONENTS.len()];
         let given = text.split([' ', ',']).filter(|given| !given.is_empty());
@@ -148,7 +149,7 @@ impl Components {
             return self.content;
         }
         let weighed = self.all().into_iter().zip(profile.0.all());
-        // Weights may add up to a little more than 1.
+        // The weights' sum may be a little more than 1.
         weighed
             .map(|(likeness, weight)| likeness * weight)
             .sum::<f64>()
@@ -156,12 +157,12 @@ impl Components {
     }
 }
 
-/// From which score on something should happen; `None` never.
+/// The scores from which on a warning or a stop is due; `None` for never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Somebody should know.
+    /// From this score on someone should be warned.
     pub warn_at: Option<f64>,
-    /// The conversation should end.
+    /// From this score on the conversation should end.
     pub stop_at: Option<f64>,
 }
 
@@ -175,14 +176,14 @@ impl Default for Thresholds {
     }
 }
 
-/// By which rules speakers are compared.
+/// The rules by which speakers are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// What weighs how much.
+    /// The weights of the components.
     pub profile: Profile,
-    /// So many of the last messages of both together are looked at.
+    /// How many of the last messages, of both speakers together, are compared.
     pub window_messages: usize,
-    /// From which score on something should happen.
+    /// The scores from which on a warning or a stop is due.
     pub thresholds: Thresholds,
 }
 
@@ -264,7 +265,7 @@ pub struct Score {
     pub state: State,
 }
 
-/// What one of the speakers said.
+/// A message of one of the speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The exchange in which it was said.
@@ -293,15 +294,16 @@ pub struct Reading {
 }
 
 impl Rules {
-    /// How many of the last messages tell all: those that are compared in as many turns as make a trend, and one exchange
-    /// more, which may be there in part only.
+    /// How many of the last messages are enough: those that are compared in as many turns as make a trend, and one
+    /// exchange more, which may be incomplete.
     pub fn messages_needed(&self) -> i64 {
         i64::try_from(self.window_messages + 2 * TREND_SCORES).unwrap_or(i64::MAX)
     }
 }
 
-/// How alike the two sound who spoke last, by the last messages, in order. Where there were more before them
-/// (`is_whole` is false), the first exchange may have lost its beginning and is passed over. `None` before the first turn.
+/// How alike the last two speakers sound, judged by the last messages `said`, in order. If these aren't the whole
+/// conversation (`is_whole` is false), the first exchange may be incomplete and is skipped. `None` before the first
+/// turn.
 pub fn listen(said: &[Said], is_whole: bool, rules: &Rules) -> Option<Reading> {
     let first = said.first()?.exchange;
     let whole = said.iter().position(|said| is_whole || said.exchange != first);
@@ -335,7 +337,7 @@ pub fn listen(said: &[Said], is_whole: bool, rules: &Rules) -> Option<Reading> {
     })
 }
 
-/// Listens to a conversation of two.
+/// Measures a conversation of two speakers, message by message.
 #[derive(Clone, Debug)]
 pub struct Convergence {
     speakers: [String; 2],
@@ -344,13 +346,13 @@ pub struct Convergence {
     window: usize,
     messages: VecDeque<(usize, Features)>,
     last_texts: [String; 2],
-    /// Who has spoken in a turn that the other has not yet answered.
+    /// Which speaker has begun a turn that the other hasn't answered yet.
     opened_by: Option<usize>,
     scores: VecDeque<f64>,
 }
 
 impl Convergence {
-    /// A conversation between `speakers`, of whose messages the last `window` are looked at ([`WINDOW_MESSAGES`] is
+    /// A conversation between `speakers`, of whose messages the last `window` are compared ([`WINDOW_MESSAGES`] is
     /// usual; with fewer than 2 there is never a score).
     pub fn new(speakers: [&str; 2], profile: Profile, window: usize) -> Self {
         Self {
@@ -371,7 +373,7 @@ impl Convergence {
         Self { thresholds, ..self }
     }
 
-    /// Takes a message in. The score, if it completes a turn; anybody else's message is passed over.
+    /// Takes in a message. Returns the score if it completes a turn; messages of others are ignored.
     pub fn push(&mut self, speaker: &str, text: &str) -> Option<Score> {
         let side = self.speakers.iter().position(|known| known == speaker)?;
         let text = clean(text);
@@ -394,7 +396,7 @@ impl Convergence {
         }
     }
 
-    /// How many messages are remembered.
+    /// How many messages are kept.
     pub fn remembered(&self) -> usize {
         self.messages.len()
     }
@@ -415,7 +417,7 @@ impl Convergence {
         })
     }
 
-    /// As many messages of one as of the other: none while one of them hasn't spoken.
+    /// Compares as many messages of one as of the other; `None` while one of them hasn't spoken.
     fn compare(&self) -> Option<Components> {
         let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
         let each = of(0).count().min(of(1).count());
@@ -466,7 +468,7 @@ fn trend(scores: &[f64]) -> Trend {
     }
 }
 
-/// To two decimals, by the number's exact value: 0.285 is a little less than that, and becomes 0.28.
+/// The score to two decimals, by the number's exact value: 0.285 is a little less than that, and becomes 0.28.
 fn rounded(score: f64) -> f64 {
     format!("{score:.2}").parse().unwrap_or(score)
 }

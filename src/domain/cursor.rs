@@ -8,7 +8,7 @@
 //! └── the version of this form
 //! ```
 //!
-//! A cursor holds no secret and opens nothing: whoever asks for a page is asked who they are as for the first one.
+//! A cursor holds no secret and grants nothing: a request with a cursor is authorised like the first one.
 
 use std::{fmt, str::FromStr};
 
@@ -20,13 +20,13 @@ use super::{agent::AgentId, text::hexadecimal};
 const VERSION: char = '1';
 /// Version, list, and eight digits of the check.
 const HEAD_CHARS: usize = 10;
-/// The longest cursor that is looked at: names have 128 characters at most.
+/// The longest cursor that is read: names have 128 characters at most.
 const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
 /// Offset and prime of FNV-1a with 32 bits.
 const FNV_OFFSET: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
 
-/// A list that comes in pages.
+/// A list that is read in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List<'a> {
     /// Agents, by name.
@@ -69,10 +69,10 @@ impl List<'_> {
 /// Why a text is no cursor of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCursor {
-    /// It was never given out, by this version at least.
+    /// It was never given out, at least not by this version.
     #[error("is no cursor")]
     Unknown,
-    /// It was given out for another list, or by another agent's.
+    /// It was given out for another list, or for another agent's.
     #[error("is a cursor of another list")]
     OtherList,
 }
@@ -90,14 +90,14 @@ impl fmt::Display for Cursor {
 }
 
 impl Cursor {
-    /// The page of `list` that begins behind `entry`.
+    /// The cursor for the page of `list` that begins after `entry`.
     pub fn behind(list: List<'_>, entry: &impl ToString) -> Self {
         let entry = entry.to_string();
         let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
         Self(head + &hexadecimal(entry.as_bytes()))
     }
 
-    /// The entry of `list` behind which the page begins.
+    /// The entry of `list` after which the page begins.
     ///
     /// # Errors
     /// [`NoCursor`].
@@ -114,14 +114,14 @@ impl Cursor {
         entry.parse().map_err(|_| NoCursor::Unknown)
     }
 
-    /// The entry behind which the page begins, for who was given the cursor a moment ago and knows the list.
+    /// The entry after which the page begins, for a caller that has just received the cursor and knows the list.
     pub fn entry<T: FromStr>(&self) -> Option<T> {
         let (_, _, entry) = parts(&self.0).ok()?;
         entry.parse().ok()
     }
 }
 
-/// A `next_cursor` that was answered, read as the last entry, for who was given it a moment ago: for serde's
+/// The `next_cursor` of an answer, read as the last entry, for a caller that has just received it: for serde's
 /// `deserialize_with`.
 ///
 /// # Errors
@@ -131,7 +131,7 @@ pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Res
     Ok(cursor.and_then(|cursor| cursor.entry()))
 }
 
-/// List, check, and the last entry.
+/// The cursor's list, check, and last entry.
 fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     if text.len() > CHARS_MAX || !text.is_ascii() {
         return Err(NoCursor::Unknown);

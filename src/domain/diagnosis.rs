@@ -1,27 +1,27 @@
-//! What somebody who looks after recapd finds when they look: checks, each with its cure, and what the schedules do.
+//! What a diagnosis of a recapd finds: checks, each with its remedy, and what the schedules do.
 
 use serde::Serialize;
 
 use super::time::Timestamp;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is right.
+    /// All is well.
     Ok,
-    /// It works, but somebody should look at it.
+    /// It works, but should be looked at.
     Warn,
-    /// Summaries aren't made, or won't be for long.
+    /// Summaries aren't made, or soon won't be.
     Fail,
-    /// There is nothing to check here.
+    /// There is nothing to check.
     Skip,
 }
 
 /// What a schedule did last and does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// Which.
+    /// The schedule's name.
     pub name: &'static str,
     /// Its cron expression.
     pub crontab: String,
@@ -31,12 +31,12 @@ pub struct Firing {
     pub next_at: Option<Timestamp>,
 }
 
-/// One check, and what came of it.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The check's name.
     pub name: &'static str,
-    /// How it came out.
+    /// The result.
     pub verdict: Verdict,
     /// What was found.
     pub detail: String,
@@ -54,22 +54,22 @@ impl Check {
         }
     }
 
-    /// It is right.
+    /// A check that found all well.
     pub fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self::new(name, Verdict::Ok, detail)
     }
 
-    /// It works, and this is how it would work better.
+    /// A check that found something to improve, and how.
     pub fn warn(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(name, Verdict::Warn, detail).cure(fix)
     }
 
-    /// It doesn't work, and this is how it would.
+    /// A check that failed, and how to repair it.
     pub fn fail(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(name, Verdict::Fail, detail).cure(fix)
     }
 
-    /// There is nothing to check.
+    /// A check with nothing to check.
     pub fn skip(name: &'static str, detail: impl Into<String>) -> Self {
         Self::new(name, Verdict::Skip, detail)
     }

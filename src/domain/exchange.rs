@@ -1,5 +1,5 @@
-//! An exchange: a user's message with everything that follows until the next one. The unit that is kept or
-//! evicted whole (seed 000, "What is an Exchange?").
+//! An exchange: a user's message and everything that follows until the next one. It is the unit that is kept or evicted
+//! whole (seed 000, "What is an Exchange?").
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::{
     time::Timestamp,
 };
 
-/// The number of the preamble: leading system messages, pinned and counted, never evicted.
+/// The number of the preamble: leading system messages, always in view, counted, never evicted.
 pub const PREAMBLE: i64 = 0;
 /// The number of an agent's first exchange.
 pub const FIRST_EXCHANGE: i64 = 1;
@@ -77,27 +77,27 @@ pub struct Headline {
     pub tools: Vec<(String, u32)>,
     /// The first line of the last thing the model said.
     pub answer: String,
-    /// Who spoke, where messages say so, by when each spoke last. No humans who step in.
+    /// The names of the speakers, if messages have them, by when each spoke last; without humans who step in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
 }
 
-/// A message as the ledger sees it: its kind, its cost, its time, and its share in the headline.
+/// A message as the ledger sees it: its kind, tokens and time, and what it adds to the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// The message's kind.
     pub kind: Kind,
-    /// Ends the open exchange as interrupted.
+    /// Whether it ends the open exchange as interrupted.
     pub interrupts: bool,
-    /// What it costs.
+    /// The message's tokens.
     pub tokens: i64,
     /// When it was said; the time of arrival if the client gave none.
     pub at: Timestamp,
-    /// First line of its text.
+    /// The first line of its text.
     pub line: String,
     /// Names of the tools it calls.
     pub tools: Vec<String>,
-    /// Who said it, in a shared conversation; none for a human who steps in.
+    /// The speaker's name, in a shared conversation; `None` for a human who steps in.
     pub speaker: Option<String>,
 }
 
@@ -134,13 +134,13 @@ pub struct Exchange {
     pub first_seq: i64,
     /// Sequence number of its last message.
     pub last_seq: i64,
-    /// Its messages that are sent: metadata doesn't count.
+    /// How many of its messages are sent: metadata doesn't count.
     pub messages: i64,
     /// Its tokens.
     pub tokens: i64,
     /// Tokens of all live exchanges before it (without the preamble).
     pub tokens_before: i64,
-    /// Whether more is expected.
+    /// Whether it is open, complete or interrupted.
     pub state: ExchangeState,
     /// The earliest time of its messages.
     pub opened_at: Timestamp,
@@ -184,14 +184,14 @@ impl Exchange {
         self.headline.add(entry);
     }
 
-    /// Whether `entry`, which is the model's, begins the next round of a conversation of several speakers: everybody has
-    /// the word once in an exchange, so whoever had it, and gave it to another, opens the next one. Never while a call waits
+    /// Whether the model's message `entry` begins the next exchange of a conversation of several speakers: in an
+    /// exchange each speaks once, so a speaker who spoke before another one opens the next. Never while a call waits
     /// for its result.
     pub fn is_over_by(&self, entry: &Entry) -> bool {
         self.state != ExchangeState::Open && self.headline.has_passed_to_another(entry.speaker.as_deref())
     }
 
-    /// Whether `entry`, which is the user's, answers this exchange in a conversation of several speakers who all speak as
+    /// Whether the user's message `entry` answers this exchange, in a conversation of several speakers who all speak as
     /// users: another one opened it, and no model has said anything yet.
     pub fn is_answered_by(&self, entry: &Entry) -> bool {
         let speakers = &self.headline.speakers;
@@ -202,7 +202,7 @@ impl Exchange {
             && entry.speaker.as_ref().is_some_and(is_new)
     }
 
-    /// Whether its range holds the message of that number.
+    /// Whether the message of that number is in its range.
     pub fn holds(&self, seq: i64) -> bool {
         (self.first_seq..=self.last_seq).contains(&seq)
     }
@@ -218,7 +218,7 @@ impl Headline {
         let is_first_word = self.title.is_empty() && self.answer.is_empty();
         match entry.kind {
             Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
-            // Of speakers who are all models, or all users, the first one asks and the others answer.
+            // If all speakers are models, or all are users, the first one asks and the others answer.
             Kind::Assistant if is_first_word && entry.speaker.is_some() => self.title.clone_from(&entry.line),
             Kind::User if entry.speaker.is_some() && !entry.interrupts => self.answer.clone_from(&entry.line),
             Kind::Assistant | Kind::ToolCall if !entry.line.is_empty() => self.answer.clone_from(&entry.line),
@@ -234,7 +234,7 @@ impl Headline {
         }
     }
 
-    /// Nothing is left of what was said.
+    /// Whether it was forgotten, so that nothing said in it is left.
     pub fn is_forgotten(&self) -> bool {
         self.title == FORGOTTEN_TITLE && self.tools.is_empty() && self.answer.is_empty()
     }
@@ -269,7 +269,8 @@ impl Headline {
         place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
-    /// The no-model summary of an exchange, in one line: what was asked, with which tools, what was answered.
+    /// A summary of the exchange in one line, made without a model: what was asked, with which tools, what was
+    /// answered.
     pub fn digest(&self) -> String {
         let tools: Vec<String> = self
             .tools

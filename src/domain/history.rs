@@ -22,11 +22,11 @@ use super::{
 /// A line of what was said in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryLine {
-    /// Who.
+    /// Who said it.
     pub voice: Voice,
-    /// What; its control characters and line feeds are removed when it is shown.
+    /// What was said; its control characters and line feeds are removed when it is shown.
     pub text: String,
-    /// The tokens of its message, at the message's first line; none if that isn't asked for.
+    /// The tokens of its message, on the message's first line; `None` if they aren't asked for.
     pub tokens: Option<i64>,
 }
 
@@ -59,7 +59,7 @@ pub struct HistorySummary {
 /// {first_exchange, after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryView {
-    /// Whose history.
+    /// The agent whose history it is.
     pub agent: AgentId,
     /// The window's budget.
     pub budget: Budget,
@@ -79,22 +79,22 @@ pub struct HistoryView {
     pub window_total: i64,
     /// How alike the speakers sound, where there are several.
     pub convergence: Option<Reading>,
-    /// Ages are told relative to it.
+    /// The current time, to which ages are relative.
     pub now: Timestamp,
 }
 
-/// Where an exchange stands.
+/// Where an exchange is, and in what state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Set aside by a rewind.
     SetAside,
-    /// Archived, and summarised since the version, if that is known.
+    /// Archived, and covered by the summary since that version, if it is known.
     Covered(Option<i64>),
-    /// Archived, in neither window nor summary.
+    /// Archived, but not summarised yet.
     Pending,
-    /// In the window, finished.
+    /// In the window, complete.
     Window,
-    /// In the window, more is expected.
+    /// In the window, more messages are expected.
     Open,
     /// In the window, the user interrupted it.
     Interrupted,
@@ -114,7 +114,7 @@ impl Standing {
 }
 
 impl HistoryView {
-    /// Where `shown` stands.
+    /// The standing of `shown`.
     pub fn standing(&self, shown: &HistoryExchange) -> Standing {
         let exchange = &shown.exchange;
         match (shown.summary_version, exchange.state) {
@@ -132,7 +132,7 @@ impl HistoryView {
         }
     }
 
-    /// Whether `shown` lies behind the boundary.
+    /// Whether `shown` is before the boundary, in the archive.
     pub fn is_archived(&self, shown: &HistoryExchange) -> bool {
         shown.exchange.exchange < self.first_exchange
     }
@@ -143,18 +143,18 @@ impl HistoryView {
         is_newest && !self.is_archived(shown) && self.budget.is_exceeded_by(self.window_tokens)
     }
 
-    /// The exchange after which the rule stands; `None` while nothing has left the window.
+    /// The exchange after which the rule is drawn; `None` while nothing has left the window.
     pub fn after_exchange(&self) -> Option<i64> {
         (self.archived_total > 0).then(|| self.first_exchange - 1)
     }
 
-    /// How full the window is: 1.0 is at the budget; `None` without a budget.
+    /// How full the window is: 1.0 is its budget; `None` without a budget.
     pub fn fill_ratio(&self) -> Option<f64> {
         fill_ratio(self.window_tokens, self.budget.budget_tokens())
     }
 }
 
-/// How full a window is: 1.0 is at the budget; `None` without a budget, which is one of 0.
+/// How full a window is: 1.0 is its budget; `None` without a budget (0).
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
 pub fn fill_ratio(window_tokens: i64, budget_tokens: i64) -> Option<f64> {
     (budget_tokens > 0).then(|| window_tokens as f64 / budget_tokens as f64)

@@ -1,13 +1,13 @@
-//! Making text inert: what was said in a conversation can be read in a summary, but it neither renders, nor loads, nor
-//! passes for structure, nor reads like an order of the system.
+//! Making text inert: what was said in a conversation stays readable in a summary, but it isn't rendered or loaded,
+//! doesn't pass for structure, and doesn't read like an instruction of the system.
 //!
 //! - Markup is broken up, with its words kept ([`defanged`]): tags, tokens of chat templates, images, links, fences.
-//! - What addresses the reader like a system prompt does is shown as what it is, a quotation ([`quoted`]): rejecting it
-//!   would make the history untrue.
+//! - What addresses the reader as a system prompt does is marked as what it is, a quotation ([`quoted`]): leaving it
+//!   out would make the history untrue.
 //!
-//! Invariant: doing either twice is doing it once; both are linear in the text.
+//! Invariant: doing either twice changes nothing more; both are linear in the text.
 //!
-//! What no fixed rule can do: know an order that uses none of the known phrases, or one that is encoded. Such a text
+//! What no fixed rule can do: recognise an instruction that uses none of the known phrases, or is encoded. Such a text
 //! still stands as one line among notes, with its time and its exchange, inside a fence that says what it is.
 
 mod markup;
@@ -19,9 +19,9 @@ use super::text::cut;
 
 pub use markup::defanged;
 
-/// What stands before a quotation that could be taken for an order.
+/// What is put before a quotation that could be taken for an instruction.
 pub const QUOTE_MARK: &str = "It was said: ";
-/// The fewest characters that are worth a mark before them.
+/// The least characters of a quotation that gets the mark before it.
 const MARKED_CHARS_MIN: usize = 24;
 
 /// `line` as it is, or as a quotation when something in it, outside of quotation marks, poses as an instruction. At
@@ -30,9 +30,9 @@ pub fn quoted(line: &str, chars_max: usize) -> String {
     let whole = line;
     let line = cut(whole, chars_max);
     let said = line.strip_prefix(QUOTE_MARK).filter(|said| said.starts_with('“'));
-    // A cut may have taken the closing mark.
+    // Cutting may have removed the closing mark.
     let is_open = said.is_some_and(|said| !said.ends_with('”'));
-    // What is cut off may be what told; and a cut may open a quotation.
+    // What is cut off may be what posed as an instruction; and cutting may open a quotation.
     let poses = orders::poses_as_instruction(whole) || (line != whole && orders::poses_as_instruction(&line));
     if !is_open && !poses {
         return line;
@@ -46,7 +46,7 @@ pub fn quoted(line: &str, chars_max: usize) -> String {
     let said = said.unwrap_or(&line);
     let said = said.strip_prefix('“').unwrap_or(said);
     let said = said.strip_suffix('”').unwrap_or(said);
-    // Inside a quotation no mark may end it.
+    // No mark within may end the quotation.
     let said = said.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
     let room = chars_max.saturating_sub(mark.len() + 2).max(1);
     format!("{mark}“{}”", cut(&said, room))

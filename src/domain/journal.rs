@@ -1,4 +1,4 @@
-//! A journal: agents' full histories as lines of JSON, to be kept apart from the database and read back into one.
+//! A journal: agents' full histories as lines of JSON, to be kept apart from the database and imported into one.
 //!
 //! One [`Head`] per agent, then one [`MessageRecord`] per message, in order. Payloads stand in it verbatim. The
 //! summary is not part of it: it is derived, and made again from the messages.
@@ -28,12 +28,12 @@ use super::{
 /// The version of the lines that are written, and the newest that is read.
 pub const JOURNAL_VERSION: u32 = 1;
 
-/// The line before an agent's messages: what can't be told from them.
+/// The line before an agent's messages: what the messages alone don't tell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// The version of the journal's lines.
     pub journal: u32,
-    /// Whose history follows.
+    /// The agent whose history follows.
     pub agent_id: AgentId,
     /// Its project.
     pub project: Option<String>,
@@ -60,7 +60,7 @@ pub struct Head {
     pub sessions: Vec<SessionRecord>,
     /// What left the window, oldest first.
     pub evictions: Vec<EvictionRecord>,
-    /// The marks one can go back to, oldest first.
+    /// The marks that a rewind can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
     /// What it began with, if it was forked from another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,16 +72,16 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// A mark. Where the window began then can't be told from the messages.
+/// A mark. Where the window began at that time can't be told from the messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkRecord {
     /// Its number; larger is newer.
     pub mark: i64,
     /// Its name, if it has one.
     pub label: Option<String>,
-    /// Where it stands.
+    /// The exchange that it is in.
     pub exchange: i64,
-    /// Where the window began then.
+    /// Where the window began when it was set.
     pub first_exchange: i64,
     /// Tokens of all live exchanges before that.
     pub tokens_before_window: i64,
@@ -113,15 +113,15 @@ pub struct EvictionRecord {
     pub through_exchange: i64,
     /// Their tokens.
     pub tokens: i64,
-    /// When.
+    /// When they left the window.
     #[serde(with = "wire::time")]
     pub evicted_at: Timestamp,
 }
 
-/// A message, with all that its row holds and its payload doesn't say.
+/// A message with everything in its row that its payload doesn't hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
-    /// Whose.
+    /// The agent whose message it is.
     pub agent_id: AgentId,
     /// Its place in the agent's history, from 1 without a gap.
     pub seq: i64,
@@ -129,15 +129,15 @@ pub struct MessageRecord {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// Its kind, by name.
+    /// The name of its kind.
     pub kind: String,
-    /// How its payload is written.
+    /// The format of its payload.
     pub format: Format,
     /// Its tokens.
     pub tokens: i64,
     /// How they were counted.
     pub count_method: String,
-    /// The id under which it is a duplicate when it comes again.
+    /// The client's id, by which the same message is recognised as a duplicate.
     pub client_id: Option<String>,
     /// When it was said.
     pub said_at: Timestamp,
@@ -147,7 +147,7 @@ pub struct MessageRecord {
     pub payload: String,
 }
 
-/// Why a journal can't be read back.
+/// Why a journal can't be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Messages are missing.
@@ -155,56 +155,56 @@ pub enum JournalError {
         "message {found} comes where message {expected} should; import what comes before it first, or export the agent again"
     )]
     Gap {
-        /// The number that should have come.
+        /// The number that was expected.
         expected: i64,
-        /// The number that came.
+        /// The number that was found.
         found: i64,
     },
-    /// A message names an exchange that it can't belong to.
+    /// A message names an exchange that it can't be in.
     #[error("message {seq} can't belong to exchange {exchange}; export the agent again")]
     Misplaced {
         /// The message.
         seq: i64,
-        /// What it names.
+        /// The exchange that it names.
         exchange: i64,
     },
-    /// The agent has gone another way.
+    /// The agent in the database has other messages.
     #[error(
         "message {seq} is another one in the database; import into a fresh database, or rename the agent"
     )]
     Differs {
-        /// The first message that isn't the same.
+        /// The first message that differs.
         seq: i64,
     },
-    /// The summary in the database would have to be taken back.
+    /// A rewind would take back what the summary in the database covers.
     #[error("message {seq} rewinds what is summarised in the database already; import into a fresh database")]
     Summarised {
-        /// The rewind.
+        /// The message that is the rewind.
         seq: i64,
     },
     /// The messages that a forked agent shares with the one it came from aren't there.
     #[error("it was forked from `{from}`, whose messages are not there; import `{from}` first, or with it")]
     NoParent {
-        /// Whose messages are missing.
+        /// The agent whose messages are missing.
         from: AgentId,
     },
     /// The agent in the database was forked elsewhere, or not at all.
     #[error("it was forked from another agent or place in the database; import into a fresh database")]
     OtherFork,
-    /// The settings can't be those of an agent.
+    /// The settings aren't valid.
     #[error("its settings can't be read: {0}; export the agent again")]
     Settings(String),
     /// The head doesn't fit the messages.
     #[error("the window can't begin at exchange {first_exchange}; export the agent again")]
     WrongBoundary {
-        /// Where the head says that it begins.
+        /// Where the window begins according to the head.
         first_exchange: i64,
     },
 }
 
 /// Takes a recorded message into `ledger` where its record says, instead of where today's rules would put it. Returns
-/// the exchange that takes no further message, if this one opened the next. The boundary doesn't move; the step that the
-/// message may be is the caller's to take.
+/// the exchange that is complete, if this message opened the next. The boundary doesn't move; if the message is a step,
+/// the caller has to take it.
 ///
 /// # Errors
 /// [`JournalError::Gap`] and [`JournalError::Misplaced`]; the ledger is unchanged then.

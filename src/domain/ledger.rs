@@ -54,16 +54,16 @@ pub struct Appended {
     pub seq: i64,
     /// The exchange it went to.
     pub exchange: i64,
-    /// The exchange that will take no further message, if this one opened the next.
+    /// The exchange that is complete, if this message opened the next.
     pub left: Option<Exchange>,
-    /// The message began a new session after an idle gap.
+    /// Whether the message began a new session after an idle gap.
     pub new_session: bool,
 }
 
-/// The window is over budget: the new first exchange must have at least this many tokens before it.
+/// The window is over budget: the new first exchange must have at least so many tokens before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
-    /// See [`Overflow`].
+    /// The least tokens before the new first exchange.
     pub tokens_before_min: i64,
 }
 
@@ -86,10 +86,10 @@ impl Cut {
     }
 }
 
-/// An exchange as the ceiling in messages sees it.
+/// An exchange as the limit on messages sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowExchange {
-    /// The window may begin with it.
+    /// The cut at which the window would begin with it.
     pub cut: Cut,
     /// Its messages that are sent.
     pub messages: i64,
@@ -104,7 +104,7 @@ impl From<&Exchange> for WindowExchange {
     }
 }
 
-/// The newest exchange alone would be over the budget, and that is to be refused.
+/// The newest exchange alone would be over the budget, and the settings have that refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
@@ -136,7 +136,7 @@ pub struct Eviction {
     pub through_exchange: i64,
     /// Their tokens.
     pub tokens: i64,
-    /// When, by the time of the message that caused it.
+    /// When they left, by the time of the message that caused it.
     pub at: Timestamp,
 }
 
@@ -170,12 +170,13 @@ impl Ledger {
             (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
                 Placement::Preamble
             }
-            // What arrives for an exchange that takes no more becomes a continuation of its own.
+            // A message for an exchange that takes no more opens a continuation.
             _ => Placement::Opens,
         }
     }
 
-    /// Neither behind the boundary nor left by a rewind, which goes back to it across the messages between.
+    /// Whether the newest exchange takes more messages: not if it is before the boundary, or if a rewind went back to
+    /// it, so that the messages between are set aside.
     fn takes_more(&self, newest: &Exchange) -> bool {
         newest.exchange >= self.first_exchange && self.follows(Some(newest))
     }
@@ -273,8 +274,8 @@ impl Ledger {
         self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
     }
 
-    /// Whether exchanges have to leave. The newest one always stays, even if it is too big alone (seed 001,
-    /// "Safety floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
+    /// Whether exchanges have to leave. The newest one always stays, even if it alone is too big (seed 001, "Safety
+    /// floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
     pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
         let newest = self.newest.as_ref()?;
         if !budget.is_exceeded_by(self.window_tokens()) || newest.exchange <= self.first_exchange {
@@ -286,8 +287,8 @@ impl Ledger {
         })
     }
 
-    /// Whether exchanges have to leave because the window, `held` from its first exchange on, holds too many messages:
-    /// where it then begins. The newest exchange always stays, and is counted as it is here.
+    /// Where the window has to begin if it holds too many messages; `None` if it doesn't. `held` are its exchanges from
+    /// the first on. The newest exchange always stays, and is counted as it is here.
     pub fn message_overflow(
         &self,
         budget: Budget,
@@ -308,15 +309,15 @@ impl Ledger {
         Some(Cut::before(newest))
     }
 
-    /// Where the window begins when both ceilings are kept: `by_tokens` is the cut that was found for an overflow in
-    /// tokens, if there is one, `by_messages` that for one in messages. `None` if nothing has to leave; what is found
-    /// goes to [`Self::evict_to`].
+    /// Where the window has to begin so that both ceilings are kept: `by_tokens` is the cut found for an overflow in
+    /// tokens, if there is one, `by_messages` that for one in messages. `None` if nothing has to leave; the result is
+    /// for [`Self::evict_to`].
     pub fn later_cut(&self, by_tokens: Option<Option<Cut>>, by_messages: Option<Cut>) -> Option<Option<Cut>> {
         match (by_tokens, by_messages) {
             (None, None) => None,
             (Some(by_tokens), None) => Some(by_tokens),
             (None, by_messages) => Some(by_messages),
-            // Without one that fits only the newest exchange stays.
+            // If no cut fits, only the newest exchange stays.
             (Some(by_tokens), Some(by_messages)) => {
                 Some(by_tokens.map(|by_tokens| by_tokens.max(by_messages)))
             }
@@ -330,8 +331,8 @@ impl Ledger {
         self.move_boundary(cut, at)
     }
 
-    /// Whether a raised budget has room for pending exchanges: those with at least this many tokens before them. As
-    /// many as an eviction would have left, so that the next message doesn't drive them out again.
+    /// Whether a raised budget has room for pending exchanges: for those with at least so many tokens before them. As
+    /// many as an eviction would have left, so that the next message doesn't evict them again.
     pub fn room(&self, budget: Budget) -> Option<Overflow> {
         let newest = self.newest.as_ref()?;
         if self.pending_numbers() == 0 || newest.exchange < self.first_exchange {
@@ -345,7 +346,7 @@ impl Ledger {
         (tokens_before_min < self.tokens_before_window).then_some(Overflow { tokens_before_min })
     }
 
-    /// Moves the boundary back to `cut`, over pending exchanges only. Returns what came back, if anything did.
+    /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that came back, if any.
     pub fn take_back(&mut self, cut: Cut) -> Option<Return> {
         if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
             return None;
@@ -360,7 +361,7 @@ impl Ledger {
         Some(back)
     }
 
-    /// Moves the boundary on to `cut`.
+    /// Moves the boundary forward to `cut`.
     pub(super) fn move_boundary(&mut self, cut: Cut, at: Timestamp) -> Option<Eviction> {
         if cut.exchange <= self.first_exchange {
             return None;
@@ -376,17 +377,17 @@ impl Ledger {
         Some(eviction)
     }
 
-    /// The window is over budget although only the newest exchange is left in it.
+    /// Whether the window is over budget although only the newest exchange is left in it.
     pub fn is_over_budget(&self, budget: Budget) -> bool {
         budget.is_exceeded_by(self.window_tokens())
     }
 
-    /// Heeds what is wished when the newest exchange alone, with the preamble, is over budget: judged after each message
-    /// that costs anything, `entry`, so that it doesn't matter which messages come together. Returns the session that
-    /// ended with it; the next exchange begins another one.
+    /// Applies the settings for the case that the newest exchange alone, with the preamble, is over budget. This is
+    /// judged after each message with tokens (`entry`), so that it doesn't matter which messages come together. Returns
+    /// the session that ended by it; the next exchange begins another one.
     ///
     /// # Errors
-    /// [`TooBig`] when the message is to be refused; it is for the caller then to forget this ledger.
+    /// [`TooBig`] when the message is to be refused; the caller then has to discard this ledger.
     pub fn heed_overflow(
         &mut self,
         entry: &Entry,
@@ -412,8 +413,8 @@ impl Ledger {
         }
     }
 
-    /// How many exchange numbers lie between the summary and the window. Counts set-aside ones too, so it is a
-    /// bound and serves scheduling only.
+    /// How many exchange numbers lie between the summary and the window. Numbers of set-aside exchanges count, too, so
+    /// it is an upper bound and serves only scheduling.
     pub fn pending_numbers(&self) -> i64 {
         self.first_exchange - 1 - self.summarized_through
     }

@@ -1,6 +1,6 @@
-//! Which of the known names was meant.
+//! Finding the known name that was most likely meant.
 
-/// Names less alike than this (by Jaro and Winkler, 1 is equal) aren't what was meant.
+/// The least likeness (by Jaro and Winkler, 1 is equal) of a name that may have been meant.
 const LIKENESS_MIN: f64 = 0.8;
 
 /// The name among `known` that `name` was most likely meant to be, whatever the case of its letters.

@@ -33,19 +33,19 @@ pub const LABEL_CHARS_MAX: usize = 128;
 /// A message that changes more than the exchange it stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Closes the session and empties the window.
+    /// Close the session and empty the window.
     Clear,
-    /// Sets a mark, named or not.
+    /// Set a mark, with or without a name.
     Mark(Option<String>),
-    /// Goes back to the newest mark of that name, or to the newest mark.
+    /// Go back to the newest mark of that name, or to the newest mark.
     Rewind(Option<String>),
-    /// Keeps the message of that number in view.
+    /// Keep the message of that number in view.
     Pin(i64),
-    /// No longer does.
+    /// Keep it in view no longer.
     Unpin(i64),
 }
 
-/// A place to go back to.
+/// A place that a rewind can go back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The exchange, or the preamble, in which the mark stands.
@@ -91,7 +91,7 @@ fn label_of(text: &str) -> Option<String> {
 }
 
 impl Step {
-    /// The step that `message` is, if it is one.
+    /// The step that `message` stands for, if it is one.
     pub fn of(message: &Message) -> Option<Self> {
         match &message.kind {
             Kind::Metadata(Metadata::Clear) => Some(Self::Clear),
@@ -103,7 +103,7 @@ impl Step {
         }
     }
 
-    /// The message that says so, said at `at`. Read again, it is the same step at the same time.
+    /// The message that stands for the step, said at `at`. Parsed again, it is the same step at the same time.
     pub fn message(&self, at: Timestamp) -> Message {
         let (kind, data) = match self {
             Self::Clear => (Metadata::Clear, json!({})),
@@ -128,8 +128,8 @@ impl Step {
 }
 
 impl Ledger {
-    /// Closes the session: everything leaves the window, the newest exchange too, and what follows begins as a new
-    /// agent does, with numbers that go on. Returns what left, set-aside numbers included, if anything did.
+    /// Closes the session: everything leaves the window, the newest exchange too, and what follows begins like a new
+    /// agent, with numbers that go on. Returns what left, set-aside numbers included, if anything did.
     pub fn clear(&mut self, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.take();
         self.preamble = None;
@@ -150,9 +150,9 @@ impl Ledger {
         }
     }
 
-    /// Goes back to `mark`. `held` is the exchange in which it stands; none if that is the preamble. The exchanges
-    /// after it are to be set aside, and the items about them to be withdrawn, by whoever keeps them. What a raised
-    /// budget took back since stays: going back drives nothing out of the window.
+    /// Goes back to `mark`. `held` is the exchange that it is in; `None` if that is the preamble. The caller has to set
+    /// aside the exchanges after it, and to withdraw the items about them. Exchanges that a raised budget brought back
+    /// since stay: going back drives nothing out of the window.
     pub fn rewind(&mut self, mark: &Mark, held: Option<Exchange>) {
         self.newest = held;
         if mark.first_exchange < self.first_exchange {

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{attachment::Extent, time::Timestamp};
 
-/// What a message is, as far as windows and exchanges care (seed 001, "Message Kinds").
+/// The kind of a message, as far as windows and exchanges care (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Instructions. Leading ones are the preamble; later ones stay where they stand.
+    /// Instructions. Leading ones are the preamble; later ones stay where they are.
     System,
-    /// Said by the user, with no tool result in it: opens an exchange.
+    /// The user's words, without tool results: opens an exchange.
     User,
-    /// Said by the model, without a tool call: a final answer, closes the exchange.
+    /// The model's words, without a tool call: a final answer, completes the exchange.
     Assistant,
     /// The model calls one or more tools; may carry text too.
     ToolCall,
@@ -142,7 +142,7 @@ pub enum Part {
         name: Option<String>,
         /// What the tool returned, as text.
         text: String,
-        /// The tool reported a failure.
+        /// Whether the tool reported a failure.
         is_error: bool,
     },
     /// The model's reasoning. Kept, but never shown to a summariser.
@@ -175,7 +175,7 @@ impl Part {
     }
 }
 
-/// How a message's payload is written.
+/// The format of a message's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -248,9 +248,9 @@ impl Format {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Who said it, in a shared conversation.
+    /// The speaker's name, in a shared conversation.
     pub speaker: Option<String>,
     /// Its content, in order.
     pub parts: Vec<Part>,
@@ -258,31 +258,31 @@ pub struct Message {
     pub client_id: Option<String>,
     /// When it was said, if the client said so.
     pub at: Option<Timestamp>,
-    /// Ends the open exchange as interrupted, and opens none even if it is the user's.
+    /// Whether it ends the open exchange as interrupted; then it opens none, even if it is the user's.
     pub interrupts: bool,
-    /// Stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
+    /// Whether it stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
     pub important: bool,
-    /// How `payload` is written.
+    /// The format of `payload`.
     pub format: Format,
     /// What the client sent: one JSON value, verbatim.
     pub payload: String,
 }
 
-/// How the payload of every tombstone begins.
+/// The beginning of every tombstone's payload.
 const TOMBSTONE: &str = r#"{"forgotten":true,"#;
 
-/// The payload that stands for a message of that kind which was forgotten: a native message that says nothing.
+/// The payload that replaces that of a forgotten message of that kind: a native message without content.
 pub fn tombstone(kind: &Kind) -> String {
     format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
 }
 
-/// Whether a payload stands for a message that was forgotten.
+/// Whether a payload is that of a forgotten message.
 pub fn is_tombstone(payload: &str) -> bool {
     payload.starts_with(TOMBSTONE)
 }
 
 impl Message {
-    /// Nothing is left of it but its number, its kind and its time.
+    /// Whether it was forgotten, so that only its number, kind and time are left.
     pub fn is_forgotten(&self) -> bool {
         is_tombstone(&self.payload)
     }

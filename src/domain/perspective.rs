@@ -1,11 +1,11 @@
 //! Perspective: one shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
 //!
-//! What the speaker said is the assistant's, what the others said the user's; instructions are told as to that speaker.
-//! Nobody's calls of tools are shown to another, nor their results; metadata to nobody. [`Perspective::see`] says that of
-//! one message at a time; pairs, alternation and budget are the affair of the context ([`super::context`]), which puts
-//! whole exchanges out first, by their original boundaries, and looks through the speaker's eyes then.
+//! The speaker's own words become the assistant's, the others' words the user's; instructions are worded for that
+//! speaker. A speaker sees no other's tool calls, nor their results; no one sees metadata. [`Perspective::see`] decides
+//! that for one message at a time; pairs, alternation and budget are left to the context ([`super::context`]), which
+//! first leaves out whole exchanges by their original boundaries, and then applies the perspective.
 //!
-//! The summary is one for all speakers: what was meant for one of them only can come to another's knowledge by it.
+//! There is one summary for all speakers: through it a speaker may learn what was meant only for another.
 
 mod preset;
 
@@ -19,21 +19,21 @@ use super::{
     message::{Kind, Message, Part},
 };
 
-/// Marks what comes from none of the speakers, unless another tag is chosen.
+/// The tag before the words of those who aren't participants, unless another one is configured.
 pub const HUMAN_TAG: &str = "[HUMAN]";
 /// What is sent to a speaker who opens the conversation.
 pub const BEGIN: &str = "[Begin]";
-/// What a silent partner says.
+/// The text of a silent partner's turn.
 pub const SILENCE: &str = "…";
-/// Names under which people step in: they are told by nobody's perspective, unless they are named as participants.
+/// Names under which people step in: they don't count as speakers, unless they are named as participants.
 pub const HUMANS: [&str; 5] = ["human", "researcher", "user", "external", "mediator"];
-/// The speaker of instructions that are for all.
+/// The speaker's name of instructions that are for all.
 const SYSTEM: &str = "system";
 /// The most participants of a conversation.
 pub const PARTICIPANTS_MAX: usize = 64;
 /// Instructions with this text are the same for every speaker.
 const CHOOSE_NAMES: &str = "Please choose a short name";
-/// Instructions are written for the first speaker; for the other these words are exchanged.
+/// Instructions are written for the first speaker; for the other these words are swapped.
 const FOR_THE_OTHER: [(&str, &str); 4] = [
     ("You are Agent A", "You are Agent B"),
     (
@@ -64,12 +64,12 @@ pub enum Mode {
 /// How a shared conversation is told to its speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
-    /// Who takes part, in the order in which they were introduced: instructions are written for the first. Anybody else
-    /// is a human who steps in. Empty for those who are heard ([`speakers`]).
+    /// The participants, in the order in which they were introduced: instructions are written for the first. Anyone
+    /// else is a human who steps in. If it is empty, the speakers are those found in the messages ([`speakers`]).
     pub participants: Vec<String>,
-    /// Put before what a human says who steps in; empty for nothing.
+    /// The tag before the words of a human who steps in; empty for none.
     pub human_tag: String,
-    /// What kind of conversation it is.
+    /// The kind of conversation.
     pub mode: Mode,
 }
 
@@ -83,20 +83,20 @@ impl Default for Telling {
     }
 }
 
-/// Whose view, and how it is told.
+/// The speaker whose perspective it is, and how the conversation is shown to that one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     speaker: String,
     telling: Telling,
 }
 
-/// Nobody of that name takes part in the conversation.
+/// No participant has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("speaker `{speaker}` is unknown; {}", known_speakers(.known))]
 pub struct UnknownSpeaker {
-    /// Who was asked for.
+    /// The name that was asked for.
     pub speaker: String,
-    /// Who takes part.
+    /// The participants' names.
     pub known: Vec<String>,
 }
 
@@ -112,13 +112,13 @@ fn known_speakers(known: &[String]) -> String {
 /// A message as a speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen<'a> {
-    /// Its role. Results have theirs whoever called; whether they are shown depends on that.
+    /// Its role. Results are always [`Role::Tool`]; whether they are shown depends on who called the tool.
     pub role: Role,
-    /// What is seen of its content; never empty.
+    /// The content that the speaker sees; never empty.
     pub parts: Cow<'a, [Part]>,
 }
 
-/// What a client may say about a message beside its content.
+/// What a payload may say about a message beside its content.
 #[derive(Default, Deserialize)]
 struct Notes {
     audience: Option<Audience>,
@@ -144,8 +144,8 @@ pub fn names(list: &str) -> Vec<String> {
     names
 }
 
-/// Who speaks in `messages`, in order, and to whom instructions are told; at most [`PARTICIPANTS_MAX`], no humans who step
-/// in.
+/// The speakers in `messages`, and those that instructions are addressed to, in order; at most [`PARTICIPANTS_MAX`],
+/// without humans who step in.
 pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for message in messages {
@@ -161,13 +161,14 @@ pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Stri
     names
 }
 
-/// The speaker, unless that is a human who steps in, or the voice of instructions.
+/// The speaker, unless that is a human who steps in, or the name for instructions.
 pub fn named_speaker(speaker: Option<&str>) -> Option<&str> {
     speaker.filter(|&name| name != SYSTEM && !HUMANS.contains(&name))
 }
 
 impl Perspective {
-    /// The view of `speaker` on a conversation in which `heard` speak, unless `telling` says who takes part.
+    /// The perspective of `speaker` on a conversation with the speakers `heard`, unless `telling` names the
+    /// participants.
     ///
     /// # Errors
     /// [`UnknownSpeaker`] when `speaker` doesn't take part.
@@ -192,17 +193,17 @@ impl Perspective {
         })
     }
 
-    /// Who sees.
+    /// The speaker's name.
     pub fn speaker(&self) -> &str {
         &self.speaker
     }
 
-    /// What kind of conversation it is.
+    /// The kind of conversation.
     pub fn mode(&self) -> Mode {
         self.telling.mode
     }
 
-    /// Whether the one who sees said `message`, or was named as the one who handed it in.
+    /// Whether the speaker said `message`, or is named as the one who passed it on.
     pub fn is_own(&self, message: &Message) -> bool {
         message.speaker.as_deref() == Some(&self.speaker)
     }
@@ -215,7 +216,7 @@ impl Perspective {
         }
     }
 
-    /// `message` as the speaker sees it; `None` if nothing of it is to be seen.
+    /// `message` as the speaker sees it; `None` if nothing of it is visible to the speaker.
     pub fn see<'a>(&self, message: &'a Message) -> Option<Seen<'a>> {
         if notes(message).hides_from(&self.speaker, message) {
             return None;
@@ -223,7 +224,7 @@ impl Perspective {
         let (role, parts) = match message.kind {
             Kind::Metadata(_) => return None,
             Kind::System => (Role::System, self.instructions(message)?),
-            // A result belongs to whoever called, whoever handed it in.
+            // A result belongs to the speaker who called the tool, whoever passed it on.
             Kind::ToolResult => (Role::Tool, Cow::Borrowed(message.parts.as_slice())),
             _ if self.is_own(message) => (Role::Assistant, Cow::Borrowed(message.parts.as_slice())),
             _ if self.is_participant(message) => (Role::User, said(message)),
@@ -238,7 +239,7 @@ impl Perspective {
         speaker.is_some_and(|speaker| names.any(|name| name == speaker))
     }
 
-    /// Instructions that name a participant are for that one, as they are; others are told to each speaker.
+    /// Instructions that name a participant are for that one, unchanged; others are worded for each speaker.
     fn instructions<'a>(&self, message: &'a Message) -> Option<Cow<'a, [Part]>> {
         if self.is_participant(message) {
             return self.is_own(message).then_some(Cow::Borrowed(&message.parts));
@@ -255,7 +256,7 @@ impl Perspective {
     }
 }
 
-/// What others hear of a message: no reasoning, no calls, no results.
+/// The parts of a message that others hear: no reasoning, no calls, no results.
 fn said(message: &Message) -> Cow<'_, [Part]> {
     let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
     if message.parts.iter().all(|part| is_heard(&part)) {
@@ -265,7 +266,7 @@ fn said(message: &Message) -> Cow<'_, [Part]> {
     }
 }
 
-/// With the tag before the first text, once: old logs hold it in the text.
+/// The parts with the tag before the first text, but only once: old logs have it in the text.
 fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
     let is_said = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
     let first = parts.iter().position(is_said).filter(|_| !tag.is_empty());
@@ -280,7 +281,7 @@ fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
     parts
 }
 
-/// What a human who stepped in said, without the tag that was put before it when it was shown.
+/// The words of a human who stepped in, without the tag that was put before them when they were shown.
 pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
     text.strip_prefix(human_tag)
         .filter(|_| !human_tag.is_empty())
@@ -294,7 +295,7 @@ fn for_the_other(text: &str) -> String {
         .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
-/// What the payload says beside the content; nothing if it says that in another way.
+/// What the payload says beside the content; nothing if it can't be read that way.
 fn notes(message: &Message) -> Notes {
     let payload = &message.payload;
     if payload.contains("\"audience\"") || payload.contains("\"is_error\"") {
@@ -305,7 +306,8 @@ fn notes(message: &Message) -> Notes {
 }
 
 impl Notes {
-    /// Not meant for `speaker`, or a provider's failure that was logged as if somebody had said it.
+    /// Whether a message is hidden from `speaker`: it isn't meant for that one, or is a provider's error that was
+    /// logged as if a speaker had said it.
     fn hides_from(&self, speaker: &str, message: &Message) -> bool {
         let is_meant = match &self.audience {
             None => true,

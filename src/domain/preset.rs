@@ -1,4 +1,4 @@
-//! Presets: what the origins' windows come to, in plain values (origins, resolution M).
+//! Presets: settings that behave like the windows of recapd's predecessors (origins, resolution M).
 //!
 //! | preset | window | whole request | cut | overflow |
 //! |---|---|---|---|---|
@@ -7,8 +7,8 @@
 //! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | end |
 //! | `last-n` | the newest 20 messages | as configured | just enough | evict |
 //!
-//! None of them keeps an anchor but `last-n`, which has the lecture's acknowledgement with it. Whatever is said
-//! explicitly beside a preset wins, and what is derived is derived from it.
+//! Only `last-n` keeps an anchor, together with the lecture's acknowledgement. Settings that are given explicitly win
+//! over the preset's, and derived values are derived from them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ use super::{
     settings::{AgentSettings, OnOverflow},
 };
 
-/// A whole request of seed 001, in tokens.
+/// The tokens of a whole request in seed 001.
 pub const IKIGAI_TOKENS: i64 = 100_000;
-/// The window of the structured memory, in tokens (origins 2.1).
+/// The tokens of the structured memory's window (origins 2.1).
 pub const STRUCTURED_MEMORY_TOKENS: i64 = 90_000;
-/// The messages that `last-n` keeps unless it is said how many (lecture 4.2: "system + last 20").
+/// The number of messages that `last-n` keeps if none is given (lecture 4.2: "system + last 20").
 pub const LAST_N_MESSAGES: i64 = 20;
-/// How much of a provider's limit `pidgin` uses, in percent: its estimates may be wrong.
+/// The percentage of a provider's limit that `pidgin` uses: its estimates may be wrong.
 const PIDGIN_SAFETY_PERCENT: i64 = 90;
 
 /// A name for a set of values.
@@ -45,18 +45,18 @@ pub enum Preset {
     LastN,
 }
 
-/// What a preset's values are derived from where nothing is said explicitly: the configuration's.
+/// The values that a preset's are derived from where they aren't given explicitly: the configuration's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
     /// Tokens of a request that stay free for the answer.
     pub output_reserve_tokens: i64,
-    /// Tokens of a request that the agent fills itself, with system and tools.
+    /// Tokens of a request that the agent fills itself, with system prompt and tools.
     pub system_reserve_tokens: i64,
     /// The most tokens of a summary.
     pub summary_max_tokens: i64,
     /// The most tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
-    /// What the configuration's provider takes, in tokens ([`provider_limit_tokens`]).
+    /// The limit of the configured provider, in tokens ([`provider_limit_tokens`]).
     pub provider_limit_tokens: i64,
 }
 
@@ -72,7 +72,7 @@ impl Default for Basis {
     }
 }
 
-/// What a provider takes, in tokens, by seed 002's table.
+/// The limit of a provider, in tokens, by seed 002's table.
 pub fn provider_limit_tokens(provider: &str) -> i64 {
     limit_of(match provider {
         "gemini" => "google",
@@ -101,8 +101,8 @@ impl Preset {
         }
     }
 
-    /// The plain values that this preset stands for where nothing is said. What is `given` explicitly is what the
-    /// others are derived from.
+    /// The settings that this preset stands for. Those that are `given` explicitly aren't replaced, and the others are
+    /// derived from them.
     pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
         match self {
             Self::None => AgentSettings::default(),
@@ -146,7 +146,7 @@ fn pure() -> AgentSettings {
     }
 }
 
-/// `total_tokens` for everything; the window gets what the full rest of a request leaves.
+/// Settings for a request of at most `total_tokens`; the window gets what the other parts leave of it.
 fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
     let options = ContextOptions {
         max_tokens: given.context_max_tokens.unwrap_or(total_tokens),
@@ -166,7 +166,7 @@ fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSetti
     }
 }
 
-/// Window and summary have their own sizes, and the request is what they come to.
+/// Settings with fixed sizes of window and summary; the request is their sum.
 fn structured_memory(given: &AgentSettings, basis: &Basis) -> AgentSettings {
     let window = given.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
     let reserves = given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens)

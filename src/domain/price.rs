@@ -1,13 +1,13 @@
 //! What models cost: integer micro-dollars per million tokens, from a dated table.
 //!
-//! A model that isn't in the table has no price. That is not a price of 0: nobody is told that something is free which
-//! isn't.
+//! A model that isn't in the table has no price. That isn't a price of 0: a model must never seem to be free when its
+//! price is only unknown.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Prices are for so many tokens.
+/// Prices are per this many tokens.
 const PER_TOKENS: i128 = 1_000_000;
 
 /// The price of one model, in micro-dollars per million tokens.
@@ -27,11 +27,12 @@ pub struct Price {
     pub long: Option<LongPrice>,
 }
 
-/// The price of a call that reads more than so many tokens. What the cache gave and took changes like the input.
+/// The price of a call that reads more than so many tokens. The prices of the cache change in proportion to the
+/// input's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// More than so many, whatever came from the cache.
+    /// The number of tokens above which it applies, those from the cache included.
     pub above_tokens: i64,
     /// Tokens read.
     pub input: i64,
@@ -42,13 +43,13 @@ pub struct LongPrice {
 /// The tokens of one call, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Read, neither from nor to the cache.
+    /// Tokens read, neither from the cache nor written to it.
     pub input: i64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cached_input: i64,
-    /// Read and written to the cache.
+    /// Tokens read and written to the cache.
     pub cache_write: i64,
-    /// Written by the model.
+    /// Tokens written by the model.
     pub output: i64,
 }
 
@@ -84,7 +85,7 @@ impl Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// These prices, and where `others` say something about a model theirs.
+    /// These prices; for models that `others` has, the prices there.
     #[must_use]
     pub fn overridden(mut self, others: Self) -> Self {
         self.0.extend(others.0);

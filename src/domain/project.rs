@@ -35,7 +35,7 @@ impl FromStr for ProjectId {
     }
 }
 
-/// Of a text that is no name, so many characters are told.
+/// How many characters of an invalid name are shown.
 const SHOWN_CHARS_MAX: usize = 128;
 
 impl TryFrom<String> for ProjectId {

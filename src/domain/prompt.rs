@@ -1,4 +1,4 @@
-//! What a model is told: the instructions, and the exchanges as fenced, untrusted data.
+//! The prompt for a model: the instructions, and the exchanges as fenced, untrusted data.
 //!
 //! Invariant: material stands in the user role only, and the instructions are the same bytes for every request, so
 //! that a provider's prompt cache can keep them.
@@ -70,7 +70,7 @@ impl Prompt {
         }
     }
 
-    /// The same question once more, with a word on what was wrong with the last answer. It stands outside the fence,
+    /// The same question once more, with a note of what was wrong with the last answer. The note is outside the fence,
     /// which is safe because a [`ReplyError`] holds nothing of the answer but numbers.
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
@@ -89,12 +89,12 @@ fn clean_nonce(nonce: &str) -> String {
         .collect()
 }
 
-/// The longest texts to ask for: models overshoot the lengths they are given, so it is a seventh less than fits.
+/// The text lengths to ask for: models exceed the lengths they are given, so they are a seventh less than what fits.
 fn asked_chars(chars_max: usize) -> usize {
     chars_max / 7 * 6
 }
 
-/// All instructions that are ever given, to tell a model that repeats them.
+/// All instructions of all prompts, to recognise a model that repeats them.
 pub(super) fn all_instructions() -> [String; 2] {
     [instructions(), operations::instructions()]
 }
@@ -178,7 +178,7 @@ fn heading(transcript: &Transcript, nonce: &str) -> String {
     )
 }
 
-/// One transcript line as lines of material: who, what, and the rest indented.
+/// One transcript line as lines of material: the speaker, the text's first line, and the rest indented.
 fn said(line: &Line) -> Vec<String> {
     let who = match line.voice {
         Voice::User => "USER",
@@ -201,7 +201,7 @@ fn said(line: &Line) -> Vec<String> {
     lines
 }
 
-/// `text` without the fence's word, however it is written. The look-alike keeps the text readable.
+/// `text` with the fence's word, in whatever case, replaced by a look-alike.
 pub(super) fn neutral(text: &str) -> String {
     // Lowering ASCII letters keeps every byte offset.
     let lowered = text.to_ascii_lowercase();
@@ -230,8 +230,8 @@ fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     usize::MAX
 }
 
-/// Lines from the head (two thirds) and the tail (one third), with a note of what is left out between them. A line
-/// may lose its end but never its beginning: what then came first could pass for a line of ours.
+/// Lines from the head (two thirds) and the tail (one third), with a note between them of what is left out. A line may
+/// lose its end but never its beginning: what then came first could pass for a line of recapd's.
 fn shorten(lines: Vec<String>, chars_max: usize) -> Vec<String> {
     if chars(&lines) <= chars_max {
         return lines;

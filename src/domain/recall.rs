@@ -16,7 +16,7 @@ use super::{
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
 pub use words::indexed;
 
-/// What is searched of one text of a message, in bytes: half of it from the head, half from the tail.
+/// How many bytes of a message's text are searched: half of them from the head, half from the tail.
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
 /// What is searched of a message: its texts, the tools it calls with their arguments, and what tools returned. Not its

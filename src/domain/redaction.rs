@@ -3,9 +3,9 @@
 //! Invariants: the archive is never touched, only what goes to a model or a reader. Redacting twice is redacting
 //! once: a mark is never looked into again. The time is linear in the text.
 //!
-//! The shipped rules know shapes: prefixes that providers chose to make their tokens recognisable, blocks, headers,
-//! and assignments whose name says that a secret follows. A password in plain prose has no shape; rules of one's own
-//! (`summary.redact_patterns`) are for what is secret in one place only.
+//! The built-in rules know shapes: prefixes that providers chose to make their tokens recognisable, blocks, headers,
+//! and assignments whose name says that a secret follows. A password in plain prose has no shape; custom rules
+//! (`summary.redact_patterns`) are for secrets of one installation.
 
 mod rules;
 #[cfg(test)]
@@ -24,26 +24,26 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use rules::{RULES, Rule, SEEN_BEFORE_BYTES};
 
-/// The most patterns of one's own.
+/// The most custom patterns.
 pub const PATTERNS_MAX: usize = 64;
 /// The longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
-/// The most memory that one compiled pattern of one's own may take, in bytes.
+/// The most memory that one compiled custom pattern may take, in bytes.
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
-/// The rule's name in marks and metrics for what a pattern of one's own found.
+/// The rule's name, in marks and metrics, of custom patterns.
 pub const OWN_PATTERN: &str = "own pattern";
 
-/// So often a text is looked at anew after marks were set.
+/// How often a text is looked at again after marks were set.
 const PASSES_MAX: usize = 4;
 const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
-/// A mark is no longer than this, in bytes.
+/// The longest mark, in bytes.
 const MARK_BYTES_MAX: usize = 64;
 
-/// Hears of each secret that was redacted, by the name of its rule.
+/// Is called for each secret that was redacted, with the name of its rule.
 pub type Listener = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// Why a pattern can't be used. It doesn't quote the pattern, which may tell what is secret.
+/// Why a pattern can't be used. It doesn't quote the pattern, which may give away what is secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// There are too many.
@@ -52,9 +52,9 @@ pub enum PatternError {
     /// The pattern of that number (from 1) can't be used.
     #[error("pattern {number} {fault}")]
     Unusable {
-        /// Which, from 1.
+        /// The pattern's number, from 1.
         number: usize,
-        /// What is wrong with it, and the cure.
+        /// What is wrong with it, and the remedy.
         fault: String,
     },
 }
@@ -67,7 +67,7 @@ pub struct Redactor {
     listener: Option<Listener>,
 }
 
-/// The shipped rules, compiled when the first text is looked at.
+/// The built-in rules, compiled when the first text is looked at.
 static SHIPPED: LazyLock<Shipped> = LazyLock::new(Shipped::new);
 
 struct Shipped {
@@ -88,7 +88,7 @@ struct Found {
 }
 
 impl Redactor {
-    /// The shipped rules.
+    /// The built-in rules.
     pub fn standard() -> Self {
         Self {
             shipped: true,
@@ -101,8 +101,8 @@ impl Redactor {
         Self::default()
     }
 
-    /// The same rules, and `patterns`: regular expressions without look-around, whose classes know ASCII only. What
-    /// the group 1 of one matches is the secret, or all of it if it has no group.
+    /// The same rules and `patterns`: regular expressions without look-around, whose classes know only ASCII. The
+    /// secret is what a pattern's group 1 matches, or the whole match if it has no group.
     ///
     /// # Errors
     /// When there are too many, or one is too long, is no regular expression, is too big, or matches the empty text.
@@ -123,7 +123,7 @@ impl Redactor {
         })
     }
 
-    /// The same rules, of which `listener` hears.
+    /// The same rules; `listener` is called for each secret.
     #[must_use]
     pub fn telling(self, listener: Listener) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Redactor {
     /// `text` with a mark in place of each secret.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut redacted = Cow::Borrowed(text);
-        // Beside a mark something may stand for a secret that its rule took for something else before.
+        // Next to a mark a rule may now find a secret that something else hid before.
         for _ in 0..PASSES_MAX {
             let Some(marked) = self.marked(&redacted) else {
                 break;
@@ -154,7 +154,7 @@ impl Redactor {
         redacted
     }
 
-    /// `text` with a mark in place of each secret that is found at once, if there is one.
+    /// `text` with a mark for each secret found in one pass, or `None` if there is none.
     fn marked(&self, text: &str) -> Option<String> {
         let found = self.find(text);
         if found.is_empty() {
@@ -176,7 +176,7 @@ impl Redactor {
         Some(marked)
     }
 
-    /// The rules that find something in `text`, in the order of the finds.
+    /// The rules that find something in `text`, in the order of what they find.
     pub fn rules_matching(&self, text: &str) -> Vec<&'static str> {
         self.find(text).into_iter().map(|found| found.rule).collect()
     }
@@ -196,11 +196,11 @@ impl Redactor {
         found
     }
 
-    /// The secrets in `text`, from left to right and disjoint: of two that overlap one is made, which has the name of
-    /// the rule that stands first in the table.
+    /// The secrets in `text`, from left to right and disjoint: overlapping ones become one, named after the rule that
+    /// is first in the table.
     fn find(&self, text: &str) -> Vec<Found> {
         let mut found = self.seen_in(text);
-        // An escape may be one, or a backslash of the secret's own: both are looked at.
+        // A backslash and a letter may be an escape, or part of the secret: both readings are searched.
         if let Cow::Owned(shown) = with_breaks(text) {
             found.extend(self.seen_in(&shown));
         }
@@ -264,7 +264,7 @@ impl Shipped {
         }
     }
 
-    /// For each rule the parts of `text` that it has to see: around its hints, disjoint.
+    /// For each rule the parts of `text` that it has to search: around its hints, disjoint.
     fn seen(&self, text: &str) -> Vec<Vec<Range<usize>>> {
         let whole = |rule: &Rule| {
             let all = rule.hints.is_empty().then_some(0..text.len());
@@ -333,8 +333,8 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
         .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
 }
 
-/// `text` with blanks for the line breaks and tabs that are written as escapes, as in JSON: as long as it is, so that
-/// places mean the same. The `n` of one would hide where a word begins.
+/// `text` with blanks for line breaks and tabs written as escapes, as in JSON; it has the same length, so that places
+/// stay the same. The `n` of such an escape would hide where a word begins.
 fn with_breaks(text: &str) -> Cow<'_, str> {
     if !["\\n", "\\r", "\\t"].iter().any(|escape| text.contains(escape)) {
         return Cow::Borrowed(text);
@@ -351,20 +351,20 @@ fn with_breaks(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The beginning of the word in which `start` lies. What goes on without a break belongs to a secret: nothing may
-/// become a word, and so a find, only because a mark stands beside it.
+/// The beginning of the word that holds `start`. Characters joined to a secret belong to it: nothing may become a word,
+/// and so a find, only because a mark is next to it.
 fn word_start(text: &str, start: usize) -> usize {
     let before = text.as_bytes().get(..start).unwrap_or_default();
     start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of the word that goes on at `end`.
+/// The end of the word that holds `end`.
 fn word_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest.iter().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of a token that reaches beyond what its rule saw.
+/// The end of a token that goes on beyond the part of the text that its rule searched.
 fn token_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest
@@ -377,7 +377,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The marks that stand in `text` already.
+/// The marks that are in `text` already.
 fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPENING)
         .filter_map(|(start, _)| {
@@ -410,7 +410,7 @@ fn own_pattern(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-/// The parser draws the pattern first and says at the end what is wrong.
+/// The last line of a pattern error, which says what is wrong; the lines before it show the pattern.
 fn last_line(text: &str) -> String {
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()

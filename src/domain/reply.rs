@@ -1,9 +1,9 @@
-//! What a model may answer: the schema, and the checks that an answer must pass before it is believed.
+//! The answers that a model may give: the schema, and the checks that an answer must pass before it is used.
 //!
-//! Invariant: whatever the text, what comes out stands for exchanges that were asked about, each at most once, in
-//! order; and what no item stands for is named.
+//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in
+//! order; and the exchanges that no item covers are named.
 //!
-//! What a text claims isn't checked here, only that it is one, and that it can't do harm in a summary.
+//! Whether a text is true isn't checked here, only that there is one, and that it can't do harm in a summary.
 
 mod clean;
 mod coverage;
@@ -24,8 +24,8 @@ use super::{
 /// The longest answer that is read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// The JSON schema of an answer, as a provider should get it: in strict modes the fields are generated in the order in
-/// which they stand in it.
+/// The JSON schema of an answer, as it is given to a provider: in strict modes the model writes the fields in the
+/// schema's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// Its name, for providers that want one.
@@ -84,27 +84,27 @@ pub struct Answer {
     pub items: Vec<ItemDraft>,
 }
 
-/// An answer that passed.
+/// An answer that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were
     /// asked about; [`runs`] tells which of these lie in a range.
     pub drafts: Vec<ItemDraft>,
-    /// The exchanges asked about that no item stands for, ascending.
+    /// The exchanges asked about that no item covers, ascending.
     pub missing: Vec<i64>,
 }
 
-/// Why an answer isn't believed, by what to do next. The messages hold nothing of the answer but numbers, so they
-/// may be logged, and told to the model ([`super::prompt::Prompt::again`]).
+/// Why an answer can't be used, by what to do next. The messages hold nothing of the answer but numbers, so they may be
+/// logged, and shown to the model ([`super::prompt::Prompt::again`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// It isn't the JSON that was asked for: ask once more, saying so.
+    /// It isn't the JSON that was asked for: ask once more and say so.
     #[error("the answer is not the JSON that was asked for: {0}")]
     Unreadable(String),
-    /// It puts items to exchanges wrongly: ask once more, saying which.
+    /// An item's exchanges are wrong: ask once more and say which.
     #[error("the answer puts an item to the wrong exchanges: {0}")]
     Misattributed(#[from] RangeFault),
-    /// It says nothing: the model isn't up to the task, and digests serve better than asking it again.
+    /// Its texts say nothing: the model isn't up to the task, and digests serve better than asking it again.
     #[error("the answer says nothing: {0}")]
     Worthless(String),
 }
@@ -155,7 +155,7 @@ fn cleaned(draft: &ItemDraft, number: usize, redactor: &Redactor) -> Result<Item
     })
 }
 
-/// A text that can stand in a summary, or what is wrong with it.
+/// The text as it can stand in a summary, or what is wrong with it.
 fn cleaned_text(text: &str, chars_max: usize, redactor: &Redactor) -> Result<String, &'static str> {
     // Before anything is cut: half a secret has no shape.
     let clean = clean::clean(&redactor.redact(text), chars_max);

@@ -1,8 +1,8 @@
-//! What one agent overrides in the configuration: its budget, its model, what happens when even its newest exchange is
-//! too big, how its requests are built. Changed by merge patches (RFC 7396), kept beside the agent, in force from its
-//! next append on.
+//! The settings of one agent, which override the configuration: its budget, its model, what happens when even its
+//! newest exchange is too big, how its requests are built. They are changed by merge patches (RFC 7396), stored with
+//! the agent, and take effect from its next append on.
 //!
-//! A value in force is the agent's own, else what its preset stands for, else the configuration's.
+//! The value in force is the agent's own; without one its preset's; without one the configuration's.
 
 mod force;
 mod patch;
@@ -99,14 +99,14 @@ pub enum OnOverflow {
 }
 
 impl AgentSettings {
-    /// These settings, and where they say nothing what their preset stands for.
+    /// These settings; where they have no value, that of their preset.
     #[must_use]
     pub fn expanded(&self, basis: &Basis) -> Self {
         let preset = self.preset.unwrap_or_default();
         self.clone().or(preset.values(self, basis))
     }
 
-    /// These settings, and where they say nothing `others`.
+    /// These settings; where they have no value, that of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl AgentSettings {
         }
     }
 
-    /// The budget of these settings, and where they say nothing that of `default`.
+    /// The budget of these settings; where they have no value, that of `default`.
     pub fn budget(&self, default: Budget) -> Budget {
         Budget::new(
             self.budget_tokens.unwrap_or_else(|| default.budget_tokens()),
@@ -141,7 +141,7 @@ impl AgentSettings {
         .with_max_messages(self.max_messages.unwrap_or_else(|| default.max_messages()))
     }
 
-    /// How contexts are built by these settings, and where they say nothing as `default` says.
+    /// The options of contexts by these settings; where they have no value, that of `default`.
     pub fn context_options(&self, default: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.context_max_tokens.unwrap_or(default.max_tokens),
@@ -157,7 +157,7 @@ impl AgentSettings {
         }
     }
 
-    /// The provider and the model whose tokenizer counts, where the configuration's are `provider` and `model`.
+    /// The provider and the model whose tokenizer counts; `provider` and `model` are the configuration's.
     pub fn tokenizer<'a>(&'a self, provider: &'a str, model: &'a str) -> (&'a str, &'a str) {
         (
             self.provider.as_deref().unwrap_or(provider),
@@ -165,7 +165,7 @@ impl AgentSettings {
         )
     }
 
-    /// How this agent's conversation is told to its speakers, where the configuration's way is `default`.
+    /// How this agent's conversation is shown to its speakers; `default` is the configuration's way.
     pub fn telling(&self, default: Telling) -> Telling {
         let participants = self.participants.as_deref().map(perspective::names);
         Telling {

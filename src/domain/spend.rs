@@ -1,8 +1,8 @@
-//! What models may cost in a day, and when that is used up.
+//! The limits on what models may cost in a day.
 //!
-//! A day is one of UTC, for every agent: providers bill by it, and a limit must not depend on where an agent lives.
-//! Limits are looked at before each call. What is under way is finished, so that a day may cost one call per running
-//! update more than its limit.
+//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone.
+//! Limits are checked before each call. A call under way is finished, so a day may cost more than its limit by one call
+//! per running update.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use super::{
 
 /// Micro-dollars in a dollar.
 pub const MICROUSD_PER_USD: i64 = 1_000_000;
-/// The most calls that a limit may be said to be.
+/// The largest limit on calls.
 pub const CALLS_PER_DAY_MAX: i64 = 1_000_000_000;
-/// The most tokens that a limit may be said to be.
+/// The largest limit on tokens.
 pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
-/// The most dollars that a limit may be said to be.
+/// The largest limit in dollars.
 pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// What may be spent in a day; 0 is no limit.
@@ -32,12 +32,12 @@ pub struct SpendLimits {
     pub cost_microusd: i64,
 }
 
-/// The limits of everything together, and of each agent that doesn't say otherwise.
+/// The limits of all agents together, and of each agent without limits of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DailyLimits {
-    /// Of all agents together.
+    /// The limits of all agents together.
     pub all: SpendLimits,
-    /// Of each agent.
+    /// The limits of each agent.
     pub agent: SpendLimits,
 }
 
@@ -88,7 +88,7 @@ impl SpendLimit {
         Self::Price,
     ];
 
-    /// How it is stored.
+    /// The name under which it is stored.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calls => "calls",
@@ -106,7 +106,7 @@ impl SpendLimit {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
 
-    /// The key of the configuration that says it; of a price, the one that cures it.
+    /// The key of the configuration that sets it; for a missing price, the key that remedies that.
     pub fn key(self) -> &'static str {
         match self {
             Self::Calls => "spend.calls_per_day",
@@ -121,7 +121,7 @@ impl SpendLimit {
 }
 
 impl Spent {
-    /// This and `more`.
+    /// The sum of this and `more`.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Spent {
 }
 
 impl SpendLimits {
-    /// These limits, where an agent doesn't say otherwise.
+    /// These limits, overridden by those of an agent's settings.
     #[must_use]
     pub fn overridden(self, settings: &AgentSettings) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl SpendLimits {
         }
     }
 
-    /// Which of the limits is used up: of calls, of tokens, of cost.
+    /// Which of the limits are used up: on calls, on tokens, on cost.
     fn used_up(self, spent: Spent) -> [bool; 3] {
         [
             (self.calls, spent.calls),
@@ -156,13 +156,13 @@ impl SpendLimits {
 }
 
 impl DailyLimits {
-    /// Whether an agent with these `settings` has a limit in dollars, which can only be kept where prices are known. The
-    /// configuration's own limits are refused without prices; an agent's can be set at any time.
+    /// Whether an agent with these `settings` has a limit in dollars, which can only be kept if prices are known.
+    /// Limits in the configuration are refused without prices; an agent's can be set at any time.
     pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
         self.all.cost_microusd > 0 || self.agent.overridden(settings).cost_microusd > 0
     }
 
-    /// The first limit that leaves nothing for another call of an agent with these `settings`.
+    /// The first limit that allows no further call of an agent with these `settings`.
     pub fn used_up(&self, settings: &AgentSettings, agent: Spent, all: Spent) -> Option<SpendLimit> {
         let of_all = self.all.used_up(all);
         let of_agent = self.agent.overridden(settings).used_up(agent);

@@ -1,8 +1,9 @@
 //! The summary: items, the sections their age puts them in, and the document they are rendered to.
 //!
-//! Data flows one way: drafts and exchanges become items ([`coverage`]), items get a section and a form by age and
-//! room ([`section`], [`compaction`]), and are written down ([`mod@line`], [`render`]); what nobody has summarised yet is
-//! added when the document is read ([`pending`]); who has no room for all of it reads its newest lines ([`brief`]). The items of several agents make one document in [`shared`].
+//! Data flows one way: drafts and exchanges become items ([`coverage`]), items get a section and a form by age and room
+//! ([`section`], [`compaction`]), and are written down ([`mod@line`], [`render`]); exchanges that aren't summarised yet
+//! are added when the document is read ([`pending`]); readers without room for all of it get its newest lines
+//! ([`brief`]). The items of several agents make one document in [`shared`].
 //!
 //! Invariant: the clock ages items, never a model. Times, token totals and coverage are filled by recapd.
 //! Invariant: no document has more than [`compaction::SUMMARY_TOKENS_MAX`] tokens.

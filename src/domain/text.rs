@@ -40,7 +40,7 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     format!("{head}…")
 }
 
-/// The first `head` and the last `tail` characters of a long text, with a note of what is left out between them.
+/// The first `head` and the last `tail` characters of a long text, with a note between them of what is left out.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     // Bytes bound characters from above, so most texts need no second look.
     if text.len() <= head + tail {
@@ -58,8 +58,8 @@ pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     )
 }
 
-/// One clean line: escape sequences, control characters and whatever hides or reorders text gone, white space folded to
-/// single blanks.
+/// One clean line: without escape sequences, control characters and characters that hide or reorder text, and with
+/// white space folded to single blanks.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
     let mut chars = text.chars().peekable();
@@ -86,7 +86,7 @@ pub fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// The first line of `text` that says something, cleaned, of at most `chars_max` graphemes.
+/// The first line of `text` with any content, cleaned, of at most `chars_max` graphemes.
 pub fn first_line(text: &str, chars_max: usize) -> String {
     first_line_by(text, chars_max, str::to_owned)
 }
@@ -136,7 +136,8 @@ pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// `text` for a terminal without UTF-8: our own marks by others as wide, a question mark for what it can't show anyway.
+/// `text` for a terminal without UTF-8: recapd's own marks replaced by others as wide, other characters by question
+/// marks.
 pub fn ascii(text: &str) -> String {
     text.graphemes(true)
         .map(|grapheme| match grapheme {

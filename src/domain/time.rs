@@ -13,7 +13,7 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
-/// A clock that is behind by less has not been set back: clocks are adjusted all the time.
+/// The least by which a clock must have gone back to count as set back: clocks are adjusted all the time.
 pub const SETBACK_MS_MIN: i64 = 1_000;
 
 /// The years 1 to 9999: what RFC 3339 can write, and every database can keep.
@@ -35,7 +35,8 @@ impl Timestamp {
             .and_then(|time| Self(time.and_utc().timestamp_millis()).in_calendar())
     }
 
-    /// The same moment, if it lies in the years 1 to 9999 (UTC). What others say must: no database keeps any time at all.
+    /// The same moment, if it is in the years 1 to 9999 (UTC). Times from outside must be, since no database keeps any
+    /// other.
     pub fn in_calendar(self) -> Option<Self> {
         CALENDAR.contains(&self.0).then_some(self)
     }

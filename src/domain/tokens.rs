@@ -1,13 +1,13 @@
-//! Counting tokens: the seam to a tokenizer, and what a message costs.
+//! Counting tokens: the seam to a tokenizer, and the tokens of a message.
 
 use super::{
     attachment::Extent,
     message::{Kind, Message, Part},
 };
 
-/// Tokens that each message costs beside its content: role and separators (OpenAI's chat format, 3 and the role).
+/// Tokens of each message beside its content: role and separators (OpenAI's chat format, 3 and the role).
 pub const MESSAGE_OVERHEAD_TOKENS: i64 = 4;
-/// Tokens that a tool call costs beside its name and arguments.
+/// Tokens of a tool call beside its name and arguments.
 pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
 /// Tokens assumed for an image or a document of which nothing is known: the cap of older Claude models for an image
 /// (provider documentation, "Vision").
@@ -42,12 +42,12 @@ pub trait TokenCounter: Send + Sync {
     /// a guard `o200k*claude×1.12`.
     fn method(&self) -> &str;
 
-    /// Whether it counts as the provider does, so that nothing has to be learned about it.
+    /// Whether it counts exactly as the provider does, so that nothing has to be learned about it.
     fn is_exact(&self) -> bool {
         false
     }
 
-    /// `tokens` of its own without the factor of a guard: the estimate that calibration learns about.
+    /// `tokens` that it counted, without the factor of a guard: the estimate that calibration learns about.
     fn plain(&self, tokens: i64) -> i64 {
         tokens
     }

@@ -1,5 +1,5 @@
-//! Exchanges as a summariser reads them: who said what, tool calls and results included, long texts cut head and
-//! tail, thinking left out (provider documentation: never feed reasoning to a summariser).
+//! Exchanges as a summariser reads them: who said what, with tool calls and results, long texts cut to head and tail,
+//! without thinking (provider documentation: never feed reasoning to a summariser).
 
 mod pairs;
 
@@ -25,8 +25,8 @@ pub enum Voice {
     Assistant,
     /// A tool call: the line's `label` is the tool's name, its text the arguments.
     Call,
-    /// A tool result, right behind its call: the line's `label` is the tool's name if known. One that stands elsewhere
-    /// belongs to no call of the exchange.
+    /// A tool result, right after its call: the line's `label` is the tool's name, if known. A result elsewhere belongs
+    /// to no call of the exchange.
     Result,
     /// A tool result that reports a failure.
     FailedResult,
@@ -35,13 +35,13 @@ pub enum Voice {
 /// One line of a transcript; may hold line feeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Who.
+    /// The kind of speaker.
     pub voice: Voice,
     /// The speaker's or the tool's name; empty if unknown.
     pub label: String,
-    /// What.
+    /// What was said.
     pub text: String,
-    /// When.
+    /// When it was said.
     pub at: Timestamp,
 }
 
@@ -52,9 +52,9 @@ pub struct Transcript {
     pub exchange: i64,
     /// When it began.
     pub started_at: Timestamp,
-    /// Where the agent works: by the days there, `yesterday` means one.
+    /// The agent's time zone, by whose days `yesterday` is meant.
     pub zone: Zone,
-    /// The user interrupted it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
     /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
     pub lines: Vec<Line>,
@@ -223,7 +223,7 @@ fn line(
     // Before it is cut: half a secret has no shape.
     let text = redactor.redact(text.trim());
     let text = head_tail(&text, chars_max * 2 / 3, chars_max / 3);
-    // A result that says nothing still answers its call.
+    // An empty result still answers its call.
     (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant)).then(|| Line {
         voice,
         label: one_line(&redactor.redact(&label.unwrap_or_default())),

@@ -26,7 +26,7 @@ use super::{
     tokens::{TokenCounter, count_message},
 };
 
-/// How much the window may hold: tokens, and messages if that has a ceiling too.
+/// How much the window may hold: tokens, and messages if they are limited, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     max_tokens: i64,
@@ -47,8 +47,8 @@ impl Budget {
     }
 
     /// The same with a ceiling of `max_messages` messages (0 is none): whole exchanges leave, oldest first, until at
-    /// most so many are left. Only messages that are sent count, and none of the preamble's. The newest exchange stays
-    /// however many it holds, and isn't over budget for that (seed 004; origins 4.2, edge case 1).
+    /// most so many are left. Only messages that are sent count, and not the preamble's. The newest exchange stays
+    /// however many it has, and isn't over budget for that (seed 004; origins 4.2, edge case 1).
     #[must_use]
     pub fn with_max_messages(self, max_messages: i64) -> Self {
         Self {
@@ -72,12 +72,12 @@ impl Budget {
         self.max_messages
     }
 
-    /// Where an eviction stops, as a share of the ceiling.
+    /// The part of the ceiling at which an eviction stops.
     pub fn low_water(self) -> f64 {
         self.low_water
     }
 
-    /// Where an eviction stops.
+    /// The tokens at which an eviction stops.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -87,13 +87,13 @@ impl Budget {
         (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Whether one of these ceilings is above that of `before`; none is above any.
+    /// Whether one of these ceilings is above that of `before`; no ceiling is above any other.
     pub fn is_above(self, before: Self) -> bool {
         let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
         is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
-    /// The same, but no ceiling is above that of `before`.
+    /// The same, but with no ceiling above that of `before`.
     #[must_use]
     pub fn held_to(self, before: Self) -> Self {
         let lower = |ceiling: i64, before: i64| match (ceiling, before) {
@@ -125,12 +125,12 @@ pub struct HeldExchange<M = Message> {
     pub exchange: Exchange,
     /// Its messages, in order.
     pub messages: Vec<M>,
-    /// What each of them costs.
+    /// The tokens of each of these.
     pub tokens: Vec<i64>,
 }
 
-/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. Messages are its own,
-/// or, as `Window<&Message>` or `Window<Arc<Message>>`, those of whoever keeps the history.
+/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. It owns its messages;
+/// a `Window<&Message>` or `Window<Arc<Message>>` shares them with the keeper of the history.
 pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
@@ -141,12 +141,12 @@ pub struct Window<M = Message> {
     held: VecDeque<HeldExchange<M>>,
 }
 
-/// What a message did to a window.
+/// What pushing a message did to a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed<M = Message> {
     /// The exchanges that had to leave, oldest first.
     pub evicted: Vec<HeldExchange<M>>,
-    /// The session that ended since its newest exchange is too big ([`OnOverflow::End`]).
+    /// The session that ended because its newest exchange is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
 }
 
@@ -173,7 +173,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// The same window, which does as `on_overflow` says when the newest exchange alone is too big.
+    /// The same window, with `on_overflow` for the case that the newest exchange alone is too big.
     #[must_use]
     pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
         Self { on_overflow, ..self }
@@ -200,7 +200,7 @@ impl<M: Borrow<Message>> Window<M> {
     }
 
     /// As [`Self::push`], but a message that makes the newest exchange too big by itself is refused, or ends the
-    /// session, if that is wished.
+    /// session, as set by `on_overflow`.
     ///
     /// # Errors
     /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.

@@ -1,4 +1,4 @@
-//! Whose history a hook's session belongs to: by default one agent per host and project folder.
+//! The agent that a hook's session belongs to: by default one per host and project folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use crate::{
     domain::{agent::AgentId, text::floor_cut},
 };
 
-/// Who it is unless `--agent` says otherwise.
+/// The agent's name unless `--agent` gives another.
 const TEMPLATE: &str = "{host}:{project}";
-/// Claude Code says here where a session began; its `cwd` goes wherever the agent goes.
+/// Claude Code's variable with the folder in which the session began; `cwd` follows the agent.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
-/// A folder's name in an agent's id, in bytes, and the digits of the hash behind it that tell namesakes apart.
+/// The most bytes of a folder's name in an agent's id, and how many digits of its hash follow, to tell namesakes apart.
 const NAME_BYTES_MAX: usize = 40;
 const HASH_DIGITS: usize = 8;
-/// Folders are looked through so far up for the repository's root.
+/// How many parent folders are searched for the repository's root.
 const ANCESTORS_MAX: usize = 64;
 
 /// The agent, by `template`.
@@ -30,7 +30,7 @@ pub(super) fn name(template: Option<&str>, host: Host, input: &Input, environmen
     AgentId::slug(&name)
 }
 
-/// The folder of the session: where the host says that it began, the repository that `cwd` stands in, or `cwd`.
+/// The session's folder: the one in which the host says it began, the root of the repository around `cwd`, or `cwd`.
 fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
     let said = environment
         .get(PROJECT_VARIABLE)

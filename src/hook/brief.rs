@@ -1,6 +1,6 @@
-//! What a session is told at its start: the brief, fenced as data, within what its host shows.
+//! What is injected into a session at its start: the brief, fenced as data, within what its host shows.
 //!
-//! Hosts hold back outputs that are too long, whole: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
+//! Hosts drop an output entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
 //! which it estimates by bytes.
 
 use serde::{Deserialize, Serialize};
@@ -23,35 +23,35 @@ use crate::{
 
 /// The most characters of an output that Claude Code shows.
 const CLAUDE_CODE_CHARS_MAX: usize = 10_000;
-/// The most tokens that Codex shows, and how many bytes it takes for one.
+/// The most tokens that Codex shows, and how many bytes it counts as one.
 const CODEX_TOKENS_MAX: usize = 2_500;
 const CODEX_TOKEN_BYTES: usize = 4;
-/// The tokens that the daemon may fill; the rest is the fence's.
+/// The most tokens of the brief itself; the rest is for the fence.
 const BRIEF_TOKENS_MAX: i64 = 2_300;
-/// So many of a session's injections are remembered.
+/// How many of a session's injections are remembered.
 const INJECTIONS_MAX: usize = 64;
-/// How the first line of a cached brief begins and ends; the version stands between.
+/// The beginning and the end of a cached brief's first line, with the version between them.
 const CACHE_HEAD: (&str, &str) = ("<!-- version ", " -->\n");
 
-/// What a session was told.
+/// What was injected into a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionState {
-    /// Hashes of the briefs that it was given.
+    /// Hashes of the briefs that it got.
     given: Vec<String>,
-    /// The version of the last one.
+    /// The version of the last brief that it got.
     version: i64,
-    /// The version that was announced last.
+    /// The last newer version that was announced to it.
     announced: i64,
-    /// When that was.
+    /// When the session was last given anything.
     pub(super) at: Option<Timestamp>,
 }
 
-/// What is to be told to a session.
+/// What is to be injected into a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     /// What the hook prints.
     pub output: String,
-    /// What the model sees of it.
+    /// The part of it that the model sees.
     pub text: String,
     brief: Option<String>,
     version: i64,
@@ -61,12 +61,12 @@ pub struct Injection {
 struct Brief {
     text: String,
     version: i64,
-    /// Since when nothing newer could be read, if it is a copy.
+    /// If it is a copy: since when nothing newer could be read.
     copied_at: Option<Timestamp>,
 }
 
 impl Call<'_> {
-    /// The brief for a session that begins; none if there is nothing, or nothing new for it.
+    /// The brief for a session that begins; `None` if there is none, or nothing new for the session.
     pub(super) fn injection(
         &self,
         folder: &StateFolder,
@@ -82,7 +82,7 @@ impl Call<'_> {
         }
         let mark = digest(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
-        // Whatever a session was given before its context was emptied isn't in view any more.
+        // What the session got before its context was emptied is no longer in view.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
         if !is_emptied && state.given.contains(&mark) {
             return None;
@@ -96,7 +96,7 @@ impl Call<'_> {
         })
     }
 
-    /// One line for a session that was given a brief of which there is a newer one by now; once per version.
+    /// A line for a session that got a brief of which there is a newer version now; once per version.
     pub(super) fn announcement(
         &self,
         folder: &StateFolder,
@@ -124,7 +124,7 @@ impl Call<'_> {
         })
     }
 
-    /// The brief as the daemon has it, or the last copy of it.
+    /// The daemon's brief, or the last copy of it.
     fn brief(&self, folder: &StateFolder, agent: &AgentId) -> Option<Brief> {
         let told = self.daemon().map_or(Told::Away, |daemon| {
             daemon.brief(agent, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
@@ -138,7 +138,7 @@ impl Call<'_> {
             } => {
                 if stale_ms.is_none() {
                     let cached = format!("{}{version}{}{text}", CACHE_HEAD.0, CACHE_HEAD.1);
-                    // Without a copy the next session has none to fall back on, this one has what it needs.
+                    // Without a copy the next session has no fallback, but this one has its brief.
                     replace(&cache, cached.as_bytes()).ok();
                 }
                 let copied_at = stale_ms.map(|age| self.clock.now().plus_ms(-age));
@@ -149,7 +149,7 @@ impl Call<'_> {
                 })
             }
             Told::Unknown => {
-                // What was forgotten isn't told from a copy either.
+                // What was forgotten must not be told from a copy either.
                 std::fs::remove_file(&cache).ok();
                 None
             }
@@ -165,8 +165,8 @@ impl Call<'_> {
         }
     }
 
-    /// The brief in its fence and as an output: without as many of its last lines, the oldest ones, as it takes to keep
-    /// all limits. The very last one says where the whole is and stays.
+    /// The brief in its fence and as an output, without as many of its last lines (the oldest) as needed to keep all
+    /// limits. The very last line, which says where the whole is, stays.
     fn fitted(&self, agent: &AgentId, host: Host, brief: &Brief) -> Option<(String, String)> {
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
         let (closing, lines) = lines.split_last()?;
@@ -188,7 +188,7 @@ impl Call<'_> {
 }
 
 impl Injection {
-    /// Remembers what the session was told.
+    /// Remembers what was injected into the session.
     pub(super) fn remember(&self, folder: &StateFolder, agent: &AgentId, input: &Input, now: Timestamp) {
         let file = folder.agent(agent).session(&input.session);
         let mut state: SessionState = read_json(&file).unwrap_or_default();
@@ -202,12 +202,12 @@ impl Injection {
             }
             None => state.announced = self.version,
         }
-        // At worst it is told again.
+        // At worst it is injected again.
         replace_json(&file, &state).ok();
     }
 }
 
-/// A session's context was emptied: nothing that it was given is in view any more.
+/// Notes that a session's context was emptied: nothing that was injected is in view any more.
 pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
     let file = folder.agent(agent).session(&input.session);
     if let Some(state) = read_json::<SessionState>(&file) {
@@ -215,12 +215,12 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
             given: Vec::new(),
             ..state
         };
-        // At worst something isn't told again that could be.
+        // At worst something isn't injected again that should be.
         replace_json(&file, &emptied).ok();
     }
 }
 
-/// Whether a session goes on in which the agent worked last: all that a summary tells stands in it already.
+/// Whether this session was the agent's last one: then it already holds everything that a summary tells.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<Gathered>(&folder.agent(agent).gathered());
     let is_last = gathered.is_some_and(|last| last.session == digest(&[input.session.as_bytes()]));

@@ -1,4 +1,4 @@
-//! The daemon, asked in what is left of a hook's time.
+//! Asking the daemon, within the rest of a hook's time.
 
 use std::time::Duration;
 
@@ -12,44 +12,44 @@ use crate::{
     wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX, send},
 };
 
-/// With less time than this left nothing is asked.
+/// With less time left than this the daemon isn't asked.
 const TIME_MIN: Duration = Duration::from_millis(3);
-/// Answers by which the daemon says that a message can't be taken, now or ever.
+/// The statuses by which the daemon says that it will never take a message.
 const REFUSALS: [u16; 4] = [400, 409, 413, 422];
 const PROBLEM: &str = "application/problem+json";
 
-/// Why messages aren't stored.
+/// Why messages weren't stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// The daemon can't be reached, or not now.
+    /// The daemon can't be reached.
     Away(String),
     /// It didn't answer in time.
     Late(String),
-    /// It answers, and doesn't take them now. It may take another agent's.
+    /// It answers, but doesn't take them now. It may take those of another agent.
     Declined(String),
-    /// It doesn't take them, and won't later.
+    /// It never takes them.
     Refused(String),
 }
 
-/// Who takes messages.
+/// Something that stores messages.
 pub(super) trait Daemon {
     /// Stores messages of a `format`, one per line: all or none.
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent>;
 }
 
-/// What the daemon says of an agent.
+/// The daemon's answer about an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Its brief, and of which version.
+    /// The agent's brief, and its version.
     Brief {
         text: String,
         version: i64,
-        /// For how long the daemon itself hasn't reached its database, if it hasn't.
+        /// For how long the daemon hasn't reached its database, if it can't.
         stale_ms: Option<i64>,
     },
-    /// It doesn't know the agent.
+    /// The daemon doesn't know the agent.
     Unknown,
-    /// It can't be asked.
+    /// The daemon can't be asked.
     Away,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// The daemon at `base`, which may be asked until `deadline`; no call may take longer than `time_max`.
+    /// The daemon at `base`, which may be asked until `deadline`; no request may take longer than `time_max`.
     pub(super) fn new(base: &str, deadline: Instant, time_max: Duration) -> Option<Self> {
         let timeout_ms = u64::try_from(time_max.as_millis()).ok()?;
         let settings = HttpSettings {
@@ -81,7 +81,7 @@ impl Http {
         })
     }
 
-    /// The same, asked with this token.
+    /// The same, with this token.
     pub(super) fn with_token(self, token: Option<SecretString>) -> Self {
         Self {
             transport: self.transport.with_token(token),
@@ -89,7 +89,7 @@ impl Http {
         }
     }
 
-    /// The brief of `agent`, of at most so many characters and tokens.
+    /// The brief of `agent`, within these limits.
     pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> Told {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
@@ -138,7 +138,7 @@ impl Daemon for Http {
     }
 }
 
-/// What an answer says of the messages that were sent.
+/// Whether an answer says that the messages are stored.
 fn verdict(reply: &HttpReply) -> Result<(), Unsent> {
     let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
     match reply.status.as_u16() {
@@ -149,7 +149,7 @@ fn verdict(reply: &HttpReply) -> Result<(), Unsent> {
     }
 }
 
-/// A brief; none if it isn't the daemon that answers, but something else on its port.
+/// The brief in an answer; `None` if another program answers on that port.
 fn told(reply: &HttpReply) -> Option<Told> {
     Some(Told::Brief {
         version: reply.header("recapd-version")?.parse().ok()?,
@@ -158,19 +158,19 @@ fn told(reply: &HttpReply) -> Option<Told> {
     })
 }
 
-/// How old a copy is: `41s`.
+/// The age of a copy in milliseconds, from `41s`.
 fn age_ms(text: &str) -> i64 {
     let seconds: i64 = text.trim_end_matches('s').parse().unwrap_or_default();
     seconds.saturating_mul(SECOND_MS)
 }
 
-/// Whether the daemon says that messages are stored.
+/// Whether it is the daemon's receipt for stored messages.
 fn is_receipt(reply: &HttpReply) -> bool {
     let said: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
     said.is_some_and(|said| said["accepted"].is_i64() && said["duplicates"].is_i64())
 }
 
-/// Whether it is the daemon that answers, and not something else on its port.
+/// Whether it is a problem in the daemon's form, and not another program's answer.
 fn is_problem(reply: &HttpReply) -> bool {
     reply
         .header("content-type")

@@ -1,7 +1,6 @@
-//! What a transcript has gained since it was last looked at.
+//! What was added to a transcript since it was last read.
 //!
-//! Invariant: whatever lengths of a transcript are seen in whatever steps, the same messages with the same ids come out
-//! of it.
+//! Invariant: in whatever steps a transcript grows and is read, the same messages with the same ids result.
 
 use std::{
     fs::File,
@@ -13,28 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{digest::digest, domain::message::Format, formats};
 
-/// So much is read at a time, in bytes; whole lines of it become one segment of the spool.
+/// How many bytes are read at a time; their whole lines become one segment of the spool.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
-/// A longer line is passed over, in bytes.
+/// The longest line, in bytes; longer ones are skipped.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// So many bytes before the offset tell whether a transcript is still the one that was read.
+/// How many bytes before the offset are compared to tell whether a transcript is still the one that was read.
 const TAIL_BYTES_MAX: u64 = 256;
 
 /// How far a transcript was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cursor {
     pub(super) transcript: PathBuf,
-    /// How it is written, by the format's name.
+    /// The transcript's format, by name.
     format: String,
     pub(super) session: String,
-    /// In bytes, behind the end of a line.
+    /// The offset in bytes, after the end of a line.
     pub(super) offset: u64,
-    /// The hash of what stands before the offset.
+    /// A hash of the bytes before the offset.
     tail: String,
 }
 
 impl Cursor {
-    /// At the beginning of a transcript.
+    /// A cursor at the beginning of a transcript.
     pub(super) fn new(transcript: &Path, format: Format, session: &str) -> Self {
         Self {
             transcript: transcript.to_owned(),
@@ -46,18 +45,18 @@ impl Cursor {
     }
 }
 
-/// Reads on where a cursor stands.
+/// A transcript that is read on from its cursor.
 pub(super) struct Transcript {
     file: File,
     format: Format,
-    /// Whether lines that were copied from another session are left out.
+    /// Whether lines copied from another session are left out.
     leaves_copies: bool,
     pub(super) cursor: Cursor,
 }
 
 impl Transcript {
-    /// Opens the transcript of `cursor`: from its beginning, if it isn't the one that was read. Messages that were read
-    /// before come out with the ids that they had.
+    /// Opens the transcript of `cursor`; it is read from its beginning if it isn't the one that was read before.
+    /// Messages that were read before get the same ids again.
     pub(super) fn open(mut cursor: Cursor, leaves_copies: bool) -> io::Result<Self> {
         let format = Format::from_name(&cursor.format).unwrap_or(Format::ClaudeCode);
         if !cursor.transcript.metadata()?.is_file() {
@@ -75,8 +74,8 @@ impl Transcript {
         })
     }
 
-    /// The next whole lines that hold messages and begin before `until`, as the spool keeps them; none at the end. What
-    /// is still being written counts as not there.
+    /// The next whole lines that hold messages and begin before `until`, in the spool's form; `None` at the end. An
+    /// incomplete line counts as not there yet.
     pub(super) fn next_block(&mut self, until: u64) -> io::Result<Option<String>> {
         if until <= self.cursor.offset {
             return Ok(None);
@@ -99,7 +98,7 @@ impl Transcript {
         Ok(Some(lines))
     }
 
-    /// Bytes from the offset up to the end of a line; those of a line that is too long, up to anywhere.
+    /// Bytes from the offset to the end of a line; of a line that is too long, any part.
     fn read_block(&mut self) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(self.cursor.offset))?;
         let mut bytes = Vec::new();
@@ -117,8 +116,8 @@ impl Transcript {
         Ok(bytes)
     }
 
-    /// A line as the spool keeps it. What is no message is left out, and so is what agents said that the model called:
-    /// they have conversations of their own, of which their answers come back.
+    /// A line in the spool's form; `None` if it holds no message, or one of a subagent: these have conversations of
+    /// their own, and their answers come back in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let line = std::str::from_utf8(line).ok()?.trim();
         let message = formats::parse(self.format, line).ok()?;
@@ -141,17 +140,17 @@ pub(super) fn spooled(format: Format, json: &str) -> String {
     format!("{} {json}\n", format.name())
 }
 
-/// An id that the same parts get again.
+/// An id made of `parts`: the same parts give the same id.
 pub(super) fn id(parts: &[&[u8]]) -> String {
     format!("hook-{}", digest(parts))
 }
 
-/// Where a line comes from.
+/// The origin of a line.
 #[derive(Default, Deserialize)]
 struct Origin {
     #[serde(default, rename = "isSidechain")]
     is_sidechain: bool,
-    /// The session that it was copied from, when that was branched.
+    /// The session that it was copied from when this one was branched off.
     #[serde(default, rename = "forkedFrom")]
     forked_from: Option<serde::de::IgnoredAny>,
 }
@@ -162,7 +161,7 @@ impl Origin {
     }
 }
 
-/// The hash of what stands right before `offset`.
+/// A hash of the bytes before `offset`.
 fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     let length = offset.min(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(offset - length))?;

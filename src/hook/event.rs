@@ -1,4 +1,4 @@
-//! What hosts tell their hooks.
+//! The events and inputs that hosts pass to their hooks.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::domain::message::Format;
 
-/// The longest input that is read, in bytes: prompts and last answers stand in it.
+/// The longest input that is read, in bytes: it holds prompts and last answers.
 pub const INPUT_BYTES_MAX: u64 = 8 << 20;
 
 /// Whose hook it is.
@@ -27,7 +27,7 @@ impl Host {
         }
     }
 
-    /// How its transcripts are written.
+    /// The format of its transcripts.
     pub(super) fn format(self) -> Format {
         match self {
             Self::ClaudeCode => Format::ClaudeCode,
@@ -41,7 +41,7 @@ impl Host {
 pub enum Event {
     /// A session begins, or goes on after its context was emptied.
     SessionStart,
-    /// The user said something.
+    /// The user sent a prompt.
     UserPromptSubmit,
     /// The model finished its turn.
     Stop,
@@ -51,7 +51,7 @@ pub enum Event {
     StopFailure,
     /// The host is about to compact the context.
     PreCompact,
-    /// The host did.
+    /// The host has compacted the context.
     PostCompact,
     /// The session is over.
     SessionEnd,
@@ -84,32 +84,32 @@ impl Event {
         }
     }
 
-    /// The event of that name, in capitals or small letters.
+    /// The event of that name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut events = Self::ALL.into_iter();
         events.find(|event| event.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// What stands in a hook's input, as far as it matters. What is missing or of another type counts as not said.
+/// The fields of a hook's input that matter. A field that is missing or of another type counts as not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// The host's id of the session.
     pub session: String,
-    /// Where the session is written down.
+    /// The path of the session's transcript.
     pub transcript: Option<PathBuf>,
-    /// Where the agent works.
+    /// The folder in which the agent works.
     pub folder: Option<PathBuf>,
     /// Why a session starts: `startup`, `resume`, `clear`, `compact`, in Claude Code also `fork`.
     pub source: Option<String>,
-    /// An agent called by the model runs the hook, not the session itself.
+    /// Whether the hook was called for a subagent, not for the session itself.
     pub is_subagent: bool,
-    /// It has what only Codex says.
+    /// Whether it has fields that only Codex has.
     pub(super) is_codex: bool,
 }
 
 impl Input {
-    /// Reads an input; none if it is no JSON object that names a session.
+    /// Reads an input; `None` if it isn't a JSON object that names a session.
     pub fn read(json: &str) -> Option<Self> {
         let fields: Value = serde_json::from_str(json).ok()?;
         let text = |name: &str| {

@@ -1,4 +1,4 @@
-//! The files that hooks keep between calls, below `$XDG_STATE_HOME/recapd`: for the user alone, named by hashes.
+//! The files that hooks keep between calls, in `$XDG_STATE_HOME/recapd`: readable only by the user, named by hashes.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -21,29 +21,29 @@ use crate::{
     },
 };
 
-/// The longest file of these that is read, in bytes.
+/// The longest state file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What wasn't touched for so long is removed.
+/// Files untouched for this long are removed.
 const KEEP_MS: i64 = 60 * DAY_MS;
-/// At most so many files of a folder are looked at.
+/// The most files of a folder that are looked at.
 const FILES_MAX: usize = 4_096;
-/// What was left half-written so long ago belongs to nobody any more.
+/// A half-written file this old was abandoned.
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
-/// How the names of files begin that are being written.
+/// The prefix of names of files that are being written.
 const HALF_WRITTEN: &str = ".";
 /// How often a lock is tried for.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 
-/// Where everything stands.
+/// The folder of all state.
 #[derive(Clone, Debug)]
 pub(super) struct StateFolder(PathBuf);
 
-/// What belongs to one agent.
+/// The folder of one agent.
 #[derive(Clone, Debug)]
 pub(super) struct AgentFolder(PathBuf);
 
 impl StateFolder {
-    /// The folder of the user; none where the environment names no home.
+    /// The user's state folder; `None` if the environment names no home.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
         let state = environment.get("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|path| path.is_absolute());
@@ -51,7 +51,7 @@ impl StateFolder {
         Some(Self(state.or_else(home)?.join("recapd")))
     }
 
-    /// The last brief of `agent`.
+    /// The file with the last brief of `agent`.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
         let name = digest(&[agent.as_str().as_bytes()]);
         self.0.join("cache").join(format!("{name}.md"))
@@ -67,8 +67,8 @@ impl StateFolder {
         folders.into_iter().map(AgentFolder).collect()
     }
 
-    /// The folders of all agents but `own`. Where they begin depends on `own`, so that each has its turn when time
-    /// is short.
+    /// The folders of all agents but `own`, beginning at a place that depends on `own`, so that each gets its turn when
+    /// time is short.
     pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
         let (before, after): (Vec<_>, Vec<_>) = self
             .agents()
@@ -78,7 +78,7 @@ impl StateFolder {
         after.into_iter().chain(before).collect()
     }
 
-    /// Removes what nobody needs any more, until `deadline`.
+    /// Removes files that are no longer needed, until `deadline`.
     pub(super) fn prune(&self, now: Timestamp, deadline: Instant) {
         remove_old(&self.0.join("cache"), KEEP_MS, now);
         for folder in self.agents() {
@@ -102,12 +102,12 @@ impl AgentFolder {
             folders.iter().all(|folder| files(folder).is_empty())
         };
         if is_old && is_empty() {
-            // Another hook may be at it; then it begins anew.
+            // Another hook may have it open; that one begins anew then.
             fs::remove_dir_all(&self.0).ok();
         }
     }
 
-    /// The marks of sessions that wait for their place.
+    /// The folder of marks of sessions that wait for their place.
     pub(super) fn marks(&self) -> PathBuf {
         self.0.join("marks")
     }
@@ -129,17 +129,17 @@ impl AgentFolder {
         self.0.join("spool")
     }
 
-    /// What was last gathered.
+    /// The file about the last gathering.
     pub(super) fn gathered(&self) -> PathBuf {
         self.0.join("gathered.json")
     }
 
-    /// What was last sent.
+    /// The file about the last sending.
     pub(super) fn sent(&self) -> PathBuf {
         self.0.join("sent.json")
     }
 
-    /// Waits for the lock of that `name` until `deadline`; none if somebody else holds it for longer.
+    /// Waits for the lock called `name` until `deadline`; `None` if another process holds it for longer.
     pub(super) fn lock(&self, name: &str, deadline: Instant) -> io::Result<Option<File>> {
         create_folder(&self.0)?;
         let file = OpenOptions::new()
@@ -165,7 +165,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The same, and what stands in it outlasts a power cut.
+/// The same, so that the content survives a power cut.
 pub(super) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let file = written(path, content)?;
     file.as_file().sync_data()?;
@@ -183,7 +183,7 @@ fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Removes the files that weren't touched for so long. Another hook may be faster.
+/// Removes files that weren't touched for `keep_ms`. Another hook may be faster.
 fn remove_old(folder: &Path, keep_ms: i64, now: Timestamp) {
     for file in files(folder) {
         if touched_at(&file).is_some_and(|at| now.since_ms(at) > keep_ms) {
@@ -193,7 +193,7 @@ fn remove_old(folder: &Path, keep_ms: i64, now: Timestamp) {
     remove_half_written(folder, now);
 }
 
-/// Removes what hooks left behind that were killed while they wrote.
+/// Removes files left half-written by hooks that were killed.
 fn remove_half_written(folder: &Path, now: Timestamp) {
     for file in paths(folder).filter(|path| is_half_written(path)).take(FILES_MAX) {
         if touched_at(&file).is_some_and(|at| now.since_ms(at) > HALF_WRITTEN_KEEP_MS) {
@@ -206,7 +206,7 @@ pub(super) fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()
     replace(path, &serde_json::to_vec(value).map_err(io::Error::other)?)
 }
 
-/// What stands in a file; none if it is missing, too long, or no such thing.
+/// The content of a file; `None` if it is missing, too long, or invalid.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_str(&read_text(path)?).ok()
 }
@@ -216,7 +216,7 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
     is_short.then(|| fs::read_to_string(path).ok())?
 }
 
-/// What stands in a folder, in the order of its names; without the files that somebody is writing or left half-written.
+/// The files in a folder, in the order of their names; without half-written ones.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let whole = paths(folder).filter(|path| !is_half_written(path));
     let mut whole: Vec<PathBuf> = whole.take(FILES_MAX).collect();

@@ -1,7 +1,7 @@
-//! Entries in the settings of a host: put in and taken out by editing the text, so that everything else stays as it is,
+//! The entries in a host's settings: added and removed by editing the text, so that everything else stays as it is,
 //! byte for byte.
 //!
-//! Invariant: what isn't recapd's is never changed, and taking out what was put in gives the text as it was.
+//! Invariant: entries of others are never changed, and removing what was added gives the original text.
 
 mod diff;
 mod json;
@@ -17,35 +17,35 @@ use crate::config::Environment;
 
 pub use diff::diff;
 
-/// Settings of more bytes than this aren't read.
+/// The longest settings that are read, in bytes.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
-/// The name under which both hosts keep hooks.
+/// The key under which both hosts keep hooks.
 const HOOKS: &str = "hooks";
-/// When a host gives a hook up, in seconds. Hooks end long before; Codex allows no more at a session's end.
+/// After how many seconds a host gives up on a hook. Hooks end long before; Codex allows no more at a session's end.
 const TIMEOUT_SECONDS: u32 = 3;
-/// What indents a settings file that shows no habit of its own.
+/// The indentation for a settings file without any.
 const INDENT: &str = "  ";
 
-/// What the settings call when something happens.
+/// The commands that the settings call at events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
-    /// Whose settings.
+    /// The host whose settings they are.
     pub host: Host,
     /// The program, as the host's shell finds it.
     pub program: String,
-    /// What is handed on to each call, such as `--agent me`.
+    /// Options for each call, such as `--agent me`.
     pub options: Vec<String>,
-    /// Whether sessions are told of newer versions.
+    /// Whether newer versions are announced to sessions.
     pub announces: bool,
 }
 
-/// Why settings stay as they are.
+/// Why settings can't be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// They can't be taken apart.
+    /// They can't be parsed.
     #[error("the settings can't be edited: {0}; mend them, or add the hooks by hand")]
     Invalid(#[from] InvalidJson),
-    /// A word can't stand in a shell command as it is.
+    /// A word can't be part of a shell command unquoted.
     #[error("`{0}` can't stand in a hook's command; use letters, digits and -_.:/{{}}=@+ only")]
     Unsafe(String),
 }
@@ -65,7 +65,7 @@ struct Handler {
     timeout: u32,
 }
 
-/// Where the hooks of `host` are set: for the project in `folder`, or for the user.
+/// The file with the settings of `host`: for the project in `folder`, or for the user.
 pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
     let (place, name, variable) = match host {
         Host::ClaudeCode => (".claude", "settings.json", "CLAUDE_CONFIG_DIR"),
@@ -81,7 +81,7 @@ pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environmen
     Some(folder.join(name))
 }
 
-/// The settings with the hooks in them. Entries of recapd's that are there already and as wanted stay.
+/// The settings with the hooks added. Entries of recapd's that are there already and as wanted stay.
 pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallError> {
     let mut text = if settings.trim().is_empty() {
         "{}\n".to_owned()
@@ -141,7 +141,7 @@ impl Commands {
     }
 }
 
-/// All ways in which a session of `host` starts; one that is left out gets no brief.
+/// All ways in which a session of `host` starts; a start that isn't listed gets no brief.
 fn session_starts(host: Host) -> &'static str {
     match host {
         Host::ClaudeCode => "startup|resume|clear|compact|fork",
@@ -149,7 +149,7 @@ fn session_starts(host: Host) -> &'static str {
     }
 }
 
-/// A shell would take braces apart.
+/// The word in quotes if it holds braces, which a shell would expand.
 fn quoted(word: &str) -> String {
     if word.contains(['{', '}']) {
         format!("'{word}'")
@@ -174,7 +174,7 @@ fn with_event(text: &str, event: Event, wanted: Option<&Group>) -> Result<String
     }
 }
 
-/// Whether what is recapd's for `event` is just this group.
+/// Whether recapd's entries for `event` are exactly this group.
 fn is_there(text: &str, event: Event, group: &Group) -> Result<bool, InvalidJson> {
     let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
     let groups = root
@@ -193,7 +193,7 @@ fn has_own(group: &Value) -> bool {
     handlers.into_iter().flatten().any(is_own)
 }
 
-/// Whether a handler is recapd's: it calls a program of that name, and its command `hook`.
+/// Whether a handler is recapd's: it calls a program of that name with the command `hook`.
 fn is_own(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
     let mut words = command.split_whitespace();
@@ -206,7 +206,7 @@ fn is_own(handler: &Value) -> bool {
     is_recapd && second == Some("hook") && event.is_some()
 }
 
-/// Takes recapd's handlers out of `event`, with the groups, the event and the hooks that are empty then.
+/// Removes recapd's handlers from `event`, and what becomes empty by that: groups, the event, the hooks.
 fn without_own(text: &str, event: Event) -> Result<String, InvalidJson> {
     let mut text = text.to_owned();
     while let Some(shorter) = without_one(&text, event)? {
@@ -257,7 +257,7 @@ fn with_group(text: &str, event: Event, group: &Group) -> Result<String, Invalid
     groups.with_element(&json::pretty(group, &indent, 3), &indent, 3)
 }
 
-/// What the first indented line begins with.
+/// The indentation of the first indented line.
 fn indent(text: &str) -> String {
     let blank = |line: &str| -> String { line.chars().take_while(|c| *c == ' ' || *c == '\t').collect() };
     text.lines()

@@ -1,14 +1,14 @@
-//! From transcripts to the daemon: gathering puts what is new into the spool, draining sends what waits there.
+//! From transcripts to the daemon: gathering puts new messages into the spool, draining sends what waits there.
 //!
 //! ```text
 //! lock ─► lines from the cursor on ─► segment written ─► cursor moved ─► unlock      lock ─► segment sent ─► removed
 //! ```
 //!
 //! A mark is written down with its place in the transcript before anything is read, and goes into the spool when the
-//! cursor is there, by whichever hook that is.
+//! cursor reaches that place, by whichever hook that is.
 //!
-//! Killed between two of these steps a hook leaves something to be done twice, which the messages' ids make harmless,
-//! and nothing to be done never.
+//! A hook that is killed between two of these steps leaves something to be done twice, which the messages' ids make
+//! harmless, and nothing undone.
 
 mod drain;
 
@@ -33,16 +33,16 @@ use crate::{
 };
 pub(super) use drain::{Sent, drain, visit};
 
-/// At most so many transcripts of other sessions are looked at for what came after their last hook.
+/// The most transcripts of other sessions that are looked at for messages after their last hook.
 const STRAGGLERS_MAX: usize = 32;
 
-/// What happened at a point of a conversation, beside what was said.
+/// Something that happened at a point of a conversation, besides its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
     /// The model's context was emptied.
     Clear,
-    /// The turn broke off.
+    /// The turn was interrupted.
     Interrupted,
 }
 
@@ -55,7 +55,7 @@ impl Mark {
     }
 }
 
-/// A mark that waits until the transcript was read up to its place.
+/// A mark that waits until the transcript is read up to its place.
 #[derive(Debug, Serialize, Deserialize)]
 struct Waiting {
     mark: Mark,
@@ -63,7 +63,7 @@ struct Waiting {
     at: u64,
 }
 
-/// What is known of the last gathering.
+/// What is remembered of the last gathering.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Gathered {
     pub(super) agent: AgentId,
@@ -71,17 +71,17 @@ pub(super) struct Gathered {
     pub(super) session: String,
 }
 
-/// Puts what is new in transcripts into the spool.
+/// Puts new messages from transcripts into the spool.
 pub(super) struct Gathering<'a> {
     pub(super) folder: &'a AgentFolder,
     pub(super) agent: &'a AgentId,
     pub(super) host: Host,
-    /// Until when it may be at it.
+    /// Until when it may go on.
     pub(super) deadline: Instant,
 }
 
 impl Gathering<'_> {
-    /// Gathers what other sessions left behind, then what is new in this one, then `mark`.
+    /// Gathers the rest of other sessions, then what is new in this one, then `mark`.
     pub(super) fn gather(&self, input: &Input, mark: Option<Mark>) -> io::Result<()> {
         if let (Some(mark), Some(transcript)) = (mark, &input.transcript) {
             self.set(mark, &input.session, transcript)?;
@@ -109,7 +109,7 @@ impl Gathering<'_> {
         self.take(&spool, &file, cursor)
     }
 
-    /// Gathers what sessions left behind, unless another hook is at it.
+    /// Gathers the rest of all sessions, unless another hook is doing so.
     pub(super) fn gather_left(&self) -> io::Result<()> {
         let lock = self.folder.lock("gather.lock", Instant::now())?;
         if lock.is_some() {
@@ -118,14 +118,14 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Writes down that a mark belongs behind what stands in the transcript now.
+    /// Writes down that a mark comes after everything in the transcript now.
     fn set(&self, mark: Mark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
         let name = format!("{}-{}.json", digest(&[session.as_bytes()]), mark.kind());
         replace_json(&self.folder.marks().join(name), &Waiting { mark, at })
     }
 
-    /// The marks of a session that wait, the last one first.
+    /// The waiting marks of a session, the last one first.
     fn marks(&self, session: &str) -> Vec<(PathBuf, Waiting)> {
         let files = files(&self.folder.marks()).into_iter();
         let mut marks: Vec<_> = files
@@ -136,10 +136,10 @@ impl Gathering<'_> {
         marks
     }
 
-    /// Moves what is new in one transcript, as far as there are time and room, but some of it in any case.
+    /// Moves new messages of one transcript to the spool, as far as time and room allow, but at least some.
     fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
         let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
-        // An agent that has the session to itself doesn't have what was copied into it.
+        // An agent that has a session to itself has none of the lines that were copied into that session.
         let has_all = self.agent.as_str().contains(AgentId::slug(&session).as_str());
         let mut transcript = Transcript::open(cursor, !has_all)?;
         let mut has_moved = false;
@@ -163,8 +163,8 @@ impl Gathering<'_> {
         }
     }
 
-    /// Moves what stands behind other sessions' cursors, as long as there is time: hosts write transcripts behind their
-    /// hooks' backs.
+    /// Moves messages after other sessions' cursors, as long as there is time: hosts go on writing transcripts after
+    /// their hooks have run.
     fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
         let others = files(&self.folder.cursors()).into_iter();
         let others = others.filter(|file| Some(file) != own);
@@ -178,7 +178,7 @@ impl Gathering<'_> {
         };
         let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
         for (file, cursor) in behind.take(STRAGGLERS_MAX) {
-            // A transcript that can't be read has nothing for anybody.
+            // A transcript that can't be read has nothing for anyone.
             self.take(spool, &file, cursor).ok();
         }
     }
@@ -194,7 +194,7 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
     name.starts_with(digest(&[session.as_bytes()]).as_bytes())
 }
 
-/// A mark as a message: at the same place of a session it is the same one.
+/// A mark as a message: at the same place of a session it has the same id.
 fn line(mark: Mark, session: &str, offset: u64) -> String {
     let kind = mark.kind();
     let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);

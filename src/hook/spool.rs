@@ -1,5 +1,5 @@
-//! Messages that wait to be sent, in the order in which they came: segments that are written whole, and removed when
-//! they are sent.
+//! Messages that wait to be sent, in the order of their arrival: segments that are written whole, and removed when they
+//! are sent.
 
 use std::{
     fs, io,
@@ -8,9 +8,9 @@ use std::{
 
 use super::folder::{files, replace_durably};
 
-/// The most that may wait per agent, in bytes. Beyond it transcripts wait where they are.
+/// The most bytes that may wait per agent. Beyond it messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
-/// The most segments that may wait.
+/// The most segments that may wait per agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
 /// The extension of segments that can't be read.
@@ -19,7 +19,7 @@ const UNREADABLE: &str = "unreadable";
 /// An agent's spool.
 pub(super) struct Spool(PathBuf);
 
-/// What one segment holds: messages in one line each, behind the names of their formats.
+/// A segment's content: messages in one line each, after the names of their formats.
 pub(super) struct Segment {
     path: PathBuf,
     lines: Vec<(String, String)>,
@@ -30,7 +30,7 @@ impl Spool {
         Self(folder)
     }
 
-    /// Puts `lines` behind what waits; says no when there is no room.
+    /// Adds `lines` as the last segment; returns false if there is no room.
     pub(super) fn add(&self, lines: &str) -> io::Result<bool> {
         if lines.is_empty() {
             return Ok(true);
@@ -41,7 +41,7 @@ impl Spool {
             return Ok(false);
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
-        // The cursor moves next: what it passes over must be here for good.
+        // The cursor moves next: what it passes over must be stored durably here.
         replace_durably(
             &self.0.join(format!("{number:012}.{EXTENSION}")),
             lines.as_bytes(),
@@ -49,7 +49,7 @@ impl Spool {
         Ok(true)
     }
 
-    /// What waits, oldest first.
+    /// The segments that wait, oldest first.
     pub(super) fn segments(&self) -> Vec<PathBuf> {
         let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == EXTENSION);
         files(&self.0).into_iter().filter(is_segment).collect()
@@ -66,10 +66,10 @@ impl Spool {
 }
 
 impl Segment {
-    /// Reads a segment. One that can't be read is put aside: what stands behind it isn't its fault.
+    /// Reads a segment. An unreadable one is set aside, so that it doesn't block those after it.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
         let text = fs::read_to_string(&path).inspect_err(|_| {
-            // At worst the next hook meets it again.
+            // At worst the next hook finds it again.
             fs::rename(&path, path.with_extension(UNREADABLE)).ok();
         })?;
         let lines = text.lines().filter_map(|line| {
@@ -87,7 +87,7 @@ impl Segment {
         &self.lines
     }
 
-    /// Takes out the first `count` messages.
+    /// Removes the first `count` messages.
     pub(super) fn sent(self, count: usize) -> io::Result<()> {
         let rest = self.lines.get(count..).unwrap_or_default();
         if rest.is_empty() {

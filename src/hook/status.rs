@@ -1,4 +1,4 @@
-//! What hooks left behind for people to look at.
+//! The state that hooks left behind, for people to look at.
 
 use serde::Serialize;
 
@@ -13,26 +13,26 @@ use crate::{
     domain::{agent::AgentId, time::Timestamp},
 };
 
-/// How the hooks of one agent are doing.
+/// The state of one agent's hooks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentStatus {
-    /// Whose hooks.
+    /// The agent.
     pub agent_id: AgentId,
     /// When the daemon last took messages.
     pub last_push_at: Option<Timestamp>,
-    /// When a session was last given the brief.
+    /// When the brief was last injected into a session.
     pub last_injection_at: Option<Timestamp>,
-    /// What waits for the daemon.
+    /// How many segments wait for the daemon.
     pub spool_segments: usize,
-    /// The same in bytes.
+    /// How many bytes wait for the daemon.
     pub spool_bytes: u64,
-    /// Messages that the daemon didn't take and never will.
+    /// How many messages the daemon has refused for ever.
     pub refused: u64,
-    /// Why something wasn't taken the last time that this happened.
+    /// Why messages weren't taken the last time that this happened.
     pub last_error: Option<String>,
 }
 
-/// All agents that hooks worked for on this machine, as this user.
+/// The states of all agents for which this user's hooks worked on this machine.
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
     let status = |folder: super::folder::AgentFolder| {

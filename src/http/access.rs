@@ -1,11 +1,11 @@
-//! Who may ask for what, decided before a handler sees the request, and before anything of a body is read.
+//! Deciding whether a request is allowed, before its handler sees it, and before anything of its body is read.
 //!
 //! ```text
 //! rule of the route ─► page of others? ─► who asks ─► may they see whom it is about? 404 ─► may they do it? 403 ─► handler
 //! ```
 //!
-//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code, and without a look
-//! at it; with tokens of projects after one look that is the same for both.
+//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code, and without
+//! looking at it; for tokens of projects after one look that is the same for both.
 
 mod origin;
 mod rules;
@@ -46,7 +46,7 @@ use crate::{
 const SCHEME: &str = "bearer ";
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Who asks, for handlers.
+/// The caller of a request, as handlers get it.
 pub(super) type Asking = Extension<Arc<Caller>>;
 
 /// Lets a request through to its handler, or answers it.
@@ -94,7 +94,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     Ok(caller)
 }
 
-/// Refuses what comes more often than it may. Who has no valid token is known by the address.
+/// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.
 fn check_rate(app: &App, caller: Option<&Arc<Caller>>, parts: &Parts) -> Result<(), Problem> {
     if !app.rate.is_limited() {
         return Ok(());
@@ -111,7 +111,7 @@ fn check_rate(app: &App, caller: Option<&Arc<Caller>>, parts: &Parts) -> Result<
     })
 }
 
-/// The token that a request brings along: for a page perhaps in the cookie of its session.
+/// The token of a request; for a page it may be in the session's cookie.
 fn brought<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<&'r str> {
     bearer(headers).or_else(|| is_page(uri).then(|| session::token(headers)).flatten())
 }
@@ -121,14 +121,14 @@ pub(super) fn is_page(uri: &Uri) -> bool {
     uri.path() == "/ui" || uri.path().starts_with("/ui/")
 }
 
-/// The token that a request brings along in its own header.
+/// The token in the request's `authorization` header.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
 }
 
-/// Whether what the route is about may be seen.
+/// Checks that the caller may see the agent or the project that the route is about.
 async fn check_reach(app: &App, caller: &Caller, rule: Rule, parts: &mut Parts) -> Result<(), Problem> {
     let Some(named) = caller.reach.named() else {
         return Ok(());
@@ -154,7 +154,7 @@ async fn check_reach(app: &App, caller: &Caller, rule: Rule, parts: &mut Parts) 
     }
 }
 
-/// The problem of an agent that doesn't exist, unless `caller` may see this one.
+/// Fails as for an agent that doesn't exist, unless `caller` may see this one.
 pub(super) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if app.parts.access.sees(caller, agent).await? {
         Ok(())
@@ -163,7 +163,7 @@ pub(super) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(
     }
 }
 
-/// Refuses to make an agent that `caller` could not see; whether it exists already is not told.
+/// Refuses to make an agent that `caller` could not see; whether it exists already isn't revealed.
 pub(super) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if caller.reach.includes_new(agent) {
         return Ok(());
@@ -174,8 +174,8 @@ pub(super) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Pro
     )
 }
 
-/// What stands for `{id}` in the path; the end of a path that has no such place. A path that can't be read is an `unreadable`
-/// problem, in the words that a handler would have for it.
+/// The text for `{id}` in the path, or the path's end if it has no such place. A path that can't be decoded is an
+/// `unreadable` problem, with the text that a handler's would have.
 async fn path_id(parts: &mut Parts, unreadable: Kind) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
     let parameters =
@@ -199,7 +199,7 @@ fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
     .hint("`recapd token create NAME --scope SCOPE` makes one"))
 }
 
-/// One answer for all who have no token that opens anything.
+/// The one answer for all requests without a valid token.
 fn stranger() -> Problem {
     Problem::new(
         UNAUTHORIZED,
@@ -208,7 +208,8 @@ fn stranger() -> Problem {
     .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
 }
 
-/// Keeps answers private: no cache may share them, no page may embed them, none is taken for something else.
+/// Sets headers that keep answers private: no cache may share them, no page may embed them, no browser may guess their
+/// type.
 pub(super) fn keep_private(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)

@@ -1,4 +1,4 @@
-//! Taking a body apart into messages, without touching a byte of any.
+//! Splitting a body into messages, whose bytes stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::{
     formats,
 };
 
-/// At most so many unreadable messages are told one by one; the rest is counted.
+/// The most unreadable messages that are reported one by one; the rest is counted.
 const FINDINGS_MAX: usize = 20;
 /// The field of a batch that holds its messages.
 const MESSAGES_FIELD: &str = "messages";
-/// The field beside them that holds what the provider reported on the request behind the last answer.
+/// The field next to them with the provider's usage report on the request behind the last answer.
 const USAGE_FIELD: &str = "usage";
-/// Fields of which every message has one, and no batch.
+/// The fields of which every message has one, and no batch.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
 /// A message in a body.
@@ -31,7 +31,7 @@ struct Piece<'b> {
     json: &'b str,
 }
 
-/// Elements and members in one body.
+/// The most elements and members in one body.
 const VALUES_MAX: usize = 500_000;
 
 /// What a body holds.
@@ -39,12 +39,12 @@ const VALUES_MAX: usize = 500_000;
 pub(super) struct Batch {
     /// The messages, in order.
     pub(super) messages: Vec<Message>,
-    /// What the provider reported on the request that the last answer among them came from.
+    /// The provider's usage report on the request that the last answer among them came from.
     pub(super) usage: Option<ReportedUsage>,
 }
 
-/// The messages of a body, at most `messages_max`, in order; each payload is verbatim. Without a `format`, each
-/// message is read as what it certainly is, and else as the first one in the body that is certain.
+/// The messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
+/// is read in the format that it certainly has, or else in that of the first message with a certain one.
 pub(super) fn messages(
     writing: Writing,
     body: &[u8],
@@ -70,9 +70,9 @@ pub(super) fn messages(
     })
 }
 
-/// Refuses a body of very many values, each of which takes a hundred times its byte or two when it is read.
+/// Refuses a body of very many values: each takes a hundred times its byte or two when it is parsed.
 fn check_values(text: &str) -> Result<(), Problem> {
-    // A shorter one hasn't the room for them.
+    // A shorter body can't have that many.
     if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn check_values(text: &str) -> Result<(), Problem> {
     Err(Problem::new(BODY_TOO_LARGE, detail).hint("send the messages in several requests, in order"))
 }
 
-/// Elements of arrays and members of objects in JSON, at whatever depth: each begins one, or stands behind a comma.
+/// The number of array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
 fn values(json: &str) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
@@ -95,7 +95,7 @@ fn values(json: &str) -> usize {
     count
 }
 
-/// Refuses more messages than may be, before they are taken apart: pieces of a byte or two would take many times the body.
+/// Refuses too many messages before they are split: pieces of a byte or two would take many times the body's memory.
 fn check_count(count: usize, messages_max: usize) -> Result<(), Problem> {
     if count <= messages_max {
         return Ok(());
@@ -204,8 +204,8 @@ fn elements<'b>(array: &'b RawValue, within: &str, messages_max: usize) -> Resul
     Ok(numbered.collect())
 }
 
-/// What the object holds under `messages` and `usage`, unless it is a message itself. Anything beside it would be lost
-/// in silence, so it is refused.
+/// The `messages` and the `usage` of an object, unless it is a message itself. Other members would be ignored silently,
+/// so they are refused.
 fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Problem> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     let is_message = MESSAGE_FIELDS.iter().any(|&name| fields.contains_key(name));

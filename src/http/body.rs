@@ -1,8 +1,8 @@
-//! Bodies: how they are written, and reading them within their limits: of each, and of all that are held at once.
+//! Bodies: their formats, and reading them within the limits on each body and on all bodies held at once.
 //!
-//! A body takes room as it arrives, and keeps it until its messages are stored. Who finds none is refused and doesn't wait:
-//! bodies that wait for each other would never be whole. The beginning of each needs no room, so that short ones come
-//! through whatever else is sent, and what is announced and doesn't come takes nothing.
+//! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is
+//! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
+//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -21,17 +21,18 @@ use axum::{
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// There is room for so many of the longest bodies: each takes three times its bytes while messages are read out of it.
+/// For how many of the longest bodies there is room: each takes three times its bytes while messages are read out of
+/// it.
 const ROOM_BODIES: usize = 2;
-/// So much of each body needs no room: as much as a connection reads ahead, too.
+/// How many bytes of each body need no room: as much as a connection reads ahead, too.
 const FREE_BYTES: usize = 64 * 1_024;
-/// The longest body without messages. A tree of values, as some are read into, takes many times its bytes.
+/// The longest body without messages. Some are parsed into a tree of values, which takes many times their bytes.
 const SHORT: Limit = Limit {
     bytes: 256 * 1_024,
     cure: "only messages may be longer",
 };
 
-/// How a body is written.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
     /// One JSON document.
@@ -40,7 +41,7 @@ pub(super) enum Writing {
     Lines,
 }
 
-/// How long a body may be, and what to do about a longer one.
+/// The longest allowed body, and what to do about a longer one.
 #[derive(Clone, Copy)]
 struct Limit {
     bytes: usize,
@@ -58,12 +59,12 @@ impl Room {
     }
 }
 
-/// What a body takes of the room, until this is dropped.
+/// The room that a body takes, until this is dropped.
 #[derive(Default)]
 pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Share {
-    /// Takes more, if there is so much.
+    /// Takes more room, if there is any.
     fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
         let permits = u32::try_from(bytes).ok()?;
         let more = Arc::clone(&room.0).try_acquire_many_owned(permits).ok()?;
@@ -75,7 +76,7 @@ impl Share {
     }
 }
 
-/// A body. Who keeps the messages that were read from it keeps its share beside them.
+/// A body. Whoever keeps the messages read from it keeps its share as well.
 #[derive(Default)]
 pub(super) struct Held {
     pub(super) bytes: Vec<u8>,
@@ -83,7 +84,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// This and `chunk`, if that isn't too long, and there is room for it.
+    /// This body and `chunk`, unless that is too long or there is no room for it.
     fn and(mut self, chunk: &[u8], room: &Room, limit: Limit) -> Result<Self, Problem> {
         let before = self.bytes.len();
         let after = before + chunk.len();
@@ -115,7 +116,7 @@ pub(super) async fn read_short(app: &App, request: Request) -> Result<Held, Prob
     short(app, &parts.headers, body).await
 }
 
-/// Reads a body without messages, however it is written.
+/// Reads a body without messages, of whatever format.
 pub(super) async fn short(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
     arrived(app, headers, body, Limit { bytes, ..SHORT }).await
@@ -132,11 +133,12 @@ async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Re
     let mut held = Ok(Held::default());
     let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
-    // What can't be held for another reason is refused for that one, whatever becomes of the rest.
+    // A body that is refused while it is read is refused for that, whatever becomes of the rest.
     held.and_then(|held| gathered.map(|()| held))
 }
 
-/// All of `body` into `held`. What can't be held is read on and thrown away: who is still sending looks for no answer.
+/// Reads all of `body` into `held`. What can't be held is read on and thrown away: a client that is still sending
+/// doesn't look for an answer.
 async fn gather(
     app: &App,
     body: Body,
@@ -156,7 +158,7 @@ async fn gather(
     Ok(())
 }
 
-/// A body must say how it is written: a page in a browser can send anything else to a stranger unasked.
+/// The format of a body, which must be declared: a foreign web page can send any other type without asking first.
 fn writing(headers: &HeaderMap) -> Result<Writing, Problem> {
     let value = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let encoding = value(CONTENT_ENCODING).unwrap_or("identity");

@@ -1,11 +1,11 @@
-//! Connections: no more than there are places for, and nobody keeps a place by being slow.
+//! Connections: their number is limited, and a slow client can't keep its place.
 //!
 //! ```text
 //! a place ─► accept ─► a place of the peer ─► head in time ─► request ([`super::body`] has a limit of its own) ─► answer taken
 //! └ none: waits in the system's queue   └ none: 429        └ else it ends         next one ◄──────────┘ else it ends
 //! ```
 //!
-//! At `stop` nobody is let in any more, and what was asked for is answered.
+//! At `stop` no new connection is accepted, and requests that have been sent are answered.
 
 mod peer;
 mod socket;
@@ -45,25 +45,25 @@ use crate::config::HttpConfig;
 
 pub use self::{socket::Socket, stream::Listener};
 
-/// The longest head of a request, and what is read ahead of a body or written behind a client.
+/// The most bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read yet.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;
-/// How long what was sent before `stop` may take to be read.
+/// How long requests sent before `stop` may take to be read.
 const LINGER: Duration = Duration::from_millis(20);
-/// How often a connection is looked at that is to end.
+/// How often a connection that has to end is looked at.
 const ENDING_LOOK: Duration = Duration::from_secs(1);
-/// How long nothing is accepted after it failed: there are too many open files, most likely.
+/// The pause after accepting a connection failed: most likely there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How many connections there may be, and how slow.
+/// How many connections there may be, and how slow they may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The most connections at once.
     pub connections_max: usize,
-    /// The most of one peer.
+    /// The most connections of one peer.
     pub per_peer_max: usize,
-    /// How long the head of a request may take, from when it is waited for.
+    /// How long the head of a request may take, from when the connection is ready for it.
     pub head_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// How long a client may go without reading any of an answer.
     pub stall_timeout: Duration,
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn serve(
             drop(place);
         });
     }
-    // Who connects from now on is refused.
+    // Connection attempts from now on are refused.
     drop(listener);
     connections.close();
     connections.wait().await;
@@ -124,7 +124,7 @@ async fn accepted(listener: &Listener) -> (Stream, Peer) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
-            // The client's affair, and it is gone.
+            // Only this client is affected, and it is gone.
             Err(error) if is_of_one(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "http.accept_failed");
@@ -142,16 +142,16 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Default)]
 struct Doing {
-    /// A request is being answered.
+    /// Whether a request is being answered.
     is_asked: AtomicBool,
-    /// The client takes nothing at the moment.
+    /// Whether the client isn't reading at the moment.
     is_stalled: AtomicBool,
 }
 
-/// Answers what comes on one connection.
+/// Answers the requests on one connection.
 async fn answer(
     (stream, peer): (Stream, Peer),
     router: Router,
@@ -171,7 +171,7 @@ async fn answer(
     let ended = tokio::select! {
         ended = answering.as_mut() => ended,
         () = lingered(&stop) => {
-            // The request under way is answered, and no other one.
+            // The request under way is answered, and no further one.
             answering.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = answering => ended,
@@ -184,7 +184,7 @@ async fn answer(
     }
 }
 
-/// One request; the peer goes along with it.
+/// Handles one request, with the peer as an extension.
 fn asked(
     mut request: Request<Incoming>,
     peer: Peer,
@@ -206,7 +206,7 @@ async fn lingered(stop: &CancellationToken) {
     sleep(LINGER).await;
 }
 
-/// Waits until nobody waits for an answer: a head that isn't whole by then is waited for no longer.
+/// Waits until no request is being answered: an incomplete head isn't waited for.
 async fn nothing_left(doing: &Doing) {
     loop {
         sleep(ENDING_LOOK).await;

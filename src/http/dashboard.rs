@@ -1,7 +1,7 @@
-//! The dashboard over HTTP: what its pages show is read here, and [`crate::dashboard`] makes HTML of it.
+//! The dashboard over HTTP: the contents of its pages are read here, and [`crate::dashboard`] makes HTML of them.
 //!
-//! Pages aren't in the `OpenAPI` document; `access::rules` says of each what it demands. A page asks the database for so many
-//! rows at most, however much an agent has said.
+//! Pages aren't in the `OpenAPI` document; `access::rules` says what each demands. A page reads a limited number of
+//! rows from the database, however long an agent's history is.
 
 mod actions;
 mod agents;
@@ -29,7 +29,7 @@ use axum::{
 use super::{SharedApp, access::Asking, events, problem::Problem};
 use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
 
-/// Browsers may keep what never changes under its name.
+/// For assets whose content never changes under their name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
 
@@ -86,7 +86,7 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
-/// What stands around the page that is asked for.
+/// The frame around the requested page.
 struct Framed(Frame);
 
 impl FromRequestParts<SharedApp> for Framed {
@@ -110,7 +110,7 @@ impl FromRequestParts<SharedApp> for Framed {
     }
 }
 
-/// Where is told what happens to what a page shows: to its agent, or to all that may be seen.
+/// The URL of the events that concern a page: those of its agent, or of all that the caller may see.
 fn events_of(path: &str) -> String {
     let agent = path
         .strip_prefix("/ui/agents/")
@@ -121,7 +121,7 @@ fn events_of(path: &str) -> String {
     )
 }
 
-/// `response` for a browser: a problem as a page, and for who has no token yet the way in.
+/// `response` for a browser: problems become pages, and without a token the sign-in page is shown.
 pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Response {
     if let Some(problem) = Problem::taken(&mut response) {
         let page = if response.status() == StatusCode::UNAUTHORIZED {

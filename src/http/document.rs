@@ -1,4 +1,4 @@
-//! A document as an answer: Markdown or JSON, known already or not, fresh or the last copy.
+//! A document as a response: Markdown or JSON, unchanged for the client or not, current or a stale copy.
 
 use axum::{
     Json,
@@ -24,11 +24,11 @@ use crate::{
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
-/// What a reader is to see when there is nothing better.
+/// The text for readers when there is neither a database nor a copy.
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
-/// In which form a document is wanted.
+/// The format in which a document is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Markdown,
@@ -36,7 +36,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What the request's headers ask for.
+    /// The format that the request's headers ask for.
     pub(super) fn wanted(headers: &HeaderMap) -> Self {
         match preferred(headers, &[MARKDOWN, JSON]) {
             JSON => Self::Json,
@@ -45,13 +45,13 @@ impl Form {
     }
 }
 
-/// A document and what its headers say.
+/// A document and its headers.
 pub(super) struct Document<J> {
     /// Changes whenever the Markdown does.
     pub(super) etag: String,
     /// Markdown.
     pub(super) bytes: Bytes,
-    /// The same with all about it.
+    /// The document as JSON, with its figures.
     pub(super) json: J,
     /// Set while the database is away: since when the copy is known to be right.
     pub(super) stale_since: Option<Timestamp>,
@@ -60,9 +60,9 @@ pub(super) struct Document<J> {
 }
 
 impl<J: Serialize> Document<J> {
-    /// The answer to a request with these headers, and what to count it as.
+    /// The response to a request with these headers, and how it counts in the metrics.
     pub(super) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
-        // As JSON it also tells its age, which changes while the document doesn't.
+        // The JSON holds the document's age, which changes while the document doesn't.
         let weak = if form == Form::Json { "W/" } else { "" };
         let etag = format!("{weak}{}", self.etag);
         let is_known = is_known(asked, &etag);
@@ -79,7 +79,7 @@ impl<J: Serialize> Document<J> {
     }
 }
 
-/// What to count an answer as.
+/// How a response counts in the metrics.
 pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
     match stale_since {
         Some(_) => ReadResult::Stale,
@@ -98,7 +98,7 @@ fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, n
     headers
 }
 
-/// Says how old a copy is that may be behind.
+/// Adds headers that say since when the copy may be outdated.
 pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
     if let Some(since) = stale_since {
         let age = format!("{}s", now.since_ms(since).max(0) / SECOND_MS);
@@ -113,7 +113,7 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
     }
 }
 
-/// The answer without a database and without a copy: a text that can be shown to a model as it is, or a problem.
+/// The response without a database and without a copy: a text that can be shown to a model as it is, or a problem.
 pub(super) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
     let problem = Problem::from(error);
     let response = if form == Form::Json || !problem.may_pass() {

@@ -1,11 +1,12 @@
-//! `GET /v1/events`, `GET /v1/agents/{id}/events`: what happens, as it happens (server-sent events).
+//! `GET /v1/events`, `GET /v1/agents/{id}/events`: changes as they happen (server-sent events).
 //!
 //! ```text
 //! notices ──► due agents ──► look: may be seen? where does it stand? ──► difference ([`state`]) ──► events
 //! ```
 //!
-//! A notice only says whom to look at, so many notices become one look, and what was missed is made up for by the next one. A
-//! subscriber holds what it has told of each agent, and no event; it looks when its client has taken what came before.
+//! A notice only says which agent to look at, so many notices become one look, and a missed one is made up for by the
+//! next. A subscription keeps the last state it has reported of each agent, and no events; it looks at an agent when
+//! its client has taken the events before.
 
 mod state;
 mod watch;
@@ -55,21 +56,21 @@ use crate::{
     telemetry::metrics::Subscribed,
 };
 
-/// How often a subscriber's token is looked at, and its agent, of which other daemons don't tell everything.
+/// How often a subscriber's token is checked, and its agent looked at: other daemons don't announce everything.
 const TICK: Duration = Duration::from_secs(2);
-/// After so many a word that means nothing keeps the connection open: 14 s.
+/// After how many ticks without an event a comment is sent to keep the connection open: 14 s.
 const TICKS_PER_BEAT: u32 = 7;
-/// When a client should come back that was cut off.
+/// When a client that was cut off should reconnect.
 const RETRY: Duration = Duration::from_secs(3);
 /// How long the changes of all agents are gathered.
 const GATHER: Duration = Duration::from_millis(200);
-/// The most agents of which a subscriber of all knows what it told; then it begins anew.
+/// The most agents whose states a subscription to all remembers; beyond it, it begins anew.
 const KNOWN_MAX: usize = 10_000;
 /// The longest time that can be asked for, in seconds: a day.
 const FOR_SECONDS_MAX: u64 = 86_400;
 
 const LAST_EVENT_ID: &str = "last-event-id";
-/// nginx passes events on as they come.
+/// Tells nginx to pass events on as they come.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Tells what happens to an agent.
@@ -93,7 +94,7 @@ pub(super) async fn of_agent(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
-    // Before the look, so that nothing falls between.
+    // Subscribed before the look, so that nothing in between is missed.
     let moves = app.parts.operator.moves();
     if app.parts.store.agent(&agent).await?.is_none() {
         return Err(Problem::unknown_agent(&agent));
@@ -137,16 +138,16 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
     Ok(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
 }
 
-/// A client that is told.
+/// The state of one client's subscription.
 struct Subscription {
     app: SharedApp,
     caller: Arc<Caller>,
     moves: Receiver<Change>,
-    /// Whom to look at.
+    /// The agents to look at.
     watch: Watch,
-    /// What is told of each.
+    /// The last state reported of each agent.
     known: HashMap<AgentId, Position>,
-    /// To be sent before anything else is looked at.
+    /// Events to be sent before anything else is looked at.
     ready: VecDeque<Event>,
     ticks: Interval,
     ticks_since_beat: u32,
@@ -210,7 +211,7 @@ impl Subscription {
         }
     }
 
-    /// Until there is something to look at or to send, or it is over.
+    /// Waits until there is something to look at or to send, or the subscription ends.
     async fn wait(&mut self) {
         let stop = self.app.parts.stop.clone();
         let ends_at = self.ends_at;
@@ -222,7 +223,7 @@ impl Subscription {
         }
     }
 
-    /// Takes in what moved, and what moves right after it.
+    /// Takes in a change, and those that follow right after it.
     async fn gather(&mut self, first: Result<Change, RecvError>) {
         match first {
             Ok(change) => self.note(Some(change)),
@@ -241,7 +242,7 @@ impl Subscription {
         }
     }
 
-    /// Something moved, or nobody knows what.
+    /// Notes a change; `None` stands for changes that weren't heard.
     fn note(&mut self, change: Option<Change>) {
         if let Err(Missed) = self.watch.note(change) {
             self.ready.clear();
@@ -298,7 +299,7 @@ impl Subscription {
             None => vec![first_told(state)],
         };
         let position = state.position();
-        // Who has the id has been told all of it.
+        // The last event's id stands for all of them.
         let last = all.len().saturating_sub(1);
         for (number, event) in all.iter().enumerate() {
             let event = told(event);
@@ -316,10 +317,10 @@ impl Subscription {
     }
 }
 
-/// What a look found.
+/// The result of looking at an agent.
 enum Seen {
     State(Box<State>),
-    /// It isn't for this caller.
+    /// The caller may not see the agent.
     Hidden,
     /// There is no such agent.
     Gone,

@@ -1,4 +1,4 @@
-//! `?view=brief`, `?max_tokens=` and `?max_chars=`: less of a summary, for readers that have no room for it.
+//! `?view=brief`, `?max_tokens=` and `?max_chars=`: a part of a summary, for readers without room for all of it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) const MAX_CHARS: &str = "max_chars";
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
-/// What the parameters ask for; none if that is all of it.
+/// The excerpt that the parameters ask for; `None` for the whole summary.
 pub(super) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>, Problem> {
     let is_brief = match parameters.text(VIEW) {
         None | Some("full") => false,
@@ -43,7 +43,7 @@ pub(super) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>, Problem>
     Ok(Wanted::new(is_brief, chars_max, tokens_max))
 }
 
-/// That much of `snapshot`, made on another thread, since it takes a while.
+/// The excerpt of `snapshot`, made on another thread, since it takes a while.
 pub(super) async fn made(
     wanted: Wanted,
     app: &SharedApp,

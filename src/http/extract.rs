@@ -1,4 +1,4 @@
-//! What handlers take out of a request's line: the agent and the parameters.
+//! What handlers take from a request's path and query: the agent and the parameters.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +10,7 @@ use axum::{
 use super::problem::{Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Place, Problem, UNKNOWN_PARAMETER};
 use crate::domain::agent::{AgentId, InvalidAgentId};
 
-/// Names less alike than this (by Jaro and Winkler, 1 is equal) are no suggestion.
+/// The least likeness of a suggested name (by Jaro and Winkler, 1 is equal).
 const LIKENESS_MIN: f64 = 0.75;
 
 /// The agent of the path.
@@ -117,7 +117,7 @@ impl Parameters {
     }
 }
 
-/// The problem of a parameter that can't be as it is.
+/// The problem of an invalid parameter.
 pub(super) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
     Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
         .hint(cure)
@@ -141,7 +141,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         }])
 }
 
-/// What to say about a name that isn't among the `known` ones.
+/// The hint about a name that isn't among the `known` ones.
 pub(super) fn proposal(name: &str, known: &[&str]) -> String {
     let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
     let nearest = known

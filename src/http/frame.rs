@@ -1,4 +1,4 @@
-//! What happens around every request: its id, the problem it ends in, its place in the metrics and the log.
+//! The frame around every request: its id, its problem if it fails, its metrics and its log line.
 
 use std::{any::Any, sync::atomic::Ordering, time::Duration};
 
@@ -23,7 +23,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS_MAX: usize = 128;
 /// The route of requests for something that doesn't exist.
 const UNKNOWN: &str = "unknown";
-/// Asked every few seconds by machines, so not in the log.
+/// Routes that machines ask every few seconds, so they aren't logged.
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Runs a request.
@@ -78,7 +78,7 @@ fn log(
     );
 }
 
-/// The trace that the request belongs to, if the client says so in a way that can be believed.
+/// The trace that the request belongs to, if the client sent a valid one.
 fn caller(headers: &HeaderMap) -> Option<TraceParent> {
     TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
 }
@@ -105,7 +105,7 @@ fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
     )
 }
 
-/// What came of a traced request.
+/// Records the result of a traced request.
 fn conclude(traced: &Span, status: StatusCode) {
     traced.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
@@ -113,7 +113,7 @@ fn conclude(traced: &Span, status: StatusCode) {
     }
 }
 
-/// The id that the client gave, if it is one to repeat in logs and headers.
+/// The id that the client gave, if it may be repeated in logs and headers.
 fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let given = headers.get(&REQUEST_ID)?;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);

@@ -1,10 +1,11 @@
 //! `Idempotency-Key`: an append that may be sent again, for messages without ids of their own.
 //!
-//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it holds as long as they do, over restarts and in every
-//! daemon: what was stored under it is a duplicate. What was asked under it is kept as a digest, in the transaction that stores
-//! the messages, and another request under it is refused. The answers given last are remembered beside that, so that a repeat
-//! gets the same one: if the store says that it is one, of the same agent. Whoever deleted the agent meanwhile, what comes again
-//! is stored again; and where another daemon has stored it, the answer of the agent's earlier life isn't given.
+//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts
+//! and in every daemon: what was stored under it is a duplicate. A digest of the request is kept in the transaction
+//! that stores the messages, and another request under the same key is refused. In addition the latest answers are
+//! remembered, so that a repeat gets the same answer, provided that the store recognises it as a repeat for the same
+//! agent. If the agent was deleted meanwhile, a repeated request is stored again; and if another daemon has stored it,
+//! the deleted agent's answer isn't given.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,14 +22,14 @@ use crate::{
 };
 
 const HEADER: &str = "idempotency-key";
-/// What an id begins with that was made of a key.
+/// The prefix of an id that was made of a key.
 const ID_PREFIX: &str = "idempotency-key:";
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 /// The most answers that are remembered.
 const ANSWERS_MAX: usize = 4_096;
 
-/// A key, of an agent.
+/// A key, together with its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key(AgentId, String);
 
@@ -64,7 +65,7 @@ impl Key {
         }
     }
 
-    /// Gives the messages ids that have none.
+    /// Gives ids to messages that have none.
     pub(super) fn name(&self, messages: &mut [Message]) {
         for (number, message) in messages.iter_mut().enumerate() {
             let id = || format!("{ID_PREFIX}{}:{number}", self.1);
@@ -72,7 +73,7 @@ impl Key {
         }
     }
 
-    /// What an append failed with; another message under this key is a problem of the key.
+    /// The problem for an append's error; another message under this key is a problem of the key.
     pub(super) fn problem(&self, error: StoreError) -> Problem {
         match &error {
             StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
@@ -88,12 +89,12 @@ impl Key {
 /// An answer, and the digest of what was asked.
 struct Answered {
     asked: String,
-    /// When the agent was made that it tells of: others may have deleted it since, and made it again.
+    /// When the agent was made: it may have been deleted since, and made again.
     created_at: Timestamp,
     answer: Bytes,
 }
 
-/// The answers given last.
+/// The latest answers.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<Remembered>);
 
@@ -105,7 +106,7 @@ struct Remembered {
 }
 
 impl Answers {
-    /// What was answered to this key and digest for the agent that was made then, if that is remembered.
+    /// The answer to this key and digest, for the agent made at that time, if it is remembered.
     pub(super) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
@@ -113,7 +114,7 @@ impl Answers {
         is_same.then(|| answered.answer.clone())
     }
 
-    /// Remembers an answer in place of the oldest one.
+    /// Remembers an answer, in place of the oldest one if need be.
     pub(super) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);

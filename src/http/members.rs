@@ -1,4 +1,4 @@
-//! Members of a body that its type doesn't have.
+//! Finding members of a body that its type doesn't have.
 
 use serde::{
     Deserialize, Deserializer,
@@ -12,7 +12,8 @@ use super::{
     problem::{Finding, Place, Problem},
 };
 
-/// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and what each may be meant for.
+/// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
+/// for.
 pub(super) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
     let known = known::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
@@ -40,12 +41,12 @@ fn meant(name: &str, known: &[&str]) -> String {
 /// The members that a `T` has.
 fn known<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut known: &'static [&'static str] = &[];
-    // It can't be made of nothing, but says what it is made of.
+    // It can't be made of nothing, but in trying it names its members.
     drop(<T as Deserialize<'_>>::deserialize(Asked(&mut known)));
     known
 }
 
-/// Takes down which members a type asks for.
+/// Records which members a type asks for.
 struct Asked<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Asked<'_> {

@@ -114,7 +114,7 @@ pub(super) async fn append(
         None => error.into(),
     })?;
     let keyed = key.zip(asked);
-    // Only where nothing was stored it is a repeat: the agent may have been deleted since, by another daemon, too.
+    // It is a repeat only if nothing was stored: the agent may have been deleted since, even by another daemon.
     if outcome.accepted == 0
         && let Some((key, asked)) = &keyed
         && let Some(answer) = app.answers.of(key, &asked.digest, outcome.created_at)
@@ -146,10 +146,10 @@ fn named_format(name: &str) -> Result<Format, Problem> {
     })
 }
 
-/// What is left of a body when its messages were read out of it.
+/// What remains of a body when its messages have been read from it.
 struct Parsed {
     batch: Batch,
-    /// What a key stands for, if there is one.
+    /// The request that a key stands for, if there is a key.
     asked: Option<RequestKey>,
     share: Share,
 }

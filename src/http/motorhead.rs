@@ -1,5 +1,5 @@
-//! `/sessions/{id}/memory`: the three routes of motorhead, a server of the same purpose that isn't developed any more, so
-//! that its clients find here what they found there.
+//! `/sessions/{id}/memory`: the three routes of motorhead, a similar server that is no longer developed, so that its
+//! clients can use recapd unchanged.
 //!
 //! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
 //! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// The most exchanges of the window that are shown: the newest ones, as many as are a page of it.
+/// The most exchanges of the window that are shown: the newest ones.
 const EXCHANGES_MAX: i64 = 200;
 /// The id of the message that holds a session's context from elsewhere.
 const CONTEXT_ID: &str = "motorhead-context";
@@ -123,7 +123,7 @@ async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult
         bytes_max: PAGE_BYTES_MAX,
     };
     let store = app.parts.store.as_ref();
-    // What stands before the first exchange isn't behind the boundary either.
+    // The running session's preamble is in the window, too.
     let preamble = page(store, agent, ask(PREAMBLE, PREAMBLE, 1)).await?;
     let (first, last) = (row.ledger.first_exchange.max(1), row.ledger.last_exchange);
     let exchanges = page(store, agent, ask(first, last, EXCHANGES_MAX)).await?;
@@ -183,7 +183,7 @@ pub(super) async fn append(
     Ok(OK)
 }
 
-/// What was given, one by one: each text is let go of when its message is made.
+/// The messages of a request, one by one: each text is freed when its message is made.
 fn messages(given: Given) -> Result<Vec<Message>, Problem> {
     let context = given.context.filter(|text| !text.is_empty());
     let context = context.map(|text| {
@@ -209,7 +209,7 @@ fn native(number: Option<usize>, message: &Value) -> Result<Message, Problem> {
     message.map_err(|error| wrong(number, error.to_string()))
 }
 
-/// The kind that motorhead's clients call so.
+/// The kind for a role of motorhead's clients.
 fn kind(role: &str) -> Option<&'static str> {
     match role.to_ascii_lowercase().as_str() {
         "human" | "user" => Some("user"),

@@ -1,14 +1,15 @@
-//! Which of the forms on offer a client wants (RFC 9110, 12.5.1), and whether it has it already (13.1.2).
+//! Which of the available formats a client prefers (RFC 9110, 12.5.1), and whether it has the document already
+//! (13.1.2).
 
 use axum::http::{
     HeaderMap,
     header::{ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH},
 };
 
-/// What the tag of a compressed document ends with, inside its quotes.
+/// The end, inside the quotes, of a compressed document's tag.
 pub(super) const GZIP_MARK: &str = ".gz";
 
-/// The offer that the client likes best; of several alike, and where it says nothing or wants none of them, the first.
+/// The offer that the client prefers; the first one if it has no preference or accepts none.
 pub(super) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
     let mut best = (offers.first().copied().unwrap_or_default(), 0.0);
     for offer in offers {
@@ -20,7 +21,7 @@ pub(super) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'stati
     best.0
 }
 
-/// Whether the client takes gzip, and likes it no less than the document as it is.
+/// Whether the client accepts gzip, and prefers it no less than the uncompressed document.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let weight = |name: &str| {
         let mut ranges = values(headers, ACCEPT_ENCODING.as_str()).filter_map(range);
@@ -34,7 +35,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
-/// Whether the tag by which the client knows what `etag` names is that of the compressed document.
+/// Whether the client knows the document that `etag` names by the tag of its compressed form.
 pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str())
         .find(|known| opaque(known) == opaque(etag))
@@ -66,7 +67,7 @@ fn range(text: &str) -> Option<(&str, f32)> {
     Some((range, weight.map_or(Ok(1.0), str::parse).unwrap_or(1.0)))
 }
 
-/// How much the client wants `offer`: the most specific range counts.
+/// The client's weight for `offer`: the most specific range counts.
 fn quality(headers: &HeaderMap, offer: &str) -> f32 {
     let kind = offer.split('/').next().unwrap_or_default();
     let is_of_kind = |range: &str| {
@@ -86,8 +87,8 @@ fn quality(headers: &HeaderMap, offer: &str) -> f32 {
         .unwrap_or(0.0)
 }
 
-/// What a tag says, without its mark of weakness, its quotes and that of compression, which don't matter to who asks
-/// whether it is known.
+/// A tag without its weakness mark, its quotes and its compression mark, which don't matter for whether the document is
+/// known.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
     is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))

@@ -1,4 +1,4 @@
-//! What the interface tells the metrics.
+//! The HTTP interface's metrics.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ const ROUTES: [(&str, MethodLabel); 13] = [
     ("/metrics", MethodLabel::Get),
 ];
 
-/// Makes the routes known, so that their first answers are seen as a change.
+/// Registers the routes, so that their first requests are seen as a change.
 pub(super) fn announce(metrics: &Metrics) {
     for (route, method) in ROUTES {
         metrics.service.route(route, method);
     }
 }
 
-/// A request to `route` (its template) was answered.
+/// Counts an answered request to `route` (its template).
 pub(super) fn observe_request(
     metrics: &Metrics,
     route: &str,
@@ -45,7 +45,7 @@ pub(super) fn observe_request(
     metrics.service.answered(route, method, status.as_u16(), took);
 }
 
-/// Somebody read a summary.
+/// Counts a read of a summary.
 pub(super) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
     metrics.documents.read(ReadVia::Http, result, took);
 }

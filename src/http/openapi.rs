@@ -1,8 +1,8 @@
-//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), made of the handlers and of the types that they
-//! answer with.
+//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of
+//! their answers.
 //!
-//! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so that there is
-//! no route without one. What holds for all routes is added here.
+//! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no route
+//! lacks one. What holds for all routes is added here.
 
 pub(super) mod answers;
 pub(super) mod parameters;
@@ -93,7 +93,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         .flat_map(|methods| methods.values_mut());
     operations.for_each(complete);
     if let Some(document) = document.as_object_mut() {
-        // Either nothing or a token: which, the daemon's own settings say.
+        // Either nothing or a token: the daemon's settings decide.
         document.insert("security".to_owned(), json!([{}, { "token": [] }]));
     }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
@@ -128,7 +128,7 @@ fn complete(operation: &mut Value) {
     }
 }
 
-/// A parameter is there or not; it is never null.
+/// Removes null from a parameter's schema: a parameter is there or not.
 fn present(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;

@@ -1,4 +1,4 @@
-//! Pages of lists: how many entries a request wants, where they begin, and where the next ones do.
+//! Pages of lists: how many entries are requested, where a page begins, and where the next one does.
 
 use std::str::FromStr;
 
@@ -8,18 +8,18 @@ use super::{
 };
 use crate::domain::cursor::{Cursor, List, NoCursor};
 
-/// Entries on a page, and at most.
+/// The default number of entries on a page, and the largest.
 pub(super) const LIMIT: i64 = 50;
 pub(super) const LIMIT_MAX: i64 = 200;
 
 const CURE: &str = "give a `next_cursor` of this list as it came, or leave it out and the list begins anew";
 
-/// How many entries are wanted. A list is asked for one more: it tells [`cut`] whether there is a next page.
+/// How many entries are requested. A list is read with one more, which tells [`cut`] whether there is a next page.
 pub(super) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
 
-/// The entry of `list` behind which the page begins.
+/// The entry of `list` after which the page begins.
 pub(super) fn cursor<T: FromStr>(parameters: &Parameters, list: List<'_>) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
@@ -28,7 +28,7 @@ pub(super) fn cursor<T: FromStr>(parameters: &Parameters, list: List<'_>) -> Res
     parameters.text("cursor").map(read).transpose()
 }
 
-/// The same in the addresses of pages, which people read: the entry as it is called.
+/// The same in the dashboard's addresses, which people read: the entry by its name.
 pub(super) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {
@@ -48,7 +48,8 @@ pub(super) fn next(list: List<'_>, entry: Option<impl ToString>) -> Option<Curso
     entry.map(|entry| Cursor::behind(list, &entry))
 }
 
-/// The page of `limit` entries out of those that were found, and behind which entry the next page begins if there is one.
+/// The page of `limit` entries out of those that were read, and the entry after which the next page begins, if there is
+/// one.
 pub(super) fn cut<Entry, Cursor>(
     mut found: Vec<Entry>,
     limit: i64,

@@ -1,5 +1,5 @@
-//! A summary's answers, prepared once for each version: header values, the compressed document, the JSON. A request then
-//! picks one, and little is made for it alone.
+//! The responses of a summary, prepared once per version: header values, the compressed document, the JSON. A request
+//! then picks one, and little is made for it alone.
 
 use std::{
     io::{self, Write as _},
@@ -29,18 +29,18 @@ use crate::{
     telemetry::metrics::labels::ReadResult,
 };
 
-/// A document shorter than this travels in one packet as it is.
+/// The shortest document that is compressed: a shorter one fits into one packet.
 const GZIP_BYTES_MIN: usize = 1_400;
-/// Headers that are set for all answers, and room for those that are added on the way.
+/// Headers that are set for all responses, with room for those that are added later.
 const HEADERS: usize = 12;
 const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
-/// The answers of a snapshot; kept with it.
+/// The prepared responses of a snapshot, which are kept with it.
 pub(super) struct Prepared {
-    /// Headers of its own, in every form and without.
+    /// The document's own headers, sent with it in every format, and without it.
     own: HeaderMap,
     etag: Option<HeaderValue>,
     gzip_etag: Option<HeaderValue>,
@@ -50,7 +50,7 @@ pub(super) struct Prepared {
     json: OnceLock<Bytes>,
 }
 
-/// How a document goes out.
+/// The format in which a document is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Markdown,
@@ -111,8 +111,8 @@ impl Prepared {
         json
     }
 
-    /// The compressed document, if it was made; otherwise that begins, and whoever asks next will have it: it takes a
-    /// millisecond, for which no reader waits.
+    /// The compressed document, if it exists already; otherwise compression begins, and a later request gets the
+    /// result: it takes a millisecond, for which no reader waits.
     fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
         let made = self.gzip.get();
         let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
@@ -123,7 +123,8 @@ impl Prepared {
         made.cloned()
     }
 
-    /// The answer to a request with these headers (`asked`), and what to count it as. `json` is the body in that form.
+    /// The response to a request with the headers `asked`, and how it counts in the metrics. `json` is the body in that
+    /// format.
     pub(super) fn answer(
         &self,
         reading: &Reading,
@@ -177,7 +178,7 @@ impl Prepared {
     }
 }
 
-/// Compresses the document of `snapshot`, and keeps what comes out if it is shorter.
+/// Compresses the document of `snapshot`, and keeps the result if it is shorter.
 fn compress(snapshots: &Snapshots, snapshot: &Snapshot) {
     let text = snapshot.markdown.as_bytes();
     let made = gzip(text).ok().filter(|made| made.len() < text.len());

@@ -1,7 +1,7 @@
-//! What is answered when something goes wrong: `application/problem+json` (RFC 9457), always with the same members.
+//! Error responses: `application/problem+json` (RFC 9457), always with the same members.
 //!
-//! A handler returns a [`Problem`]; the frame around all routes turns it, and every bare error that a library
-//! answers with, into the one form.
+//! A handler returns a [`Problem`]; the frame around all routes turns it, and every bare error that a library answers
+//! with, into that one format.
 
 mod kinds;
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 pub(super) use self::kinds::*;
 use crate::{client::PROBLEM_TYPES, domain::agent::AgentId, store::StoreError};
 
-/// When to ask again after a failure that may pass.
+/// After how many seconds to retry a failure that may pass.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Something went wrong.
@@ -29,7 +29,7 @@ pub(super) struct Problem {
     detail: String,
     hint: Option<String>,
     findings: Vec<Finding>,
-    /// When to ask again, in seconds.
+    /// After how many seconds to retry, if that may help.
     retry_after: Option<u32>,
     /// What the database failed with, in the words of `recapd_db_errors_total`.
     failed: Option<&'static str>,
@@ -78,7 +78,7 @@ impl Problem {
         }
     }
 
-    /// With when to ask again.
+    /// The problem with a time to retry.
     pub(super) fn retry_after(self, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),
@@ -86,7 +86,7 @@ impl Problem {
         }
     }
 
-    /// With what to do about it.
+    /// The problem with a hint on what to do about it.
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
@@ -94,7 +94,7 @@ impl Problem {
         }
     }
 
-    /// With what is wrong, one by one.
+    /// The problem with a list of what is wrong.
     pub(super) fn findings(self, findings: Vec<Finding>) -> Self {
         Self { findings, ..self }
     }
@@ -104,19 +104,19 @@ impl Problem {
             .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
     }
 
-    /// A defect of recapd. What it is stands in the log, beside the request's id.
+    /// A defect of recapd. The details are in the log, with the request's id.
     pub(super) fn internal() -> Self {
         Self::new(INTERNAL, "recapd failed; its log says why")
             .hint("report it with the id of this request, and what the log says about it")
     }
 
-    /// An error of a library, in its words if it has any.
+    /// A library's error, with its text if it has one.
     pub(super) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self::new(kind(status, "http_error", title), words.unwrap_or(title))
     }
 
-    /// The problem behind an error answered without a word, as libraries do.
+    /// The problem for a library's error without a text.
     fn behind(response: &Response) -> Option<Self> {
         let status = response.status();
         let is_bare = !response.headers().contains_key(CONTENT_TYPE);
@@ -152,19 +152,19 @@ impl Problem {
         self.retry_after
     }
 
-    /// What it is, for people: title, what went wrong this time, and what to do about it.
+    /// The problem for people: title, what went wrong this time, and what to do about it.
     pub(super) fn told(&self) -> (&str, &str, Option<&str>) {
         (self.kind.title, &self.detail, self.hint.as_deref())
     }
 
-    /// Whether asking again later may help.
+    /// Whether a retry may help.
     pub(super) fn may_pass(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
     }
 }
 
 impl IntoResponse for Problem {
-    /// A bare response that carries the problem along, for [`written`] to write out.
+    /// A bare response that carries the problem, for [`written`] to write out.
     fn into_response(self) -> Response {
         (self.kind.status, Extension(self)).into_response()
     }

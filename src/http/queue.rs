@@ -1,4 +1,4 @@
-//! The updates that are to be made: `GET /v1/queue`, its rows, and what a hand does to them.
+//! The updates to be made: `GET /v1/queue`, its rows, and what operators do to them.
 
 use axum::{
     Extension, Json,
@@ -80,8 +80,8 @@ pub(super) async fn list(
     }))
 }
 
-/// The page of the queue that a request wants, as far as `caller` may see it: its rows, behind which one the next page begins,
-/// and since when all updates are paused.
+/// The requested page of the queue, as far as `caller` may see it: its rows, the agent after which the next page
+/// begins, and since when all updates are paused.
 async fn queue_of(
     app: &App,
     caller: &Caller,
@@ -101,7 +101,7 @@ async fn queue_of(
     Ok((rows, next, operator.paused_since().await?))
 }
 
-/// A page of the rows of `agents`, which may be fewer than a page holds although further ones follow.
+/// A page of the rows of `agents`; it may have fewer rows than a page holds although more follow.
 pub(super) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
@@ -152,7 +152,7 @@ pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Resul
     read_namesake(&app, &uri).await
 }
 
-/// As [`read`]. What the path ends with is the agent's name.
+/// As [`read`], for an agent with the name of the path's last part.
 async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(uri, &[])?;
     let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
@@ -241,8 +241,8 @@ pub(super) async fn cancel(
     .await
 }
 
-/// Does something to an agent's row, to its end even if the client leaves. Returns the row as that leaves it: a worker may
-/// have been quicker than another look.
+/// Carries out an action on an agent's row, to its end even if the client leaves. Returns the row as the action left
+/// it: a worker may change it before a second look.
 async fn by_hand<Act, Done>(
     app: &SharedApp,
     agent: AgentId,

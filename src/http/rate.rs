@@ -1,6 +1,8 @@
-//! How often one token, or one address without a token, may ask: `http.requests_per_second`, with `http.requests_burst` at once.
+//! The limit on requests per token, or per address without a token: `http.requests_per_second`, with
+//! `http.requests_burst` at once.
 //!
-//! A bucket that fills again by the time, kept as the one moment at which it will be full (the generic cell rate algorithm).
+//! It is a bucket that refills with time, kept as the one moment at which it will be full (the generic cell rate
+//! algorithm).
 
 use std::{
     collections::HashMap,
@@ -13,31 +15,31 @@ use tokio::time::Instant;
 use super::connection::Peer;
 use crate::domain::access::TokenName;
 
-/// The most buckets; beyond them strangers share one.
+/// The most buckets; beyond them all new callers share one.
 const BUCKETS_MAX: usize = 10_000;
 
-/// Whose bucket it is.
+/// The owner of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Asker {
     /// A token, wherever it is sent from.
     Token(TokenName),
-    /// An address; none if it isn't known.
+    /// An address; `None` if it isn't known.
     Peer(Option<Peer>),
-    /// All for whom there are no buckets left.
+    /// All callers for whom there is no bucket left.
     Others,
 }
 
 /// The buckets.
 pub(super) struct Rate {
-    /// From one request to the next; none without a limit.
+    /// The time between two requests; `None` without a limit.
     spacing: Option<Duration>,
     burst: u32,
-    /// When each is full again. Those that are full aren't kept for long.
+    /// When each bucket is full again. Full ones aren't kept for long.
     full_at: Mutex<HashMap<Asker, Instant>>,
 }
 
 impl Rate {
-    /// At most `burst` requests at once, and so many a second for long; 0: no limit.
+    /// At most `burst` requests at once, and `per_second` on average; 0: no limit.
     pub(super) fn new(per_second: u32, burst: u32) -> Self {
         Self {
             spacing: (per_second > 0).then(|| Duration::from_secs(1) / per_second),
@@ -51,7 +53,7 @@ impl Rate {
         self.spacing.is_some()
     }
 
-    /// Takes one request of `asker` in at `now`; else says how long to wait.
+    /// Counts a request of `asker` at `now`, or returns how long to wait.
     pub(super) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
         let Some(spacing) = self.spacing else {
             return Ok(());
@@ -68,7 +70,7 @@ impl Rate {
     }
 }
 
-/// `asker`, if there is a bucket for them or room for one.
+/// `asker`, if there is a bucket for it or room for one; else the shared one.
 fn with_a_bucket(buckets: &mut HashMap<Asker, Instant>, asker: Asker, now: Instant) -> Asker {
     if buckets.len() < BUCKETS_MAX || buckets.contains_key(&asker) {
         return asker;

@@ -1,4 +1,4 @@
-//! What came of updates: `GET /v1/runs`, `GET /v1/runs/{n}`, `GET /v1/stats`.
+//! The results of updates: `GET /v1/runs`, `GET /v1/runs/{n}`, `GET /v1/stats`.
 
 use axum::{
     Extension, Json,
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The span of the figures in hours, and at most: a year.
+/// The default span of the figures, in hours, and the longest: a year.
 const WINDOW_HOURS: i64 = DAY_MS / HOUR_MS;
 const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 
@@ -84,7 +84,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The page of runs that a request wants, if `caller` may see it, and behind which one the next page begins.
+/// The requested page of runs, if `caller` may see it, and the run after which the next page begins.
 async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
@@ -107,7 +107,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     Ok(page::cut(found, limit, |run| run.run))
 }
 
-/// A token for some agents asks for all.
+/// The problem of a token for some agents that asks for the runs of all.
 pub(super) fn which_agent() -> Problem {
     invalid(
         "agent",
@@ -174,7 +174,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     let parameters = Parameters::read(&uri, &["window"])?;
     let window_hours = parameters.text("window").map_or(Ok(WINDOW_HOURS), hours)?;
     let updates = app.parts.operator.run_figures(window_hours * HOUR_MS).await?;
-    // Its own span is as short as can be: what it counts over time is counted above.
+    // The shortest window: the figures over time are computed above.
     let now = app.parts.clock.now();
     let sample: Sample = app.parts.store.sample(now, 0).await?;
     Ok(Json(Stats {

@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/sessions/end`: what is pending becomes urgent.
+//! `POST /v1/agents/{id}/sessions/end`: ends a session, so that its pending exchanges become urgent.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;

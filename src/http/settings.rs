@@ -1,4 +1,4 @@
-//! `GET` and `PATCH /v1/agents/{id}`: an agent in figures, and what it overrides in the configuration.
+//! `GET` and `PATCH /v1/agents/{id}`: an agent's figures and its settings.
 
 use axum::{
     Json,

@@ -1,10 +1,10 @@
-//! One look at a time, however many ask: what costs something is read once for all pages that are open.
+//! Sharing a costly read between concurrent callers: one read at a time for all open pages.
 
 use std::{future::Future, sync::Arc};
 
 use tokio::{sync::Mutex, time::Instant};
 
-/// What was found last, and when that look began.
+/// The result of the last read, and when that began.
 pub(super) struct SharedLook<T> {
     last: Mutex<Option<(Instant, Arc<T>)>>,
 }
@@ -18,7 +18,7 @@ impl<T> Default for SharedLook<T> {
 }
 
 impl<T> SharedLook<T> {
-    /// Looks, or takes part in a look that began after this was asked for: nobody gets what is older than the question.
+    /// Reads, or shares a read that began after this call: no caller gets an older result.
     pub(super) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
     where
         F: Future<Output = T> + Send,

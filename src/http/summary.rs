@@ -1,5 +1,5 @@
-//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the
-//! last copy, which says so.
+//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory; while the database is away, from the last
+//! copy, marked as stale.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::{
 
 /// The longest wait that can be asked for, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
-/// The part of a request's time that it may wait.
+/// The longest wait, as a part of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
@@ -102,7 +102,7 @@ impl Asked {
         let wait = parameters
             .seconds("wait", WAIT_SECONDS_MAX)?
             .map(Duration::from_secs);
-        // The answer must be on its way before the request's time is up.
+        // The response must be sent before the request's time is up.
         let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
         Ok(Self {
             wanted: excerpt::wanted(&parameters)?,
@@ -111,7 +111,7 @@ impl Asked {
     }
 }
 
-/// The whole document as an answer, by what is prepared of it.
+/// The response with the whole document, from what is prepared.
 fn whole(
     app: &SharedApp,
     agent: &AgentId,
@@ -132,7 +132,7 @@ fn whole(
         let make = || json(agent, reading);
         match reading.stale_since {
             None => prepared.json(snapshots, snapshot, make),
-            // It says since when.
+            // It holds the document's age.
             Some(_) => make().into(),
         }
     })

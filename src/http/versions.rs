@@ -157,13 +157,13 @@ pub(super) async fn rebuild(
     Ok(Json(done.await?))
 }
 
-/// Whether the agent is known.
+/// Fails if the agent doesn't exist.
 pub(super) async fn known(app: &SharedApp, agent: &AgentId) -> Result<(), Problem> {
     let row = app.parts.store.agent(agent).await?;
     row.map(drop).ok_or_else(|| Problem::unknown_agent(agent))
 }
 
-/// A version, or the error that says which there are.
+/// A version, or the error that says which ones are kept.
 pub(super) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);

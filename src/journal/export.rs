@@ -1,4 +1,4 @@
-//! From the database to a journal.
+//! Exporting a history from the database to a journal.
 
 use std::io::{self, Write};
 
@@ -19,8 +19,8 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// Writes an agent's history to `out`, up to the message that is its last one now. `progress` is told how many messages
-/// each step wrote. Returns how many there were; none for an unknown agent.
+/// Writes an agent's history to `out`, up to the message that is its last one now. `progress` is called with the number
+/// of messages that each step wrote. Returns how many there were; `None` for an unknown agent.
 ///
 /// # Errors
 /// [`ExportError`]; what was written until then stays.

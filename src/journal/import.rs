@@ -1,4 +1,4 @@
-//! From a journal to the database.
+//! Importing a journal into the database.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,7 +30,7 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 pub trait Target: Store + Archive {}
 impl<T: Store + Archive> Target for T {}
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Agents whose messages were read.
@@ -39,22 +39,22 @@ pub struct Imported {
     pub accepted: i64,
     /// Messages that were there already.
     pub duplicates: i64,
-    /// What could not be read or did not fit, by line; the rest of that agent is left out.
+    /// How many lines could not be read or did not fit; the rest of such a line's agent is left out.
     pub refused: u64,
-    /// Agents that aren't what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
-    /// piece that was read has it, or the last message that it counts wasn't read or isn't there, or they have gone on
-    /// without it or lived a life of their own. A live journal goes on behind its head: what left the window since, and which
-    /// sessions were ended by hand, it doesn't tell, and nobody lacks it.
+    /// Agents that aren't in the state that only their journal's head describes (boundary, evictions, ended sessions):
+    /// the head wasn't read, or its last message wasn't read or isn't there, or they have gone on without it or have
+    /// another history. What a live journal doesn't record after its head (later evictions, sessions ended by hand)
+    /// doesn't count as missing.
     pub unfinished: BTreeSet<AgentId>,
 }
 
-/// What an import has to say about one line.
+/// Why a line was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// It can't be read.
     #[error("{0}")]
     Line(#[from] LineError),
-    /// It has more bytes than are read.
+    /// It is longer than is read.
     #[error("the line has more than {LINE_BYTES_MAX} bytes")]
     TooLong,
     /// It isn't UTF-8.
@@ -67,7 +67,7 @@ pub enum Refusal {
 
 /// Reads journals into a database.
 pub struct Import {
-    /// None: nothing is there yet, and nothing is to be written.
+    /// The database; `None` for a dry run into an empty one.
     target: Option<Arc<dyn Target>>,
     clock: Arc<dyn Clock>,
     /// Keeps secrets out of headlines.
@@ -75,27 +75,28 @@ pub struct Import {
     is_dry: bool,
     section: Option<Section>,
     imported: Imported,
-    /// Whose lines were read.
+    /// What is kept of each agent whose lines were read.
     seen: HashMap<AgentId, Seen>,
-    /// The lines are those of a newer recapd, up to the next head that isn't.
+    /// Whether the lines are those of a newer recapd, up to the next head that isn't.
     is_newer: bool,
 }
 
-/// What later lines of an agent need of those that were read.
+/// What later lines of an agent need to know of the earlier ones.
 #[derive(Default)]
 struct Seen {
-    /// The last head that was read. It takes effect where its last message comes, which may be in another piece of the journal.
+    /// The last head that was read. It takes effect with its last message, which may be in another piece of the
+    /// journal.
     head: Option<Head>,
-    /// How a dry run leaves it: that has to know whether the parent of a fork would be there, and what a piece of a journal
-    /// would go on from.
+    /// The state of the agent after a dry run: a dry run has to know whether a fork's parent would exist, and what a
+    /// piece of a journal would continue.
     rehearsed: Option<Rehearsed>,
 }
 
-/// An agent as a dry run leaves it.
+/// The state of an agent in a dry run.
 #[derive(Clone, Default)]
 struct Rehearsed {
     ledger: Ledger,
-    /// Number of the last message that is really there.
+    /// The number of the last message that is really stored.
     stored_through: i64,
 }
 
@@ -109,9 +110,9 @@ struct Section {
     accepted: i64,
     /// See [`Restored::lacks_head`].
     lacks_head: bool,
-    /// On a dry run, once something was read.
+    /// The agent's state in a dry run, once something was read.
     rehearsed: Option<Rehearsed>,
-    /// A line did not fit: the rest is left out.
+    /// Whether a line did not fit, so that the rest is left out.
     is_refused: bool,
 }
 
@@ -138,11 +139,11 @@ impl Import {
         }
     }
 
-    /// Reads one journal to its end. `refused` hears of what is left out, with the number of the line, `progress` how
-    /// many bytes each line had.
+    /// Reads one journal to its end. `refused` is called with what is left out and the number of the line, `progress`
+    /// with the number of bytes of each line.
     ///
     /// # Errors
-    /// When the journal can't be read or the database fails. What was written stays: importing again goes on there.
+    /// When the journal can't be read or the database fails. What was written stays: importing again continues there.
     pub async fn read(
         &mut self,
         journal: &mut (dyn BufRead + Send),
@@ -168,7 +169,7 @@ impl Import {
         Ok(())
     }
 
-    /// What was imported.
+    /// The result so far.
     pub fn imported(&self) -> &Imported {
         &self.imported
     }
@@ -181,7 +182,7 @@ impl Import {
                 self.begin(head.agent_id.clone(), Some(*head));
                 Ok(ended)
             }
-            // Said once. What looks like a message of today may mean something else.
+            // Reported once. A newer recapd's line that looks like a message of today may mean something else.
             _ if self.is_newer => Ok(Ok(())),
             Ok(Line::Message(record)) => self.take_message(record).await,
             Err(refusal) => {
@@ -213,8 +214,8 @@ impl Import {
         Ok(ended)
     }
 
-    /// Whether the head takes effect behind what was read last: a live journal goes on from there, and when that has come the
-    /// agent isn't what the head tells any more.
+    /// Whether the head takes effect after what was read last. A live journal goes on after that, and then the agent is
+    /// no longer in the state that the head describes.
     fn is_at_head(&self, section: &Section) -> bool {
         let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
         let last = section.records.last();
@@ -249,14 +250,14 @@ impl Import {
         Ok(ended)
     }
 
-    /// Keeps what later lines of the agent need, and notes whether they have to come.
+    /// Keeps what later lines of the agent need, and notes whether the agent is still unfinished.
     fn keep(&mut self, section: Section) {
         let seen = self.seen.entry(section.agent.clone()).or_default();
         if section.rehearsed.is_some() {
             seen.rehearsed = section.rehearsed;
         }
         if section.is_refused {
-            // Its head tells of messages that others stand in the place of; the refusal says it.
+            // Its head counts messages in whose places the database has others; the refusal reports that.
             seen.head = None;
             return;
         }
@@ -271,7 +272,7 @@ impl Import {
         }
     }
 
-    /// Writes what was read of the section, and sets the head if it takes effect there.
+    /// Writes what was read of the section, with the head if it takes effect there.
     async fn flush(&mut self, with_head: bool) -> Result<Result<(), Refusal>, ImportError> {
         let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
             return Ok(Ok(()));
@@ -307,7 +308,7 @@ impl Import {
 }
 
 impl Section {
-    /// Where a dry run begins: what was read before, or is there, or what the agent was forked with.
+    /// The state in which a dry run begins: of what was read before, or of what is stored, or of the record of a fork.
     async fn begin(
         &self,
         target: Option<&dyn Target>,
@@ -345,7 +346,7 @@ impl Section {
         self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
     }
 
-    /// What [`Archive::restore`] would answer, without writing.
+    /// The answer that [`Archive::restore`] would give, without writing.
     async fn rehearse(
         &mut self,
         target: Option<&dyn Target>,
@@ -364,7 +365,7 @@ impl Section {
             .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
         let (known, fresh) = restore.records.split_at(known);
         if let Some(target) = target {
-            // What was only read can't be compared with.
+            // Messages that were only read can't be compared with.
             let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
             compare(target, &self.agent, known.split_at(stored).0).await?;
         }
@@ -373,12 +374,12 @@ impl Section {
         } in fresh
         {
             take_in(ledger, record, entry)?;
-            // What follows a rewind opens an exchange with or without it.
+            // A message after a rewind opens an exchange anyway.
             if *step == Some(Step::Clear) {
                 ledger.clear(entry.at);
             }
         }
-        // Behind messages that were only read, the head would be set as it says.
+        // After messages that were only read, the head would be applied.
         let is_there = |head: &Head| head.last_seq <= *stored_through;
         let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
         Ok(Restored {
@@ -390,7 +391,7 @@ impl Section {
     }
 }
 
-/// Whether the head that was given would not be in force in `there`; without one, behind message `last_seq`.
+/// Whether the agent `there` wouldn't be in the state of the given head; without a head, after message `last_seq`.
 async fn lacks_head(
     there: Option<&dyn Target>,
     restore: &Restore,
@@ -401,7 +402,7 @@ async fn lacks_head(
     };
     let there = match there {
         Some(target) => match target.head(&restore.agent).await {
-            // Its messages are there all the same, and only an export has to know what it began with.
+            // Its messages exist all the same, and only an export needs to know what it began with.
             Err(ArchiveError::Forked(_)) => None,
             found => found?,
         },
@@ -441,7 +442,7 @@ pub enum ImportError {
     Io(#[from] io::Error),
 }
 
-/// The next line with the number of its bytes; 0 at the end. Of one that is too long only its length is kept.
+/// The next line and its length in bytes; 0 at the end. Of a line that is too long only the length is kept.
 fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, Refusal>)> {
     let mut line = Vec::new();
     let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;

@@ -1,15 +1,17 @@
 //! The live journal: each message is appended to its agent's file as it is accepted.
 //!
-//! It is a second copy, never a condition: a failure to write is for the caller to log and count. Lines stand in the
-//! order of their numbers, without a gap: where some are missing before a message, they are copied from the database before it
-//! is written, a chunk with each append and each [`Journal::mend`], so that nobody waits for more than that.
+//! It is a second copy, and no append depends on it: a failure to write is for the caller to log and count. Lines are
+//! in the order of their numbers, without a gap: missing ones are copied from the database before the next message is
+//! written, one chunk with each append and each [`Journal::mend`], so that no append waits for more than that.
 //!
-//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. That is
-//! copied a chunk at a time, too, under another name, and the file appears when it reaches as far as the database. Behind it
-//! stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
+//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone
+//! can be imported. That is copied in chunks, too, into a file of another name, which gets its proper name when it has
+//! caught up with the database. After it come messages alone: later evictions and sessions ended by hand are only in
+//! the database.
 //!
-//! A file tells of one life of its agent. Where the agent was deleted and made again elsewhere, or lost with the database, the
-//! file of the earlier life is set aside as it is: only `remove` takes it, since nobody knows here which of the two it was.
+//! A file is about one life of its agent. If the agent was deleted and made again elsewhere, or lost with the database,
+//! the earlier life's file is set aside as it is; only `remove` deletes it, since which of the two happened isn't known
+//! here.
 
 mod file;
 
@@ -40,16 +42,18 @@ use crate::{
     threads::JOURNAL_MAX,
 };
 
-/// Agents that share a lane wait for each other; with so many lanes, few do. Who has one finds a thread to write on.
+/// Agents are spread over so many lanes, and those of one lane wait for each other. A write that has a lane finds a
+/// thread.
 const LANES: usize = JOURNAL_MAX;
-/// Nobody waits longer for the disk, nor for what is copied, if nobody says otherwise. It may still be written later.
+/// The default for how long an append waits for the disk and for copying. The line may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
-/// Agents that are remembered because their files lack something. More are mended by their next messages alone.
+/// The most agents that are remembered because their files lack something. Others are completed with their next
+/// messages.
 const LACKING_MAX: usize = 1_000;
-/// How a file's name ends until it is whole.
+/// The extension of a file until it is whole.
 const BEGUN: &str = "begun";
-/// How the folder's name ends that holds files of earlier lives. It comes behind those of files in every list, so that an import
-/// of all takes the present life.
+/// The extension of the folder with files of earlier lives. It sorts after those of files, so that importing all of
+/// them takes the present life.
 const PAST: &str = "past";
 
 /// A folder of journals, one per agent.
@@ -57,15 +61,15 @@ pub struct Journal {
     folder: PathBuf,
     archive: Arc<dyn Archive>,
     lanes: Vec<Mutex<()>>,
-    /// Writes under way: a disk that hangs must not hold ever more threads.
+    /// Limits the writes under way: a disk that hangs must not use up ever more threads.
     writes: Arc<Semaphore>,
     wait: Duration,
-    /// Whose files may lack something at their end, or aren't whole yet, and when each of these agents was made.
+    /// The agents whose files may lack something at their end, or aren't whole yet, and when each agent was made.
     lacking: std::sync::Mutex<BTreeMap<AgentId, Timestamp>>,
 }
 
 impl Journal {
-    /// A journal in `folder`, which is made if it isn't there, of the agents in `archive`.
+    /// A journal in `folder`, which is made if it doesn't exist, of the agents in `archive`.
     ///
     /// # Errors
     /// When the folder can't be made.
@@ -81,18 +85,18 @@ impl Journal {
         })
     }
 
-    /// The same journal, where a line may take so long to be written.
+    /// The same journal, with this limit on how long a write is waited for.
     #[must_use]
     pub fn waiting(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// The file of an agent. It is named by a hash: an id may hold what a file's name may not.
+    /// The file of an agent. It is named by a hash, since ids may hold characters that file names may not.
     pub fn path(&self, agent: &AgentId) -> PathBuf {
         self.folder.join(format!("{:032x}.jsonl", hash(agent)))
     }
 
-    /// To be held from before an agent's messages get their numbers until their lines are written.
+    /// Takes the agent's lane, to be held from before its messages get their numbers until their lines are written.
     pub async fn lane(&self, agent: &AgentId) -> MutexGuard<'_, ()> {
         // A remainder of 64 fits any number, and there are as many lanes.
         let lane = usize::try_from(hash(agent) % LANES as u128).unwrap_or_default();
@@ -103,13 +107,13 @@ impl Journal {
             .await
     }
 
-    /// Appends the lines of messages, which are stored already, of an agent that was made at `since`, and says how many lines
-    /// it wrote. If earlier ones are missing, it copies those first, a chunk of them; what is still missing then is copied
-    /// later. Of a file that isn't whole yet it copies as many lines as it was given, at least a chunk.
+    /// Appends the lines of messages, which are stored already, of an agent that was made at `since`, and returns how
+    /// many lines it wrote. If earlier ones are missing, it first copies a chunk of those; what is still missing then
+    /// is copied later. If the file isn't whole yet it copies as many lines as it was given, at least a chunk.
     ///
     /// # Errors
-    /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with. What was
-    /// not written is copied later.
+    /// When the file system or the database fails, or the disk takes longer than is waited for. What was not written is
+    /// copied later.
     pub async fn append(
         &self,
         agent: &AgentId,
@@ -123,13 +127,13 @@ impl Journal {
         written
     }
 
-    /// Agents whose file may lack something, because of an earlier append.
+    /// Agents whose files may lack something because of an earlier append.
     pub fn lacking(&self) -> Vec<AgentId> {
         self.lacked().keys().cloned().collect()
     }
 
-    /// Copies from the database what an agent's file lacks at its end, a chunk of it, and says how many lines that were.
-    /// After 0 nothing is missing.
+    /// Copies from the database a chunk of what an agent's file lacks at its end, and returns how many lines that were.
+    /// 0 means that nothing is missing.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -149,13 +153,13 @@ impl Journal {
         Ok(lines)
     }
 
-    /// Writes an agent's file anew, if there is one: something of it was forgotten. Those who share the agent's lane go
-    /// between two chunks.
+    /// Writes an agent's file anew, if there is one, because something of it was forgotten. Other agents of the same
+    /// lane get their turn between two chunks.
     ///
     /// # Errors
     /// As [`Self::append`]; the file is as it was then.
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
-        // It may hold what was forgotten, too.
+        // The unfinished file may hold what was forgotten, too.
         if !self.discard_begun(agent).await? {
             return Ok(());
         }
@@ -167,10 +171,10 @@ impl Journal {
         written
     }
 
-    /// Removes an agent's file, if there is one, and those of its earlier lives.
+    /// Deletes an agent's file, if there is one, and those of its earlier lives.
     ///
     /// # Errors
-    /// What the system says, or that the disk takes longer than anybody waits.
+    /// When the file system fails, or the disk takes longer than is waited for.
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
@@ -198,8 +202,8 @@ impl Journal {
         }
     }
 
-    /// Goes on in the file of an agent that was made at `since`, with these messages or with those that are missing before
-    /// them. None: there is no file, or none of this life.
+    /// Continues the file of an agent that was made at `since`, with these messages or with those missing before them.
+    /// `None` if there is no file, or none of this life.
     async fn go_on(
         &self,
         agent: &AgentId,
@@ -212,7 +216,7 @@ impl Journal {
             Written::Nothing(last) => last,
         };
         self.note_lacking(agent, since);
-        // Also where it seems to be of an earlier life: daemons' clocks differ, and the database knows.
+        // Even if it seems to be of an earlier life: daemons' clocks differ, but the database knows.
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
         }
@@ -222,8 +226,8 @@ impl Journal {
         Ok(Some(self.write_lines(agent, Place::Behind(last), records).await?))
     }
 
-    /// Copies what is stored behind the `last` message of an agent's file, a chunk of it. None: that message isn't stored, and
-    /// what is stored belongs to another life. An earlier state of the database was restored, perhaps.
+    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't
+    /// stored, so that the file is of another life: an earlier state of the database was restored, perhaps.
     async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
         if !self.is_stored(agent, last).await? {
             return Ok(None);
@@ -234,7 +238,7 @@ impl Journal {
         ))
     }
 
-    /// Moves an agent's file, which ends with `last`, to those of its earlier lives. Says whether it did.
+    /// Moves an agent's file, which ends with `last`, to those of its earlier lives. Returns whether it did.
     async fn set_aside(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let path = self.path(agent);
         let past = path.with_extension(PAST);
@@ -246,7 +250,7 @@ impl Journal {
         Ok(moved)
     }
 
-    /// Goes on with the beginning of an agent's file, until it is whole or so many lines were copied.
+    /// Continues the beginning of an agent's file, until it is whole or `lines_min` lines were copied.
     async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<Begun> {
         let mut copied = 0;
         loop {
@@ -273,8 +277,8 @@ impl Journal {
         }
     }
 
-    /// Copies a chunk of the beginning of an agent's file: behind what was copied before, if that is of the agent's life in the
-    /// database, or else from its head on.
+    /// Copies a chunk of the beginning of an agent's file: after what was copied before, if that is of the agent's
+    /// present life, or else from its head on.
     async fn begin_some(&self, agent: &AgentId) -> io::Result<Begun> {
         let path = self.path(agent);
         let name = path.with_extension(BEGUN);
@@ -306,7 +310,7 @@ impl Journal {
         })
     }
 
-    /// Removes what was begun of an agent's file, and says whether there is the file itself.
+    /// Deletes the unfinished beginning of an agent's file, and returns whether the file itself exists.
     async fn discard_begun(&self, agent: &AgentId) -> io::Result<bool> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
@@ -327,7 +331,7 @@ impl Journal {
         self.write_lines(agent, Place::Beginning, &first).await
     }
 
-    /// What stands before an agent's messages; none of one that isn't there, or was forked too long ago.
+    /// The head for an agent's file; `None` if the agent doesn't exist, or its fork wasn't recorded.
     async fn head(&self, agent: &AgentId) -> io::Result<Option<Head>> {
         match self.archive.head(agent).await {
             Err(ArchiveError::Forked(_)) => Ok(None),
@@ -335,7 +339,7 @@ impl Journal {
         }
     }
 
-    /// Whether the database has this message in its place.
+    /// Whether the database has this message at its number.
     async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let there = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
         Ok(there.first().map(Last::of) == Some(last))
@@ -346,7 +350,7 @@ impl Journal {
         Ok(records.map_err(io::Error::other)?.into())
     }
 
-    /// Says how many lines it wrote: none where another process was faster, which writes what comes next then.
+    /// Writes lines and returns how many; none if another process was faster, which then writes what comes next.
     async fn write_lines(
         &self,
         agent: &AgentId,
@@ -368,7 +372,7 @@ impl Journal {
         self.on_disk(writing).await
     }
 
-    /// Does what may wait for the disk on a thread of its own.
+    /// Runs work that may wait for the disk on a thread of its own.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -395,13 +399,13 @@ impl Journal {
     }
 }
 
-/// How far the beginning of a file has come.
+/// How far the beginning of a file has got.
 enum Begun {
-    /// So many lines were copied, and there are more.
+    /// So many lines were copied, and more are left.
     Part(usize),
     /// So many lines were copied, and the file has its name.
     Whole(usize),
-    /// Nobody knows the agent's head.
+    /// There is no head for the agent.
     Headless,
 }
 

@@ -1,7 +1,7 @@
-//! How alike the speakers of a conversation have begun to sound, by its last messages.
+//! How alike the speakers of a conversation sound by now, judged by its last messages.
 //!
-//! They are read again each time, so that nothing has to be remembered between appends: what is held is the last messages
-//! that are compared, however long the history, and it is right after a restart and beside other daemons.
+//! The messages are read again each time, so that nothing has to be kept between appends: however long the history is,
+//! only the last messages are held in memory, and the result is right after a restart and beside other daemons.
 
 use crate::{
     domain::{
@@ -13,10 +13,10 @@ use crate::{
     store::{SaidMessage, Store, StoreResult},
 };
 
-/// How alike the two sound who spoke last to `agent`'s conversation; `None` if nobody has answered anybody.
+/// How alike the last two speakers of `agent`'s conversation sound; `None` if no one has answered another yet.
 ///
 /// # Errors
-/// What the store fails with.
+/// When the store fails.
 pub async fn convergence(store: &dyn Store, agent: &AgentId, rules: &Rules) -> StoreResult<Option<Reading>> {
     let needed = rules.messages_needed();
     let said: Vec<Said> = store
@@ -37,7 +37,7 @@ fn said(SaidMessage { exchange, stored }: SaidMessage) -> Said {
     }
 }
 
-/// Whether a named speaker says something in `messages`.
+/// Whether `messages` hold anything said by a named speaker.
 pub(super) fn is_talk(messages: &[Message]) -> bool {
     messages.iter().any(|message| {
         matches!(message.kind, Kind::User | Kind::Assistant)

@@ -1,7 +1,8 @@
-//! Which counter counts an agent's messages: the configuration's, or that of the agent's own provider and model.
+//! Which token counter counts an agent's messages: the configuration's, or that of the agent's own provider and model.
 //!
-//! An agent's settings are read at its first append, then learned from each append's answer. A change that another
-//! program makes is therefore heard of with one append's delay; what was counted as before until then is counted again.
+//! An agent's settings are read at its first append, and from then on learned from the answer of each append. So a
+//! change that another program makes is heard of one append late; what was counted by the old counter until then is
+//! counted again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,16 +22,16 @@ pub(super) type Named = (String, String);
 /// How an agent's messages are counted.
 #[derive(Clone)]
 pub(super) struct Counting {
-    /// By whose tokenizer; none if nobody said, and then nothing can be learned about it.
+    /// The provider and the model; `None` if they aren't configured, and then nothing can be learned about the counter.
     pub(super) named: Option<Arc<Named>>,
-    /// By the plain estimate, or exactly.
+    /// The counter without a learned correction: a plain estimate, or an exact one.
     pub(super) plain: Arc<dyn TokenCounter>,
 }
 
 /// Counters by agent.
 pub(super) struct Counters {
     default: Counting,
-    /// None: every agent is counted by the default.
+    /// The counters of agents with settings of their own; `None` if all are counted by the default.
     own: Option<Own>,
 }
 
@@ -41,7 +42,7 @@ struct Own {
 }
 
 impl Counters {
-    /// One counter for all.
+    /// One counter for all agents.
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             default: Counting {
@@ -68,7 +69,7 @@ impl Counters {
         }
     }
 
-    /// How `agent` is counted; none if its settings have to be read first.
+    /// How messages of `agent` are counted; `None` if its settings have to be read first.
     pub(super) fn of(&self, agent: &AgentId) -> Option<Counting> {
         let default = || self.default.clone();
         let Some(own) = &self.own else {
@@ -78,7 +79,7 @@ impl Counters {
         Some(known.get(agent)?.clone().unwrap_or_else(default))
     }
 
-    /// Remembers the settings of `agent`. Returns how it is counted.
+    /// Remembers the settings of `agent`. Returns how its messages are counted.
     pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> Counting {
         let default = || self.default.clone();
         let Some(own) = &self.own else { return default() };
@@ -99,7 +100,7 @@ impl Counters {
 }
 
 impl Counting {
-    /// Whether `other` is of the same model.
+    /// Whether `other` counts for the same model.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.named() == other.named()
     }
@@ -116,7 +117,7 @@ impl Counting {
 }
 
 impl Own {
-    /// The agent's own provider and model, if they aren't the configuration's.
+    /// The agent's own provider and model; `None` if they are the configuration's.
     fn named<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
         let default = (self.default.0.as_str(), self.default.1.as_str());
         let named = settings.tokenizer(default.0, default.1);

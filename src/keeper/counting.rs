@@ -1,4 +1,4 @@
-//! Counting: before an append's transaction, each agent by its own counter, many messages on several threads.
+//! Counting the tokens of messages: before the append's transaction, and many messages on several threads.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 /// What is said to have failed.
 pub(super) const COUNTING: &str = "counting tokens";
 
-/// Messages that were counted, and what they may teach about the count.
+/// Counted messages, and what the counter can learn from them.
 pub(super) struct Counted {
     pub(super) request: AppendRequest,
     pub(super) counting: Counting,
@@ -65,10 +65,10 @@ impl Keeper {
         })
     }
 
-    /// What counts messages of `agent`.
+    /// The counter for messages of `agent`.
     ///
     /// # Errors
-    /// What the store fails with when the agent's settings have to be read first.
+    /// When the agent's settings have to be read first and the store fails.
     pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
         Ok(self.learning.guarded(&self.counting_of(agent).await?))
     }
@@ -117,7 +117,7 @@ impl Keeper {
     }
 }
 
-/// Counts messages of which the one before was said at `said_at`.
+/// Counts messages; the one before them was said at `said_at`.
 fn count_all(
     counter: &dyn TokenCounter,
     model: &str,
@@ -130,7 +130,7 @@ fn count_all(
         .into_iter()
         .map(|message| {
             let tokens = count_message(counter, &message);
-            // A message without a time was said when the one before it was, as far as anyone knows.
+            // A message without a time counts as said when the one before it was.
             last_at = message.at.unwrap_or(last_at);
             let entry = Entry::new(&message, tokens, last_at, redactor);
             let seen = seen(&message, tokens, counter, model);

@@ -1,4 +1,4 @@
-//! Forgetting: the store does it, the live journals are written anew, and readers are told.
+//! Forgetting: the store does it, this daemon's live journal is rewritten, and readers are notified.
 
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -44,8 +44,9 @@ pub struct DeleteReply {
 }
 
 impl Keeper {
-    /// Forgets what `agent` names, in all agents that share it, and in their files in this daemon's live journal, also if it
-    /// is forgotten already: each daemon has a journal of its own.
+    /// Forgets the exchanges or the message of `agent` in all agents that share them, and in this daemon's live
+    /// journal. It does the latter even if the store has forgotten them already, since each daemon has a live journal
+    /// of its own.
     ///
     /// # Errors
     /// As [`crate::store::Store::forget`].
@@ -86,14 +87,14 @@ impl Keeper {
         })
     }
 
-    /// Deletes an agent, and its file in this daemon's live journal, also if the agent is gone already.
+    /// Deletes an agent, and its file in this daemon's live journal, the latter even if the agent is gone already.
     ///
     /// # Errors
     /// As [`crate::store::Store::delete_agent`].
     pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
         let deleted = self.store.delete_agent(agent).await;
         let journal_removed = match (&self.journal, &deleted) {
-            // Another daemon may have deleted it, which has another journal.
+            // Gone already: another daemon may have deleted the agent, but not from this one's journal.
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
             _ => true,
         };

@@ -1,4 +1,4 @@
-//! Indexing for recall: behind the appends, so that none of them waits for it.
+//! Indexing messages for recall, behind the appends, so that none of them waits for it.
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use tracing::warn;
 use super::Keeper;
 use crate::store::StoreResult;
 
-/// After an append it waits so long for more.
+/// How long it waits for more after an append.
 const GATHER: Duration = Duration::from_secs(2);
-/// How often it looks for what another process, or its own end, left undone.
+/// How often it looks for messages that another process didn't index, or this one before it ended.
 const NET_EVERY: Duration = Duration::from_mins(5);
-/// Messages that are indexed in one transaction: some milliseconds of writing.
+/// The most messages that are indexed in one transaction: some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
-/// Between two transactions it rests so many times as long as the last one took: appends go first.
+/// The pause between two transactions, in multiples of the last one's duration: appends go first.
 const REST: u32 = 3;
 
 impl Keeper {
-    /// Indexes what appends leave behind, until `stop`. What isn't indexed yet is found all the same, by reading it.
+    /// Indexes appended messages until `stop`. Recall finds those that aren't indexed yet all the same, by reading
+    /// them.
     pub async fn index(&self, stop: CancellationToken) {
         let work = async {
             loop {
@@ -27,7 +28,7 @@ impl Keeper {
                     self.metrics.service.db_failed(error.class());
                     warn!(%error, "recall.not_indexed");
                 }
-                // No error says that it was woken.
+                // Without a wake-up it looks after `NET_EVERY`.
                 drop(timeout(NET_EVERY, self.unindexed.notified()).await);
                 sleep(GATHER).await;
             }
@@ -45,10 +46,10 @@ impl Keeper {
         }
     }
 
-    /// Indexes everything at once, for commands that end.
+    /// Indexes all messages at once, for commands that end.
     ///
     /// # Errors
-    /// What the store fails with; what was indexed until then stays so.
+    /// When the store fails; what was indexed until then stays so.
     pub async fn index_all(&self) -> StoreResult<()> {
         while self.store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
         Ok(())

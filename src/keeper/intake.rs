@@ -1,8 +1,8 @@
 //! What agents insert by plain SQL: taken out of the inbox, row by row in order, and appended like any other message.
 //!
-//! A row leaves the inbox in the transaction that appends it, and an agent's rows are never overtaken by later ones of the
-//! same agent: what can't be taken now waits, with all that comes after it. What can never be taken is put aside, so that
-//! it stands in nobody's way.
+//! A row leaves the inbox in the transaction that appends it, and rows of one agent are taken in order: a row that
+//! can't be taken now waits, and so do all later ones of that agent. A row that can never be taken is set aside, so
+//! that it doesn't hold up the others.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,23 +25,23 @@ use crate::{
     threads,
 };
 
-/// How often it looks where there is no bell.
+/// How often the inbox is looked at on databases that don't notify of inserts.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// And where there is one that doesn't ring: nothing rests on it but freshness.
+/// How often it is looked at where they do: the notices are there to be quick, and one may be lost.
 const NET_EVERY: Duration = Duration::from_mins(1);
-/// Rows that are read at once.
+/// The most rows that are read at once.
 const ROWS_MAX: i64 = 500;
-/// Characters of content that are read at once, beyond the first row.
+/// The most characters of content that are read at once, beyond the first row.
 const CHARS_MAX: i64 = 4_000_000;
 /// The longest client id, in bytes.
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
 impl Keeper {
-    /// Takes in what agents insert, until `stop`.
+    /// Takes in the messages that agents insert, until `stop`.
     pub async fn take_in_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
         let mut bell = None;
         loop {
-            // First the bell, then the look: what is inserted in between isn't missed.
+            // First the listener, then the look: so no insert in between is missed.
             if bell.is_none() {
                 bell = heard(inbox.inbox_bell().await);
             }
@@ -59,12 +59,12 @@ impl Keeper {
         }
     }
 
-    /// Takes in what waits now; what can't be taken of an agent waits, with all that comes after of the same agent. Says
-    /// whether it should be looked at again at once: another daemon was faster, or an earlier row of an agent was committed
-    /// behind the page at which we are.
+    /// Takes in the rows that wait now; one that can't be taken waits, with all later ones of the same agent. Returns
+    /// whether to look again at once: another daemon was quicker, or an earlier row of an agent was committed behind
+    /// the page that is being read.
     ///
     /// # Errors
-    /// What the store fails with, if that isn't one agent's matter; what was taken until then is taken.
+    /// When the store fails and not just one agent's append; what was taken until then stays so.
     pub async fn empty_inbox(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -82,7 +82,7 @@ impl Keeper {
                 }
                 match self.take_rows(inbox, &name, rows).await {
                     Ok(()) => has_failed = false,
-                    // Twice in a row: the database is away. Once may be what this agent's append always ends with.
+                    // Twice in a row: the database is away. Once may be how this agent's append always ends.
                     Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
                     Err(error) => {
                         has_failed = matches!(error, StoreError::Unavailable(_));
@@ -107,7 +107,7 @@ impl Keeper {
         Ok(lost && !stop.is_cancelled())
     }
 
-    /// Appends the rows of one agent; those that can't be are put aside.
+    /// Appends the rows of one agent; those that never can be are set aside.
     async fn take_rows(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -139,7 +139,7 @@ impl Keeper {
         }
     }
 
-    /// One of them can't be appended, and the others can.
+    /// Appends the rows one at a time, since one of them can't be appended and the others can.
     async fn take_one_by_one(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -196,7 +196,7 @@ fn heard(bell: StoreResult<Box<dyn Bell>>) -> Option<Box<dyn Bell>> {
     bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
 }
 
-/// Waits for the bell, for ever if there is none. Says whether it is lost.
+/// Waits for a notice of an insert, for ever if there is no listener. Returns whether the listener is lost.
 async fn rung(bell: &mut Option<Box<dyn Bell>>) -> bool {
     match bell {
         None => std::future::pending().await,
@@ -208,7 +208,7 @@ async fn rung(bell: &mut Option<Box<dyn Bell>>) -> bool {
     }
 }
 
-/// The rows of each agent together, each in order; the agents as they first appear.
+/// The rows grouped by agent, each group in order; the agents in the order of their first rows.
 fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
     let mut places = HashMap::new();
@@ -223,7 +223,7 @@ fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     agents
 }
 
-/// The message that a row holds, or why it holds none.
+/// The message in a row, or why it holds none.
 fn message(row: &InboxRow) -> Result<Message, String> {
     if row
         .client_id
@@ -234,7 +234,8 @@ fn message(row: &InboxRow) -> Result<Message, String> {
             "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
         ));
     }
-    // PostgreSQL refuses it at the insert; SQLite takes any number that lies no further from 1970 than the year 9999.
+    // PostgreSQL refuses such a time at the insert; SQLite takes any number that is no further from 1970 than the year
+    // 9999.
     if row.said_at.is_some_and(|at| at.in_calendar().is_none()) {
         let reason = "created_at is no time between the years 1 and 9999; say when it was said, or give none";
         return Err(reason.to_owned());
@@ -253,7 +254,7 @@ fn message(row: &InboxRow) -> Result<Message, String> {
     })
 }
 
-/// Why a row can never be appended; none if the fault isn't the row's, or another time may be better.
+/// Why a row can never be appended; `None` if the error isn't the row's fault, or may pass.
 fn refusal(error: &StoreError) -> Option<InboxRefusal> {
     match error {
         StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),

@@ -1,4 +1,4 @@
-//! The live journal's copy of what was stored.
+//! Copying stored messages to the live journal.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
     store::{AppendOutcome, AppendRequest, Prepared, StoredAt},
 };
 
-/// How often it looks for what the journal's files lack.
+/// How often it looks for messages that the journal's files lack.
 const MEND_EVERY: Duration = Duration::from_secs(10);
-/// Between two chunks of one file it rests so many times as long as the last one took: appends go first.
+/// The pause between two chunks of one file, in multiples of the last one's duration: appends go first.
 const REST: u32 = 3;
 
 impl Keeper {
-    /// Copies into the live journal, if there is one, what its files lack, until `stop`.
+    /// Copies messages that the live journal's files lack, if there is a live journal, until `stop`.
     pub async fn tend_journal(&self, stop: CancellationToken) {
         if self.journal.is_none() {
             return;
@@ -33,8 +33,8 @@ impl Keeper {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Looks once for what the live journal's files lack. The agents' next messages would bring it, too, but not everybody
-    /// goes on.
+    /// Copies once what the live journal's files lack. The agents' next messages would have that copied, too, but some
+    /// agents have no next message.
     pub async fn mend_journal(&self) {
         let Some(journal) = &self.journal else { return };
         for agent in journal.lacking() {
@@ -60,13 +60,13 @@ impl Keeper {
         }
     }
 
-    /// The messages are stored, of an agent that was made at `since`: that a copy fails is no reason to fail the append.
+    /// Copies stored messages, of an agent that was made at `since`. If that fails, the append doesn't.
     pub(super) async fn write_journal(&self, agent: &AgentId, since: Timestamp, records: Vec<MessageRecord>) {
         let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
             return;
         };
         let lines = records.len();
-        // On the heap: every append would have room for it, and few keep a journal.
+        // Boxed, since otherwise every append's future would have room for it, and few keep a journal.
         match Box::pin(journal.append(agent, since, records)).await {
             Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {
@@ -77,7 +77,7 @@ impl Keeper {
     }
 }
 
-/// What a journal says of the messages that were stored.
+/// The journal's records of the messages that were stored.
 pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
     let AppendRequest {
         agent,

@@ -1,8 +1,8 @@
-//! What reports of usage teach about counters.
+//! What providers' reports of usage teach about the token counters.
 //!
-//! It is learned after an append's commit, from what was stored, and kept in memory; the database gets it from time to
-//! time and when the daemon ends. So it costs an append some arithmetic, and can't fail it. What a crash forgets is a few
-//! samples.
+//! It is learned after an append's commit, from what was stored, and kept in memory; it is saved to the database from
+//! time to time and when the daemon ends. So it costs an append some arithmetic, and can't make it fail. A crash loses
+//! a few samples.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,14 +25,14 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// So many samples are worth a write.
+/// The number of new samples that are worth a write.
 const SAMPLES_UNSAVED_MAX: usize = 16;
 
-/// What was learned, and what it is learned from.
+/// What was learned, and the samples it is learned from.
 #[derive(Default)]
 pub(super) struct Learning {
     state: Mutex<State>,
-    /// There is something to save, or to count again.
+    /// Wakes the tending task: there is something to save, or to count again.
     pub(super) work: Notify,
 }
 
@@ -66,7 +66,7 @@ impl State {
 }
 
 impl Learning {
-    /// The counter that errs on the safe side by what is known.
+    /// The counter with the learned correction, which errs on the safe side.
     pub(super) fn guarded(&self, counting: &Counting) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
         let Some(named) = &counting.named else {
@@ -84,7 +84,7 @@ impl Learning {
         guarded
     }
 
-    /// Learns from the messages of an append, as far as they were stored.
+    /// Learns from the messages of an append that were stored.
     pub(super) fn watch(
         &self,
         agent: &AgentId,
@@ -116,12 +116,13 @@ impl Learning {
         }
     }
 
-    /// Whether what the database keeps still has to be read.
+    /// Whether the saved calibrations still have to be read from the database.
     pub(super) fn needs_recall(&self) -> bool {
         !self.state().is_recalled
     }
 
-    /// Takes in what the database keeps, also from other daemons. What was learned here and isn't kept yet is newer.
+    /// Takes over calibrations saved in the database, by this or other daemons. Unsaved ones of this daemon are newer
+    /// and stay.
     pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
         let mut state = self.state();
         state.is_recalled = true;
@@ -138,7 +139,7 @@ impl Learning {
         }
     }
 
-    /// What changed since it was saved; from now on that counts as saved.
+    /// The calibrations that changed since they were saved; they count as saved from now on.
     pub(super) fn take_unsaved(&self) -> Vec<KeptCalibration> {
         let mut state = self.state();
         state.samples_unsaved = 0;
@@ -158,7 +159,7 @@ impl Learning {
         .collect()
     }
 
-    /// These could not be saved.
+    /// Notes that these could not be saved.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
         let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
         self.state().unsaved.extend(named);
@@ -169,7 +170,7 @@ impl Learning {
     }
 }
 
-/// What `message`, which `counter` counted as `tokens`, may teach about the counter of `model`.
+/// What `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
 pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Seen {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);

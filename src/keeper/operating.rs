@@ -1,4 +1,4 @@
-//! What operators do to the updates: the store does it, and the workers are told.
+//! What operators do to updates: the store does it, and the workers are notified.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use crate::{
     },
 };
 
-/// Documents that one step of ageing touches; the rest follows in the next step.
+/// The most documents that one step of ageing touches; the rest follows in the next step.
 const STEP_ROWS_MAX: i64 = 1_000;
-/// Documents that are named one by one.
+/// The most documents that are named one by one in the answer.
 const AGEING_SHOWN_MAX: i64 = 200;
 
 /// What a run of the ageing job answers, over HTTP and on the command line alike.
@@ -42,7 +42,7 @@ pub struct AgedReply {
     pub has_more: bool,
 }
 
-/// The queue and the runs in operators' hands; clones share them.
+/// The queue and the runs as operators see and change them; clones share them.
 #[derive(Clone)]
 pub struct Operator {
     store: Arc<dyn OperatorStore>,
@@ -60,7 +60,7 @@ impl Operator {
         }
     }
 
-    /// A listener for what moves in this process: agents that say something, and rows of the queue.
+    /// A receiver of what changes in this process: agents' states, and rows of the queue.
     pub fn moves(&self) -> Receiver<Change> {
         self.notices.moves()
     }
@@ -81,7 +81,7 @@ impl Operator {
         self.store.queue_row(agent, self.clock.now()).await
     }
 
-    /// Asks for an update of an agent's summary at once. Returns its row; as it was made, if it is gone already.
+    /// Asks for an update of an agent's summary at once. Returns its queue row; as it was made, if it is gone already.
     ///
     /// # Errors
     /// As [`OperatorStore::refresh`].
@@ -91,11 +91,11 @@ impl Operator {
         let row = self.row(agent).await;
         self.notices.wake_queue();
         self.notices.agent_moved(agent);
-        // A worker may have been quicker than this look.
+        // A worker may have finished the row before this look at it.
         Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
     }
 
-    /// Makes a row due that waits, is parked or paused. Returns it as it is then.
+    /// Makes a row due that waits, is parked or paused. Returns the row as it is afterwards.
     ///
     /// # Errors
     /// What the store fails with.
@@ -118,7 +118,7 @@ impl Operator {
         Ok(handled)
     }
 
-    /// Pauses an agent's updates, or goes on with them.
+    /// Pauses an agent's updates, or resumes them.
     ///
     /// # Errors
     /// As [`OperatorStore::pause_agent`].
@@ -135,7 +135,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Pauses all updates of all daemons on the database, or goes on with them. Returns since when they are paused.
+    /// Pauses all updates of all daemons on the database, or resumes them. Returns since when they are paused.
     ///
     /// # Errors
     /// What the store fails with.
@@ -159,8 +159,8 @@ impl Operator {
         self.store.queue_paused_since().await
     }
 
-    /// Has the documents looked at of which an item has outgrown its section, as the ageing job does, or tells which they
-    /// are.
+    /// Makes updates due for the documents of which an item has outgrown its section, as the ageing job does; with
+    /// `dry_run` only returns which documents they are.
     ///
     /// # Errors
     /// What the store fails with.
@@ -211,7 +211,7 @@ impl Operator {
         self.store.run(run).await
     }
 
-    /// The runs that ended in the last `window_ms`, in figures.
+    /// Figures about the runs that ended in the last `window_ms`.
     ///
     /// # Errors
     /// What the store fails with.
@@ -219,7 +219,7 @@ impl Operator {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
     }
 
-    /// The runs that ended in the last `window_ms`, by the hours in which any did.
+    /// Figures about the runs that ended in the last `window_ms`, for each hour in which any did.
     ///
     /// # Errors
     /// What the store fails with.
@@ -244,7 +244,7 @@ impl Operator {
     }
 }
 
-/// A row that was just made, or made due, as nobody has touched it yet.
+/// A row that was just made or made due, before anyone else touched it.
 fn made(agent: &AgentId, enqueued: Enqueued, now: Timestamp) -> QueueRow {
     QueueRow {
         agent_id: agent.clone(),

@@ -1,4 +1,4 @@
-//! Searching the queue and the runs for what can't be looked up: bounded, and by the list's own key.
+//! Searching the queue and the runs for what no index finds: bounded, and in the order of the list's key.
 
 use super::operating::Operator;
 use crate::{
@@ -15,15 +15,15 @@ const SEARCH_STEP: i64 = 1_000;
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Searched<Row, Cursor> {
-    /// What matches, in the order of the list.
+    /// The rows that match, in the order of the list.
     pub found: Vec<Row>,
-    /// Where to go on: more match than were wanted, or [`SEARCHED_MAX`] were looked at.
+    /// Where to continue, if more rows match than were wanted, or [`SEARCHED_MAX`] were looked at.
     pub next: Option<Cursor>,
 }
 
 impl Operator {
-    /// The first `limit` of the queue's rows after `after` that match. Their cost is that of looking at so many rows by their
-    /// key, however large the queue is.
+    /// The first `limit` of the queue's rows after `after` that match. It costs the reading of at most [`SEARCHED_MAX`]
+    /// rows by their key, however large the queue is.
     ///
     /// # Errors
     /// What the store fails with.
@@ -63,17 +63,17 @@ impl Operator {
     }
 }
 
-/// A search through a list, step by step.
+/// A search through a list, page by page.
 struct Search<Row, Cursor> {
     found: Vec<Row>,
     limit: usize,
-    /// The last one that was looked at.
+    /// The last row that was looked at.
     at: Option<Cursor>,
-    /// Of how many that was so far.
+    /// How many rows were looked at so far.
     looked_at: i64,
-    /// There are no further ones.
+    /// Whether the list has no further rows.
     is_through: bool,
-    /// The last one that was found, once there are more than were wanted.
+    /// The last row that was found, once more match than were wanted.
     full_at: Option<Cursor>,
 }
 
@@ -93,7 +93,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
         !self.is_through && self.full_at.is_none() && self.looked_at < SEARCHED_MAX
     }
 
-    /// Looks at the next ones; fewer than a step are the last ones.
+    /// Looks at the next page of rows; one that is shorter than a step is the last.
     fn look(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
         let looked_at = i64::try_from(rows.len()).unwrap_or(i64::MAX);
         self.is_through = looked_at < SEARCH_STEP;

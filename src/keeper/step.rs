@@ -1,4 +1,4 @@
-//! What a clear, a mark, a rewind and a fork answer, over HTTP and on the command line alike.
+//! The replies to a clear, a mark, a rewind and a fork, the same over HTTP and on the command line.
 
 use serde::Serialize;
 
@@ -110,7 +110,7 @@ pub struct ForkReply {
 }
 
 impl ForkReply {
-    /// What the fork of `child` from `parent` made.
+    /// The reply to the fork of `child` from `parent`.
     pub fn new(parent: AgentId, child: AgentId, forked: Forked) -> Self {
         Self {
             agent_id: child,

@@ -1,4 +1,4 @@
-//! Who is told of an append: metrics, the log, the queue's workers, the index, readers.
+//! Reporting an append: to metrics, the log, the queue's workers, the indexer, readers.
 
 use tracing::{info, warn};
 
@@ -41,7 +41,7 @@ impl Keeper {
         }
         let comes_back = |step: &Stepped| matches!(step, Stepped::Rewound { version: Some(_), .. });
         if outcome.steps.iter().any(comes_back) {
-            // What was covered may be counted by the counter of an earlier model.
+            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
             self.learning.work.notify_one();
         }
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();

@@ -1,5 +1,5 @@
-//! What the keeper does beside appends: it counts again after a change of model, and has the database keep what was
-//! learned about counters.
+//! What the keeper does beside appends: it counts tokens again after a change of model, and saves to the database what
+//! was learned about counters.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     threads,
 };
 
-/// How often it looks whether something was left undone.
+/// How often it looks for work that was left undone.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// Messages that are counted again in one transaction: some milliseconds of writing.
+/// The most messages that are counted again in one transaction: some milliseconds of writing.
 const RECOUNT_MESSAGES_MAX: i64 = 1_000;
-/// Agents that are looked up at once.
+/// The most agents that are looked up at once.
 const RECOUNT_AGENTS_MAX: i64 = 100;
 
 impl Keeper {
-    /// Tends to what appends leave behind, until `stop`; then what was learned is kept.
+    /// Does this until `stop`; then saves what was learned.
     pub async fn tend(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         let mut given_up = HashSet::new();
@@ -39,7 +39,7 @@ impl Keeper {
         self.save().await;
     }
 
-    /// Other daemons on the same database learn, too.
+    /// Reads what other daemons on the same database have learned.
     async fn hear_of_calibrations(&self) {
         match self.store.calibrations().await {
             Ok(kept) => self.learning.recall(kept),
@@ -53,10 +53,10 @@ impl Keeper {
         }
     }
 
-    /// Reads what earlier lives learned about counters.
+    /// Reads from the database what earlier runs learned about counters.
     ///
     /// # Errors
-    /// What the store fails with; estimates are plain then.
+    /// When the store fails; estimates are used uncorrected then.
     pub async fn recall_calibrations(&self) -> StoreResult<()> {
         if self.learning.needs_recall() {
             self.learning.recall(self.store.calibrations().await?);
@@ -64,10 +64,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has the database keep what was learned since the last time.
+    /// Saves to the database what was learned since the last time.
     ///
     /// # Errors
-    /// What the store fails with; the next time tries again.
+    /// When the store fails; the next time tries again.
     pub async fn keep_calibrations(&self) -> StoreResult<()> {
         self.recall_calibrations().await?;
         let unsaved = self.learning.take_unsaved();
@@ -113,7 +113,8 @@ impl Keeper {
         }
     }
 
-    /// Counts again what isn't covered of an agent whose model has changed, some exchanges at a time.
+    /// Counts the tokens again that the summary of an agent doesn't cover, after its model has changed; some exchanges
+    /// at a time.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or what the store fails with; what was done until then stays.
@@ -121,7 +122,7 @@ impl Keeper {
         while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
             let request = self.count_again(agent, batch).await?;
             let (messages, is_last) = (request.counts.len(), request.is_last);
-            // None: somebody was faster, or the settings have changed; the next batch tells.
+            // `None`: another caller was faster, or the settings have changed; the next batch shows it.
             if let Some(recounted) = self.store.recount(request).await? {
                 info!(agent_id = %agent, messages, is_last, "recount.done");
                 self.tell_recounted(agent, &recounted);
@@ -171,7 +172,7 @@ impl Keeper {
         self.notices.agent_changed(agent);
     }
 
-    /// The settings changed while an append was counted: it was counted by the wrong counter.
+    /// Has an append counted again, since the settings changed meanwhile: it was counted by the wrong counter.
     pub(super) async fn note_old_count(&self, agent: &AgentId) {
         if let Err(error) = self.store.begin_recount(agent).await {
             warn!(%error, agent_id = %agent, "recount.not_begun");

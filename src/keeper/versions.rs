@@ -1,4 +1,4 @@
-//! What an operator does to an agent's document: going back, making it anew, correcting it.
+//! What an operator does to an agent's document: rolling it back, rebuilding it, editing an item.
 
 use serde::Serialize;
 use tracing::info;
@@ -94,7 +94,7 @@ impl From<Edited> for EditedReply {
 }
 
 impl Keeper {
-    /// Writes a new version of the items as of an earlier one. What later versions covered is summarised again.
+    /// Writes a new version with the items of an earlier one. What only later versions covered is summarised again.
     ///
     /// # Errors
     /// [`crate::store::StoreError::UnknownAgent`], [`crate::store::StoreError::UnknownVersion`], or what the store fails
@@ -148,7 +148,7 @@ impl Keeper {
 
     fn after_revision(&self, agent: &AgentId, revised: Revised) -> RevisedReply {
         if revised.uncovered > 0 {
-            // What was covered may be counted by the counter of an earlier model.
+            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
             self.learning.work.notify_one();
         }
         self.tell_queue(revised.enqueued, Reason::Manual);
@@ -156,7 +156,7 @@ impl Keeper {
         RevisedReply::new(agent.clone(), revised)
     }
 
-    /// An update under way lost its lease: it can be claimed at once.
+    /// Wakes the workers (an update under way lost its lease, so its row can be claimed at once) and readers.
     fn after_document(&self, agent: &AgentId) {
         self.notices.wake_queue();
         self.notices.agent_changed(agent);

@@ -1,8 +1,9 @@
 //! Anthropic's Messages.
 //!
 //! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current
-//! model. The form comes from `output_config.format`, and as little thinking as can be had from `output_config.effort`;
-//! older models know one or neither and are then asked without. The instructions are marked for the prompt cache.
+//! model. The answer's format is set by `output_config.format`, and as little thinking as possible by
+//! `output_config.effort`; older models know only one of these or neither, and are then asked without. The instructions
+//! are marked for the prompt cache.
 
 mod batch;
 mod wire;
@@ -18,7 +19,7 @@ use super::{
     },
 };
 
-/// Where Anthropic itself answers.
+/// The address of Anthropic's own API.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
 /// How models are called that don't know `output_config.effort`. Whoever else doesn't will say so.
 const WITHOUT_EFFORT: [&str; 8] = [
@@ -35,13 +36,13 @@ const WITHOUT_EFFORT: [&str; 8] = [
 /// A model behind Anthropic's Messages.
 pub type AnthropicModel = RemoteModel<Anthropic>;
 
-/// The version of the API that is asked for.
+/// The version of the API that requests are made in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApiVersion {
     /// `2023-06-01`, which every gateway knows.
     #[default]
     June2023,
-    /// `2026-10-21`, which refuses more.
+    /// `2026-10-21`, which refuses more requests.
     October2026,
 }
 
@@ -52,7 +53,7 @@ pub struct Anthropic {
     pub version: ApiVersion,
 }
 
-/// What models of different age understand.
+/// What a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnthropicDialect {
     format: AnswerFormat,
@@ -74,7 +75,7 @@ impl Dialect for AnthropicDialect {
             return Some(Self { effort, ..self });
         }
         let complains = any_of(words, &FORMAT_WORDS) || (words.contains("schema") && is_unknown(words));
-        // There is no JSON without a schema here.
+        // This API has no JSON without a schema.
         (complains && self.format == AnswerFormat::Schema).then_some(Self {
             format: AnswerFormat::Free,
             effort: Effort::Default,

@@ -7,7 +7,7 @@ use crate::domain::batch::{Listed, Wanted};
 
 /// The longest file of results that is read, in bytes.
 pub const RESULTS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The longest body of one batch, in bytes: what Gemini takes in one request, less what stands around the questions.
+/// The longest body of one batch, in bytes: what Gemini accepts in one request, less what is around the questions.
 pub const BATCH_BYTES_MAX: i64 = 19_000_000;
 
 /// A question of a batch.
@@ -19,10 +19,10 @@ pub struct BatchCall {
     pub body: String,
 }
 
-/// What a provider says of a batch.
+/// The state of a batch at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchSight {
-    /// It is worked on.
+    /// The provider works on it.
     Running,
     /// It ended.
     Ended(Ended),
@@ -33,30 +33,30 @@ pub enum BatchSight {
 /// A batch that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Where its results are: none for one that came to nothing.
+    /// Where its results are; empty if it has none.
     pub results: Vec<Results>,
-    /// Why a question has no result, in a word: `expired`.
+    /// Why other questions have no result, in a word: `expired`.
     pub otherwise: &'static str,
 }
 
-/// Where results are.
+/// Where results of a batch are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Results {
     /// At this path of the API, as lines of JSON.
     At(String),
-    /// Here.
+    /// In the answer itself.
     Here(Vec<serde_json::Value>),
 }
 
-/// What came back for a question.
+/// The result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchResult {
     /// The question's key.
     pub key: String,
-    /// The answer's text, or a short name of why there is none. What a provider says about that is left out: it may quote
-    /// the question.
+    /// The answer's text, or a short name of why there is none. The provider's message about that is left out, since it
+    /// may quote the question.
     pub text: Result<String, String>,
-    /// What is billed, whatever the text is worth: an answer without one.
+    /// The tokens that are billed, whatever the text is worth, in an answer without text.
     pub billed: ModelAnswer,
 }
 
@@ -72,16 +72,17 @@ pub trait BatchModel: Send + Sync {
     /// The body of one request, JSON in one line.
     fn body(&self, request: &ModelRequest) -> Result<String, LlmError>;
 
-    /// Makes a batch of `name` and returns the provider's id. No provider knows a batch again that is sent twice. After
-    /// [`LlmError::Transient`] and [`LlmError::RateLimited`] it may have been made all the same, after other errors not.
+    /// Makes a batch called `name` and returns the provider's id of it. No provider recognises a batch that is sent
+    /// twice. After [`LlmError::Transient`] and [`LlmError::RateLimited`] the batch may have been made, after other
+    /// errors it wasn't.
     async fn submit(&self, name: &str, calls: &[BatchCall]) -> Result<String, LlmError>;
 
     /// The batches in the provider's list that may be the `wanted` one.
     async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError>;
 
-    /// How a batch stands.
+    /// The state of a batch.
     async fn look(&self, id: &str) -> Result<BatchSight, LlmError>;
 
-    /// The results of a batch that ended, in any order. What can't be read is left out.
+    /// The results of a batch that ended, in any order. Unreadable ones are left out.
     async fn results(&self, ended: &Ended) -> Result<Vec<BatchResult>, LlmError>;
 }

@@ -21,7 +21,7 @@ use crate::{clock::Clock, domain::time::Timestamp};
 use circuit::{Asked, Circuit, Verdict};
 pub use circuit::{BreakerSettings, CircuitState};
 
-/// Hears how the circuit of a provider's model stands now.
+/// Is called with provider, model and state when a circuit changes.
 pub type Listener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
 /// A model that is left alone while it fails.
@@ -33,7 +33,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// `inner`, left alone by these rules.
+    /// `inner`, left alone while it fails, by the rules of `settings`.
     pub fn new(inner: Arc<dyn ChatModel>, settings: BreakerSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
             inner,
@@ -43,7 +43,7 @@ impl Breaker {
         }
     }
 
-    /// Changes the circuit, and tells of it if its state is another one then.
+    /// Changes the circuit, and calls the listener if its state is another one then.
     fn change<T>(&self, change: impl FnOnce(&mut Circuit, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let (result, before, after) = {
@@ -72,7 +72,7 @@ impl Breaker {
         }
     }
 
-    /// A failure, with how long nobody asks any more now.
+    /// The error, with how long the provider is left alone from now on.
     fn with_outage(&self, error: LlmError) -> LlmError {
         let outage = match self.circuit().state() {
             CircuitState::Open { until } => span(until.since_ms(self.clock.now())),
@@ -96,7 +96,7 @@ impl Breaker {
     }
 }
 
-/// A call under way. If nobody waits for its end any more, it has told nothing.
+/// A call under way. If its future is dropped before its end, it has shown nothing.
 struct Call<'a> {
     breaker: &'a Breaker,
     asked: Asked,
@@ -149,7 +149,7 @@ fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// What an answer tells of the provider. One that limits the rate or declines is there.
+/// What an answer shows about the provider. One that limits the rate or declines works.
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> Verdict {
     match answer {
         Err(LlmError::Transient(fault)) => Verdict::Failed {

@@ -1,5 +1,5 @@
-//! Who is asked when a model can't be: a second model, then the built-in summariser. And which failures go to the next
-//! one, rather than being tried again or waited for.
+//! Which model is asked when one can't answer: a second model, then the built-in summariser. And which failures go to
+//! the next model, rather than being retried or waited for.
 //!
 //! | failure | what happens |
 //! |---|---|
@@ -18,17 +18,17 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::Listener};
 
-/// Who has to be waited for longer is passed over.
+/// A model that has to be waited for longer than this is passed over.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// A model, and who is asked in its place.
+/// A model, and the models that are asked in its place.
 pub struct Chain {
     first: Arc<dyn ChatModel>,
     others: Vec<Arc<dyn ChatModel>>,
 }
 
 impl Chain {
-    /// `first`, and in its place `others` in their order.
+    /// `first`, with `others` as its fallbacks in their order.
     pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
         Self { first, others }
     }
@@ -44,7 +44,7 @@ impl ChatModel for Chain {
         self.first.model()
     }
 
-    /// Asks the first one alone: whoever asks decides who is next, since it depends on how often was tried.
+    /// Asks the first model alone: the caller decides which one is next, since that depends on the number of attempts.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         self.first.answer(request).await
     }
@@ -60,7 +60,7 @@ impl ChatModel for Chain {
 }
 
 impl LlmError {
-    /// Whether the next one in a chain should be asked now; `is_last`: nobody would be asked again otherwise.
+    /// Whether the next model of a chain should be asked now; `is_last`: this is the last attempt.
     pub fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Refused(_)

@@ -1,4 +1,4 @@
-//! Making what a provider said fit for logs: short, one line, without the key and without the prompt.
+//! Making a provider's messages fit for logs: short, one line, without the key and without the prompt.
 
 use crate::domain::text::{cut, one_line};
 
@@ -6,10 +6,10 @@ use crate::domain::text::{cut, one_line};
 const MESSAGE_CHARS_MAX: usize = 300;
 /// The longest code or request id that is passed on, in characters.
 const WORD_CHARS_MAX: usize = 80;
-/// So many characters in a row that also stand in the prompt are quoted from it.
+/// How many consecutive characters of the prompt count as a quotation of it.
 const QUOTED_CHARS: usize = 24;
 
-/// What must not be passed on.
+/// The texts that must not be passed on.
 #[derive(Clone, Copy)]
 pub(super) struct Discreet<'a> {
     /// The key that was sent, if one was.

@@ -1,4 +1,4 @@
-//! The body of an error, in whichever envelope: servers that speak one provider's dialect answer errors in another's.
+//! The body of an error, in whichever format: servers that speak one provider's API answer errors in another's format.
 
 use std::time::Duration;
 
@@ -21,23 +21,23 @@ pub(super) struct ErrorBody {
     pub(super) request_id: String,
     /// When to come back, if the body says so in a field of its own.
     pub(super) retry_after: Option<Duration>,
-    /// Which quota is used up, if the body says so.
+    /// The quota that is used up, if the body says so.
     pub(super) quota: Quota,
 }
 
-/// How lasting a quota's exhaustion is.
+/// For how long a quota is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Quota {
-    /// That of a minute, or not said.
+    /// For a minute, or unknown.
     #[default]
     Minute,
-    /// That of a day.
+    /// For a day.
     Day,
-    /// There is none: the account may not use the model at all.
+    /// There is no quota: the account may not use the model at all.
     None,
 }
 
-/// What errors that come without a status of their own would have had.
+/// The status that goes with an error's name, for errors that come without a status of their own.
 const STATUSES: [(&str, u16); 16] = [
     ("rate_limit_exceeded", 429),
     ("rate_limit_error", 429),
@@ -93,7 +93,7 @@ impl ErrorBody {
         (!read.message.is_empty() || !read.code.is_empty()).then_some(read)
     }
 
-    /// The status that the error would have had: a gateway's numeric code, else by the error's name.
+    /// The status that goes with the error: a gateway's numeric code, else by the error's name.
     pub(super) fn implied_status(&self) -> Option<u16> {
         let named = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = self.code.parse().ok();
@@ -105,7 +105,7 @@ impl ErrorBody {
         })
     }
 
-    /// Everything it says, in lower case, to look for words in.
+    /// All its texts, in lower case, to look for words in.
     pub(super) fn words(&self) -> String {
         [&self.kind, &self.code, &self.param, &self.message]
             .map(|word| word.to_lowercase())

@@ -1,5 +1,5 @@
-//! What a provider's error means for the caller. One table for all: compatible servers and gateways answer in each
-//! other's words.
+//! What a provider's error means for the caller. There is one table for all, since compatible servers and gateways use
+//! each other's words.
 
 use super::{
     Cause, Fault, LlmError,
@@ -9,7 +9,7 @@ use super::{
     retry::{QUOTA_WAIT_MIN, retry_after},
 };
 
-/// Codes, types and phrases that say that the account is the trouble, at any status.
+/// Codes, types and phrases that mean that the account is at fault, at any status.
 const ACCOUNT: [&str; 12] = [
     "insufficient_quota",
     "credit_balance_exhausted",
@@ -49,7 +49,7 @@ const TOO_LONG: [&str; 21] = [
     "input is too long",        // Bedrock
     "tokens must be reduced in order to run",
 ];
-/// Those that say that the content is the trouble.
+/// Those that mean that the content is at fault.
 const CONTENT: [&str; 9] = [
     "content_policy_violation",
     "content_filter",
@@ -85,7 +85,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => LlmError::Refused(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
-        // What is told of a day's quota is when the next request could be counted, not when one could pass.
+        // The time that goes with a day's quota is when a next request could be counted, not when one could succeed.
         Trouble::Day => LlmError::RateLimited {
             retry_after: Some(retry_after.unwrap_or_default().max(QUOTA_WAIT_MIN)),
             message,
@@ -101,7 +101,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
     }
 }
 
-/// The error that a success means which holds no answer: routers put errors into it.
+/// The error of a successful answer without content: routers put errors into such.
 pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
     match ErrorBody::read(&reply.body) {
         Some(error) => refused(reply, error.implied_status().unwrap_or(502), discreet),
@@ -112,7 +112,7 @@ pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError 
     }
 }
 
-/// Whether the request is wrong, and not its length, its content, the account or the hour.
+/// Whether the request itself is wrong, and not its length, its content, the account or the moment.
 pub(super) fn is_about_the_request(reply: &HttpReply, error: &ErrorBody) -> bool {
     trouble(reply, reply.status.as_u16(), error) == Trouble::Request
 }
@@ -146,8 +146,8 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
     }
 }
 
-/// `x-should-retry: true` turns an error that looks lasting into a passing one. `false` isn't heeded: it speaks to
-/// clients that try again within seconds.
+/// `x-should-retry: true` makes a seemingly permanent error a transient one. `false` is ignored: it is meant for
+/// clients that retry within seconds.
 fn asks_to_retry(reply: &HttpReply) -> bool {
     reply
         .headers
@@ -155,8 +155,8 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// Status, code, message and request id, as far as they are given. Without a known envelope the body isn't shown: it
-/// may be a proxy's page, or echo the request.
+/// Status, code, message and request id, as far as they are given. A body of unknown format isn't shown: it may be a
+/// proxy's page, or echo the request.
 fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
@@ -170,7 +170,7 @@ fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet
     parts.fold(format!("status {status}"), |message, part| message + &part)
 }
 
-/// What was said, with the request's id.
+/// The message, with the request's id.
 pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
     let said = discreet.message(said);
     match request_id(reply, "", discreet) {

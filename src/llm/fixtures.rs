@@ -1,4 +1,4 @@
-//! A model for the tests of what stands between the worker and a provider.
+//! A fake model for the tests of the layers between the worker and a provider.
 
 use std::sync::Mutex;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 
-/// What a call ends with.
+/// The result of a call.
 pub(super) type Answer = Result<ModelAnswer, LlmError>;
 
-/// Gives its answers, the last one first; then none ever.
+/// Gives these answers, the last one first; then waits for ever.
 pub(super) struct Told(pub(super) Mutex<Vec<Answer>>);
 
 #[async_trait]

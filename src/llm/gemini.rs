@@ -1,7 +1,7 @@
 //! Google's Gemini, `generateContent`.
 //!
-//! Thinking counts in `maxOutputTokens`, so the limit is sent with a reserve for it, and models that think are asked to
-//! do little of it: by a level from Gemini 3 on, by a budget before.
+//! Thinking counts in `maxOutputTokens`, so the limit is sent with a reserve for it, and thinking models are asked to
+//! think little: by a level from Gemini 3 on, by a budget before.
 
 mod batch;
 mod wire;
@@ -17,7 +17,7 @@ use super::{
     },
 };
 
-/// Where Google itself answers; `/v1` does as well.
+/// The address of Google's own API; `/v1` works as well.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
 /// A model behind Gemini's API.
@@ -27,21 +27,21 @@ pub type GeminiModel = RemoteModel<Gemini>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
-/// What models of different age understand.
+/// What a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeminiDialect {
     format: AnswerFormat,
     thinking: Thinking,
 }
 
-/// How little thinking is asked for.
+/// How a model is asked to think little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
     /// From Gemini 3 on.
     Level(&'static str),
     /// Gemini 2.5, in tokens; each of its models takes these numbers.
     Budget(i64),
-    /// Not at all: nothing is sent.
+    /// Not at all: nothing is sent about it.
     Unsaid,
 }
 
@@ -98,7 +98,7 @@ impl Protocol for Gemini {
     const PROVIDER: &'static str = "gemini";
     const BASE_PATH: &'static str = "/v1beta";
 
-    /// Never in the address, where proxies log it.
+    /// The key's header. The key is never in the URL, which proxies log.
     fn key_header(&self, key: &str) -> (&'static str, String) {
         ("x-goog-api-key", key.to_owned())
     }

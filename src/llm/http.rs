@@ -1,4 +1,4 @@
-//! How providers are asked: [`wire`], with failures as what they mean for a call.
+//! Requests to providers: [`wire`], with failures mapped to what they mean for a call.
 
 use reqwest::{Client, RequestBuilder};
 

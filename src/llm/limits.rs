@@ -1,7 +1,7 @@
-//! The limits of a key, shared by all who ask with it: calls at the same time, requests and tokens a minute, and the
+//! The limits of a key, shared by all callers that use it: concurrent calls, requests and tokens per minute, and the
 //! times at which the provider said to come back.
 //!
-//! A short wait is waited for. A long one is an answer ([`LlmError::Waiting`]), so that nobody holds a lease for it.
+//! A short wait is waited out. A long one is returned ([`LlmError::Waiting`]), so that no lease is held for it.
 
 mod minute;
 
@@ -21,21 +21,21 @@ use crate::{clock::Clock, domain::time::SECOND_MS};
 use minute::Minute;
 pub use minute::MinuteLimits;
 
-/// The longest wait that is waited for.
+/// The longest wait that is waited out.
 const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
-/// How long work is given back for when all places are taken.
+/// How long work is given back for when all places are in use.
 const PLACES_WAIT: Duration = Duration::from_secs(5);
-/// The first wait after a refusal that names no time, and the longest one; each refusal in a row doubles it.
+/// The first and the longest wait after a refusal that names no time; each refusal in a row doubles it.
 const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
 /// Bytes of a prompt per token, for a reservation: the provider's own count replaces it.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
-/// Whether a request waits for limits. Who gives it up meanwhile owes nothing, for it wasn't sent.
+/// Whether a request still waits for the limits. One that is given up meanwhile costs nothing, since it wasn't sent.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<AtomicBool>);
 
 impl Held {
-    /// Whether it does.
+    /// Whether the request still waits.
     pub fn is_held(&self) -> bool {
         self.0.load(SeqCst)
     }
@@ -55,7 +55,7 @@ pub struct Limited {
 
 struct Shared {
     minute: Minute,
-    /// Refusals for the rate since the last answer.
+    /// How many refusals for the rate came since the last answer.
     refused: u32,
 }
 
@@ -100,8 +100,8 @@ impl Limited {
         Ok(reserved.id)
     }
 
-    /// Corrects the reservation, and keeps to what the provider said. A refusal says after what time to come back,
-    /// whether the provider did or not.
+    /// Corrects the reservation by the answer, and notes when the provider said to come back. The returned refusal
+    /// always has a time to come back, even if the provider gave none.
     fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
         let now = self.clock.now();
         let shared = &mut *self.shared();
@@ -136,7 +136,7 @@ impl Limited {
     }
 }
 
-/// A call that is reserved and waits for its time. Nobody may be left to send it by then.
+/// A call that is reserved and waits for its time. Dropped before that, it gives its reservation back.
 struct Unsent<'a> {
     limited: &'a Limited,
     id: u64,
@@ -176,7 +176,7 @@ impl ChatModel for Limited {
     }
 }
 
-/// What a call may take: providers that limit tokens count the longest answer allowed as well.
+/// The tokens that a call may take: providers count the longest allowed answer as well.
 fn estimate(request: &ModelRequest) -> i64 {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     let read = i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX);

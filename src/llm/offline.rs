@@ -6,9 +6,9 @@
 //!                 with terms  exchanges
 //! ```
 //!
-//! It says what was said: it picks the clauses, calls and failures that tell most about a run of exchanges and puts
-//! them in order. What tells most is learnt from the batch itself (words that are rare in it, identifiers, calls
-//! that change more than they look up); only small tables of everyday words come with it (`cues`).
+//! It quotes: it picks the clauses, calls and failures that tell most about a run of exchanges and puts them in order.
+//! What tells most is learned from the batch itself (words that are rare in it, identifiers, calls that change more
+//! than they look up); only small tables of everyday words are built in (`cues`).
 //!
 //! Invariants: every exchange of the request is covered by exactly one item, in order; every text is one clean line
 //! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
@@ -41,7 +41,7 @@ use crate::domain::{
     transcript::Transcript,
 };
 
-/// The longest quote that stands where there is nothing to tell, in characters.
+/// The longest quotation used when there is nothing to tell, in characters.
 const QUOTE_CHARS_MAX: usize = 80;
 /// The provider's name.
 pub const OFFLINE: &str = "offline";

@@ -18,7 +18,7 @@ use super::{
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 
-/// Where OpenAI itself answers.
+/// The address of OpenAI's own API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const OPENAI_HOST: &str = "api.openai.com";
 

@@ -1,7 +1,8 @@
-//! A provider across the network: what all of them have in common. What is particular to one is its [`Protocol`].
+//! A provider across the network: the common part. What differs between providers is their [`Protocol`].
 //!
-//! Servers differ in what they understand. A model starts with the best wording it may expect (a strict schema, little
-//! thinking), steps down when a server says that it doesn't know it, and remembers that for as long as it lives.
+//! Servers differ in what they understand. A model starts with the best wording that can be expected (a strict schema,
+//! little thinking), falls back when a server says that it doesn't know something, and remembers that as long as it
+//! lives.
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
@@ -31,13 +32,13 @@ use super::{
 };
 use crate::domain::price::Usage;
 
-/// How many wordings are tried for one answer: three answer formats, and two more things to leave out.
+/// How many wordings are tried for one answer: three answer formats, and two further fields left out.
 const DIALECTS_TRIED_MAX: usize = 5;
 
-/// How a provider is reached and asked; the same for all.
+/// How a provider is reached and asked; the same settings for all.
 #[derive(Clone, Debug)]
 pub struct RemoteSettings {
-    /// Where it answers, with the version of the API: `https://api.openai.com/v1`.
+    /// The base URL, with the version of the API: `https://api.openai.com/v1`.
     pub base_url: String,
     /// The model's name, as the provider knows it.
     pub model: String,
@@ -45,9 +46,9 @@ pub struct RemoteSettings {
     pub api_key: Option<SecretString>,
     /// Time limits and proxy.
     pub http: HttpSettings,
-    /// How much a model that thinks should think.
+    /// How much a thinking model should think.
     pub effort: Effort,
-    /// Added to the limit of an answer where the provider counts thinking in it.
+    /// Tokens added to the limit of an answer if the provider counts thinking in it.
     pub thinking_reserve_tokens: i64,
 }
 
@@ -64,7 +65,7 @@ impl RemoteSettings {
         }
     }
 
-    /// The limit to send when the provider counts thinking in it.
+    /// The limit to send if the provider counts thinking in it.
     pub(super) fn limit_with_thinking(&self, request: &ModelRequest) -> i64 {
         request
             .output_tokens_max
@@ -72,12 +73,12 @@ impl RemoteSettings {
     }
 }
 
-/// How much a model that thinks should think: an index needs little of it.
+/// How much a thinking model should think: for an index little is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
-    /// As much as the provider finds right: nothing is sent.
+    /// The provider's default: nothing is sent.
     Default,
-    /// Little, where the model lets itself be told.
+    /// Little, if the model can be told so.
     #[default]
     Low,
     /// Some.
@@ -87,7 +88,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// The word that providers use; none for [`Effort::Default`].
+    /// The word that providers use; `None` for [`Effort::Default`].
     pub fn word(self) -> Option<&'static str> {
         match self {
             Self::Default => None,
@@ -98,7 +99,7 @@ impl Effort {
     }
 }
 
-/// How the form of the answer is asked for, best first.
+/// How the answer's format is requested, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFormat {
     /// By the schema of `domain::reply`.
@@ -120,22 +121,22 @@ impl AnswerFormat {
     }
 }
 
-/// How one request is worded.
+/// How a request is worded.
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
-    /// The wording to try after a server complained in `words` (lower case), if the complaint is about the wording.
+    /// The wording to try after a server's complaint `words` (lower case), if that is about the wording.
     fn after(self, words: &str) -> Option<Self>;
 }
 
-/// What is particular to one provider's API.
+/// What differs between providers' APIs.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// What differs between servers and models of this API.
     type Dialect: Dialect;
 
     /// The provider's name in metrics, logs and the journal.
     const PROVIDER: &'static str;
-    /// The path of the API where an address has none: `/v1`.
+    /// The path to add to a base URL that has none: `/v1`.
     const BASE_PATH: &'static str = "";
-    /// Where the models are listed, after the base URL.
+    /// The path of the list of models, after the base URL.
     const MODELS_PATH: &'static str = "/models";
 
     /// The header that carries the key, in lower case, and its value.
@@ -146,7 +147,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The best wording that may be expected of that model at that address.
+    /// The best wording that can be expected of that model at that address.
     fn first(&self, settings: &RemoteSettings, address: &Url) -> Self::Dialect;
 
     /// The path of a request, after the base URL.
@@ -163,22 +164,22 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Reads the body of a successful answer.
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
-    /// What the body of an answer says that it took, whatever it is worth: an answer without its text.
+    /// The tokens that an answer's body reports, whatever its text is worth, in an answer without text.
     fn read_usage(&self, _body: &Value) -> ModelAnswer {
         ModelAnswer::default()
     }
 }
 
-/// Why a successful answer holds none.
+/// Why a successful response has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
     /// It was cut off at the output limit, or at the end of the model's window.
     Truncated,
-    /// The model declined or a filter stopped it; with what was said about it.
+    /// The model declined or a filter stopped it; with the provider's explanation.
     Refused(String),
-    /// It broke off, and may not the next time; with what was said about it, and what it is billed with.
+    /// It broke off, and may succeed the next time; with the provider's explanation, and the tokens billed.
     Broken(String, Usage),
-    /// It isn't what this API answers; it may tell of an error.
+    /// It isn't a response of this API; it may hold an error.
     Unknown,
 }
 
@@ -194,8 +195,8 @@ pub struct RemoteModel<P: Protocol> {
 }
 
 impl<P: Protocol> RemoteModel<P> {
-    /// A model with these settings; calls nobody. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] when they
-    /// can't work.
+    /// A model with these settings; makes no call. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] if the
+    /// settings can't work.
     pub fn new(protocol: P, settings: RemoteSettings) -> Result<Self, LlmError> {
         let address = place::address(&settings.base_url, P::BASE_PATH)?;
         place::check_name(&settings.model)?;
@@ -226,7 +227,7 @@ impl<P: Protocol> RemoteModel<P> {
         self.post(&self.protocol.path(&self.settings.model), body).await
     }
 
-    /// Asks in simpler and simpler words, until the server doesn't complain about them any more.
+    /// Asks with simpler and simpler wording, until the server doesn't complain about it any more.
     async fn ask_until_understood(&self, request: &ModelRequest) -> Result<HttpReply, LlmError> {
         let mut dialect = self.dialect();
         for _ in 1..DIALECTS_TRIED_MAX {
@@ -329,7 +330,7 @@ impl<P: Protocol> ChatModel for RemoteModel<P> {
     }
 }
 
-/// What to try instead when the server refuses a part of `dialect`.
+/// The wording to try next when the server refuses a part of `dialect`.
 fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
     if !matches!(reply.status.as_u16(), 400 | 422) {
         return None;
@@ -357,7 +358,7 @@ fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<H
     Ok(headers)
 }
 
-/// Whether a server says that it doesn't know what it was sent.
+/// Whether a server says that it doesn't know a field or a value it was sent.
 pub(super) fn is_unknown(words: &str) -> bool {
     const UNKNOWN: [&str; 8] = [
         "unsupported",

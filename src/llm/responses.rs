@@ -21,7 +21,7 @@ pub type ResponsesModel = RemoteModel<Responses>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses;
 
-/// What models and servers understand.
+/// What a model and its server understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsesDialect {
     format: AnswerFormat,

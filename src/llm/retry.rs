@@ -1,4 +1,4 @@
-//! When a provider says to come back.
+//! Reading when a provider says to come back.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use reqwest::header::HeaderMap;
 
 use super::envelope::ErrorBody;
 
-/// No provider is obeyed for longer; a day is the longest quota there is.
+/// The longest wait that is obeyed; a day is the longest quota there is.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
-/// The least wait for the quota of a day, of which nobody says when it is full again.
+/// The least wait for a day's quota, since providers don't say when it is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 /// What Anthropic limits.
@@ -28,7 +28,7 @@ pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Dura
         .map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// How long the limits that an answer says are used up stay so; `None` if none is.
+/// How long the limits are used up that an answer reports as such; `None` if none is.
 pub(super) fn used_up(headers: &HeaderMap) -> Option<Duration> {
     let is_used_up = |name: &str| header(headers, name) == Some("0");
     let openai = ["requests", "tokens"].map(|limit| format!("x-ratelimit-remaining-{limit}"));
@@ -102,7 +102,7 @@ fn reset_at(headers: &HeaderMap) -> Option<Duration> {
     }))
 }
 
-/// The longest reset time among the limits that are used up; among all if none is said to be.
+/// The longest reset time among the limits that are used up; among all limits, if none is reported as used up.
 fn longest<const N: usize>(limits: [(bool, Option<Duration>); N]) -> Option<Duration> {
     let any_used_up = limits
         .iter()

@@ -1,4 +1,4 @@
-//! Arguments of tools: what is wrong is named, with the cure.
+//! The arguments of tools: what is wrong is named, with the remedy.
 
 use std::ops::RangeInclusive;
 
@@ -16,11 +16,11 @@ impl Wrong {
     }
 }
 
-/// What a tool was called with.
+/// The arguments of a call.
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// The arguments, of which `known` are allowed. An empty text or null is as good as nothing.
+    /// The arguments, of which `known` are allowed. An empty text or null counts as not given.
     pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| !value.is_null() && value.as_str() != Some(""));

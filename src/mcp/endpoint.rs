@@ -29,11 +29,11 @@ const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 /// Names of this machine, from this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// How the endpoint behaves.
+/// The settings of the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSettings {
-    /// Names under which it may be asked, beside those of a loopback address: what a web page made a browser believe to be
-    /// here by DNS is refused.
+    /// The host names that requests may be sent to, beside those of a loopback address: others may come from a web page
+    /// that points its own name at this machine by DNS.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -45,13 +45,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Answers from `shared`. Sessions end with `stop`; requests that stand alone end by themselves.
+    /// An endpoint that answers from `shared`. Sessions end with `stop`; requests without one end by themselves.
     pub fn new(shared: &Arc<Shared>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
         let sessions = Arc::new(session_manager());
         let named = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(named.chain(settings.allowed_hosts.iter().cloned()))
-            // Browsers name the page that asks, other clients name nothing: no page is welcome.
+            // Browsers name the page that sends a request, other clients don't: no page may.
             .enforce_origin_validation()
             .with_json_response(true)
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
@@ -78,20 +78,20 @@ impl Endpoint {
         }
         let ends = request.method() == Method::DELETE;
         let mut response = self.with_sessions.handle(request).await.map(Body::new);
-        // The session is gone, not about to go; some clients warn of the difference.
+        // The session is gone, not about to end; some clients warn if told otherwise.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
     }
 
-    /// Whether a request has a session, or could get one.
+    /// Whether a request belongs to a session, or could get one.
     async fn has_session_for(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(SESSION) || self.sessions.sessions.read().await.len() < SESSIONS_MAX
     }
 }
 
-/// Whether a request is one of the era without sessions, by its version.
+/// Whether a request is without a session, by its version of the protocol.
 fn stands_alone(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= FIRST_WITHOUT_SESSIONS)

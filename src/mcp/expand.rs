@@ -1,4 +1,4 @@
-//! Exchanges as they were, as many and as long as fit an answer.
+//! Exchanges in full, as many and as long as fit an answer.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::{
     store::Place,
 };
 
-/// A further exchange isn't begun with less room than this, in characters.
+/// The least room, in characters, with which a further exchange is begun.
 const ROOM_MIN: usize = 1_000;
 
-/// What of some exchanges fits an answer.
+/// The part of some exchanges that fits an answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     pub(super) agent_id: AgentId,
     pub(super) exchanges: Vec<ShownExchange>,
-    /// Exchanges for which there was no room.
+    /// Exchanges that didn't fit.
     pub(super) left_out: Vec<i64>,
     /// Exchanges that don't exist.
     pub(super) unknown: Vec<i64>,
@@ -24,7 +24,7 @@ pub(super) struct Shown {
     room: usize,
 }
 
-/// What of an exchange fits.
+/// The part of an exchange that fits.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownExchange {
     exchange: i64,
@@ -33,7 +33,7 @@ pub(super) struct ShownExchange {
     ended_at: Timestamp,
     tokens: i64,
     text: String,
-    /// Set if messages follow that had no room: the number after which they do.
+    /// Set if further messages didn't fit: the number of the message after which they come.
     next_after: Option<i64>,
 }
 
@@ -49,7 +49,7 @@ impl Shown {
         }
     }
 
-    /// Whether a further exchange has room.
+    /// Whether there is room for a further exchange.
     pub(super) fn has_room(&self) -> bool {
         self.exchanges.is_empty() || self.room >= ROOM_MIN
     }
@@ -61,7 +61,7 @@ impl Shown {
         self.exchanges.push(shown);
     }
 
-    /// All of it as one text, with what to ask for next.
+    /// The whole answer as one text, with what to ask for next.
     pub(super) fn text(&self) -> String {
         let mut pieces: Vec<String> = Vec::new();
         for shown in &self.exchanges {
@@ -92,7 +92,7 @@ pub(super) fn numbers(numbers: &[i64]) -> String {
     numbers.join(", ")
 }
 
-/// The first messages of an exchange, as many as fit into `room` characters; one that is too long alone loses its middle.
+/// The first messages of an exchange that fit into `room` characters; one that is too long alone loses its middle.
 fn fitted(mut reply: ExpandReply, room: usize) -> ShownExchange {
     let mut next_after = reply.next_after.take();
     let text = loop {
@@ -105,7 +105,7 @@ fn fitted(mut reply: ExpandReply, room: usize) -> ShownExchange {
         if count <= 1 {
             break head_tail(&text, room / 3 * 2, room / 3);
         }
-        // Each round shows less by a quarter or more, so that a long exchange costs few of them.
+        // Each round shows less by a quarter or more, so that even a long exchange needs few rounds.
         let kept = (count * room / chars).clamp(1, (count * 3 / 4).max(1));
         reply.messages.truncate(kept);
         next_after = reply.messages.last().map(|last| last.seq);

@@ -1,4 +1,4 @@
-//! A source in this process: a daemon's own parts, or a database that is only looked at.
+//! A source in this process: the parts of a daemon, or a database opened for reading.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,16 +28,15 @@ use crate::{
 
 /// The parts that answer.
 pub struct Local {
-    /// Answers all but summaries.
+    /// The store, for everything but summaries.
     pub store: Arc<dyn Store>,
-    /// Answers summaries.
+    /// The snapshots, for summaries.
     pub snapshots: Arc<Snapshots>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// How histories are read.
+    /// The defaults for reading histories.
     pub history: HistoryQuery,
-    /// Set if somebody keeps the snapshots fresh, until it is cancelled; without it each summary is read from the
-    /// database.
+    /// Set if the snapshots are kept fresh, until it is cancelled; without it each summary is read from the database.
     pub followed: Option<CancellationToken>,
 }
 

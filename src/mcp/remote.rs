@@ -1,4 +1,4 @@
-//! A source that is a daemon elsewhere, by its HTTP interface.
+//! A source that is a daemon elsewhere, through its HTTP interface.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ use crate::{
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 1_000;
-/// How long it is waited until a daemon says that it is there: longer than for a connection, so that it is known whether
-/// there was one.
+/// How long to wait for a daemon to answer whether it is there: longer than for a connection, so that it is known
+/// whether there was one.
 const THERE_TIMEOUT_MS: u64 = 2_000;
 /// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -75,9 +75,9 @@ impl Remote {
         self.transport.request(Method::GET, url)
     }
 
-    /// Whether a daemon is there. One that takes the connection and is slow to say so is: it knows who may see what, and its
-    /// database may be another one than what is found without it. None is there where nobody takes connections, and where
-    /// somebody else answers.
+    /// Whether a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what,
+    /// and it may use another database than would be found without it. None is there if the connection is refused, or
+    /// if another program answers.
     pub async fn is_there(&self) -> bool {
         let asked = self
             .get(self.url(&["version"], &[]))
@@ -127,7 +127,7 @@ impl Remote {
     }
 }
 
-/// What a request was about, to tell what is unknown.
+/// What a request was about, to report what is unknown.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     agent: Option<&'a AgentId>,

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::domain::{agent::AgentId, time::Timestamp};
 
-/// How much it matters that a model sees a summary, from 0 to 1.
+/// How important it is that a model sees a summary, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
-/// Histories and windows hold what a model sees anyway, or can look up.
+/// The same of histories and windows, which hold what a model sees anyway, or can look up.
 const OTHER_PRIORITY: f32 = 0.3;
 
 /// A page of resources: the summaries of agents, in order of their ids. The other kinds are found by the templates.
@@ -174,7 +174,7 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
     Ok(CompletionInfo::with_pagination(ids, None, has_more).unwrap_or_default())
 }
 
-/// What a client is told of a failure.
+/// The protocol's error for a failure.
 pub(super) fn failed(error: SourceError) -> ErrorData {
     match error {
         SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(

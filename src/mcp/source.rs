@@ -1,4 +1,4 @@
-//! Where answers come from: the parts of a daemon, a daemon elsewhere, or the database. The server asks one seam.
+//! The seam for what answers: the parts of a daemon, a daemon elsewhere, or the database.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{
     store::Sample,
 };
 
-/// What can be read of agents.
+/// What the server reads of agents.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// Agents in order of their ids, after `after`, at most `limit`.
@@ -20,8 +20,8 @@ pub trait Source: Send + Sync {
     /// An agent's summary.
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError>;
 
-    /// The tag of an agent's summary, which changes whenever its text does; none for an unknown agent. A source that
-    /// can waits until it isn't `known` any more, for half a minute at most; the others answer at once.
+    /// The tag of an agent's summary, which changes whenever its text does; `None` for an unknown agent. A source that
+    /// can waits until the tag is no longer `known`, for half a minute at most; others answer at once.
     async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError>;
 
     /// An agent's exchanges around the boundary, drawn as text.
@@ -30,7 +30,7 @@ pub trait Source: Send + Sync {
     /// An agent's window: budget, boundary and the exchanges in it, as `GET /v1/agents/{id}/history?archived=0` has it.
     async fn window(&self, agent: &AgentId) -> Result<Value, SourceError>;
 
-    /// Exchanges of an agent's archive in which `words` stand.
+    /// Exchanges of an agent's archive that match `words`.
     async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError>;
 
     /// One exchange as it was.
@@ -41,28 +41,28 @@ pub trait Source: Send + Sync {
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError>;
 
-    /// All agents together, in figures.
+    /// Figures about all agents.
     async fn sample(&self) -> Result<Sample, SourceError>;
 }
 
 /// Why a source has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// Ask for another agent.
+    /// There is no such agent.
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
-    /// Ask for another exchange.
+    /// There is no such exchange.
     #[error("agent `{agent}` has no exchange #{exchange}")]
     UnknownExchange {
-        /// The agent, who exists.
+        /// The agent, which exists.
         agent: AgentId,
         /// The number asked for.
         exchange: i64,
     },
-    /// What was asked for can't be; the text says what can.
+    /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Refused(String),
-    /// Ask again later.
+    /// There is no answer now: ask again later.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -86,7 +86,7 @@ pub struct AgentLine {
     pub exchanges: i64,
     /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
-    /// What is in its window.
+    /// The tokens of its window.
     pub window_tokens: i64,
     /// The version of its summary; 0 before the first.
     pub version: i64,

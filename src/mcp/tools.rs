@@ -23,7 +23,7 @@ use crate::{
 /// The least and the most tokens of a summary that can be asked for.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
 pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
-/// Exchanges that a search answers with unless told otherwise, and at most.
+/// How many exchanges a search returns by default, and at most.
 pub(super) const FOUND: i64 = 10;
 pub(super) const FOUND_MAX: i64 = 20;
 /// The most exchanges that are expanded at once.
@@ -34,7 +34,7 @@ const EXPANDED_MAX: usize = 100;
 pub(super) enum Refusal {
     /// There is no such tool.
     UnknownTool,
-    /// The model is told, and may try again.
+    /// An error for the model, which may try again.
     Told(String),
 }
 
@@ -124,7 +124,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
     Ok(answer(text, data))
 }
 
-/// As much of a summary as may be shown, counted on another thread: it takes some milliseconds.
+/// The part of a summary that may be shown, counted on another thread: it takes some milliseconds.
 async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> {
     let cut = tokio::task::spawn_blocking(move || {
         let counter = tokenizer::ceiling_counter();
@@ -241,7 +241,7 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
 
 async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
     let page = source.agents(None, STATUS_AGENTS).await?;
-    // A token for some agents is told of these alone.
+    // A token for some agents gets figures about these alone.
     let sample = match source.sample().await {
         Ok(sample) => Some(sample),
         Err(SourceError::Refused(_)) => None,

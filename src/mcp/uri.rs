@@ -2,7 +2,7 @@
 
 use crate::domain::agent::AgentId;
 
-/// What of an agent is a resource.
+/// Which resource of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Summary,
@@ -40,7 +40,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Reads a URI; none if nothing here has such a name.
+    /// Parses a URI; `None` if it names no resource.
     pub(super) fn read(uri: &str) -> Option<Self> {
         let (agent, kind) = if let Some(rest) = uri.strip_prefix("ikigai:///summaries/") {
             (rest.strip_suffix(".md")?, Kind::Summary)
@@ -48,7 +48,7 @@ impl Name {
             let (agent, file) = uri.strip_prefix("recapd://agents/")?.split_once('/')?;
             (agent, Kind::ALL.into_iter().find(|kind| kind.file() == file)?)
         };
-        // Of all that an id may hold, templates are expanded to an escape for this one only.
+        // Of the characters of ids, template expansion escapes only this one.
         let agent = agent.replace("%3A", ":").replace("%3a", ":");
         Some(Self {
             agent: agent.parse().ok()?,

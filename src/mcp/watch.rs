@@ -1,4 +1,4 @@
-//! Change notices.
+//! Notices of changes.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::domain::agent::AgentId;
 
 /// The least time between two notices of one resource.
 const NOTICE_SPACING: Duration = Duration::from_secs(1);
-/// How long nothing is asked after a failure.
+/// The pause after a failure.
 const REST: Duration = Duration::from_secs(5);
 
-/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it says
-/// that nobody listens.
+/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it
+/// returns false.
 pub(super) async fn follow<F: Future<Output = bool>>(
     way: &Way,
     agent: &AgentId,
@@ -27,7 +27,7 @@ pub(super) async fn follow<F: Future<Output = bool>>(
                 known = tag;
                 tokio::time::sleep(NOTICE_SPACING).await;
             }
-            // A source that can't wait is asked again after as long.
+            // A source that can't wait is asked again after the same time.
             Ok(_) => tokio::time::sleep(NOTICE_SPACING).await,
             Err(error) => {
                 tracing::debug!(%error, %agent, "mcp.watch_interrupted");

@@ -1,4 +1,4 @@
-//! Which source is asked.
+//! Choosing the source that is asked.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ const FOUND_FOR: Duration = Duration::from_secs(5);
 /// A database being opened.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
-/// Which source is asked.
+/// How the source is chosen.
 pub enum Way {
     /// Always this one.
     Fixed(Arc<dyn Source>),
@@ -29,7 +29,7 @@ pub enum Way {
     Nearest(Nearest),
 }
 
-/// A daemon that may be there, and the database it would use.
+/// A daemon that may be running, and the database that it would use.
 pub struct Nearest {
     daemon: Arc<Remote>,
     open: Box<dyn Fn() -> Opening + Send + Sync>,
@@ -45,7 +45,7 @@ struct Found {
 }
 
 impl Way {
-    /// `daemon` while it is there, else what `open` opens.
+    /// `daemon` while it is running, else what `open` opens.
     pub fn nearest(daemon: Remote, open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
         Self::Nearest(Nearest {
             daemon: Arc::new(daemon),

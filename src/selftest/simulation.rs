@@ -42,9 +42,9 @@ use crate::{crontab::Crontab, domain::time::Timestamp, notice::Notices, telemetr
 /// Runs in a piece of work.
 const RUNS_OF_PIECE: u64 = 200;
 
-/// So many runs, whose seeds follow on from the first one's.
+/// A number of simulated runs with consecutive seeds.
 pub struct Simulation {
-    /// How many.
+    /// How many runs.
     pub runs: u64,
     /// The seed of the first run; the next one has the next number.
     pub seed: u64,

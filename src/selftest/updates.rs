@@ -18,9 +18,9 @@ use crate::domain::tokens::TokenCounter;
 /// Updates in the life of an agent: enough to fill a document of any size.
 const UPDATES_OF_LIFE: u64 = 250;
 
-/// So many updates, in lives that follow from the seed.
+/// A number of updates, in simulated lives that follow from the seed.
 pub struct Updates {
-    /// How many.
+    /// How many updates.
     pub updates: u64,
     /// Seeds the random choices.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! A copy, and how long it is believed: one rule for agents' documents and for projects'.
+//! A copy of a document, and how long it is believed to be current: one rule for agents' documents and for projects'.
 
 use std::{
     future::Future,
@@ -17,30 +17,30 @@ use crate::{
     store::{StoreError, StoreResult},
 };
 
-/// A copy is believed for so long, in milliseconds: a notice may have been missed, and on SQLite nobody tells what another
-/// program wrote.
+/// How long a copy is believed without a look at the database, in milliseconds: a notice may have been missed, and on
+/// SQLite nothing announces what another program wrote.
 pub(super) const BELIEVED_MS: u64 = 60_000;
-/// A reader that has a copy, and only looks whether it still holds, waits for the database at most so long.
+/// The longest that a reader with a copy waits for the database when it checks whether the copy is still current.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
 
-/// A copy.
+/// A copy of a document, and when it was read.
 pub(super) struct Believed<S> {
     pub(super) snapshot: Arc<S>,
     read_at: Timestamp,
     pub(super) outdated: bool,
-    /// The same moment by a clock that nobody sets.
+    /// `read_at` by the monotonic clock, which nobody sets.
     since: Instant,
-    /// Milliseconds from then on until a reader last looked whether it still holds.
+    /// Milliseconds from `since` until a reader last checked whether the copy is still current.
     looked_ms: AtomicU64,
 }
 
-/// What a reader finds.
+/// What a copy can give a reader without a wait.
 pub(super) enum AtHand<S> {
-    /// What it gets without a wait.
+    /// The copy's content.
     Reading(Reading<S>),
-    /// A copy that was believed for long: this reader is to look whether it still holds.
+    /// The copy was believed for long enough: this reader is to check whether it is still current.
     Due,
-    /// A copy from before a change.
+    /// The copy is from before a change: it has to be read again.
     Outdated,
 }
 
@@ -55,8 +55,8 @@ impl<S> Believed<S> {
         }
     }
 
-    /// What a reader gets without a wait, if there is that: the copy, or the stale one while others' changes aren't heard,
-    /// since the database may be away, too.
+    /// What the copy can give a reader without a wait. While changes by others aren't heard (since `lost_since`), that
+    /// is the copy, marked as stale, since the database may be away, too.
     pub(super) fn at_hand(&self, lost_since: Option<Timestamp>) -> AtHand<S> {
         let stale_since = match (lost_since, self.outdated) {
             (None, true) => return AtHand::Outdated,
@@ -71,8 +71,8 @@ impl<S> Believed<S> {
         })
     }
 
-    /// Whether it was believed for as long as it may be. Who is told so looks, and nobody else does for as long again: one
-    /// reader waits, not all of them.
+    /// Whether the copy is too old to be believed unchecked. It is true for one reader, who checks; for as long again
+    /// the others use the copy, so that one of them waits and not all.
     fn is_due(&self) -> bool {
         let age_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let looked_ms = self.looked_ms.load(Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl<S> Believed<S> {
                 .is_ok()
     }
 
-    /// The same copy, from before a change.
+    /// The same copy, marked as being from before a change.
     pub(super) fn outdated(&self) -> Self {
         Self {
             snapshot: Arc::clone(&self.snapshot),
@@ -94,13 +94,13 @@ impl<S> Believed<S> {
         }
     }
 
-    /// The copy, and when it was right.
+    /// The copy's content, and when it was read.
     pub(super) fn dated(&self) -> (Arc<S>, Timestamp) {
         (Arc::clone(&self.snapshot), self.read_at)
     }
 }
 
-/// What `look` comes to, where there is a copy that nobody has called outdated: that will do if the database takes its time.
+/// The result of `look`, or an error if the database takes too long: for readers that have a copy to use in that case.
 pub(super) async fn in_time<T>(look: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let looked = timeout(LOOK_TIME_MAX, look).await;
     looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".into())))

@@ -1,4 +1,4 @@
-//! The copies at hand: found without a lock. Where they are too many, those not asked for the longest go.
+//! The copies in memory, found without a lock. When there are too many, the least recently used go.
 
 use std::sync::{
     Arc,
@@ -12,13 +12,13 @@ use crate::domain::agent::AgentId;
 
 /// The most copies, however short they are.
 const COPIES_MAX: usize = 100_000;
-/// What a copy is taken to need beside its text: its place in the map, its figures, headers.
+/// The bytes that a copy is taken to need beside its text: its place in the map, its figures, headers.
 const COPY_BYTES: usize = 1_024;
 
-/// A snapshot at hand.
+/// A snapshot in memory.
 pub(super) struct Held {
     pub(super) copy: Believed<Snapshot>,
-    /// When it was asked for last, in copies taken in until then.
+    /// When the copy was used last, by the count `taken` of that time.
     used_at: AtomicU64,
 }
 
@@ -37,8 +37,8 @@ impl Held {
         }
     }
 
-    /// Takes down that it was asked for; written only where that says something new, so that readers on many cores
-    /// don't take the place in memory away from one another.
+    /// Notes that the copy was used. It writes only when the value changes, so that readers on many cores don't contend
+    /// for the cache line.
     fn used(&self, at: u64) {
         if self.used_at.load(Ordering::Relaxed) != at {
             self.used_at.store(at, Ordering::Relaxed);
@@ -51,15 +51,15 @@ impl Held {
     }
 }
 
-/// The copies of all agents that somebody asked for.
+/// The copies of all agents that a reader asked for.
 pub(super) struct Copies {
     all: HashMap<AgentId, Arc<Held>>,
-    /// What they need together, about: counted anew whenever some are forgotten.
+    /// About how many bytes they need together: counted anew whenever some are dropped.
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// Copies taken in so far: the time by which uses are told apart.
+    /// How many copies were stored so far: the clock by which uses are ordered.
     taken: AtomicU64,
-    /// Changes heard of so far.
+    /// How many changes were heard of so far.
     changes: AtomicU64,
     is_clearing: AtomicBool,
 }
@@ -80,7 +80,7 @@ impl Copies {
         self.all.len()
     }
 
-    /// What `look` sees in the copy of `agent`, for somebody who asked for it.
+    /// Returns what `look` gets from the copy of `agent`, and counts that as a use of it.
     pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&Held) -> T) -> Option<T> {
         let all = self.all.pin();
         let held = all.get(agent)?;
@@ -92,25 +92,26 @@ impl Copies {
         self.all.pin().contains_key(agent)
     }
 
-    /// A change was heard of. Say so before looking for its copy.
+    /// Counts a change that was heard of. Call it before looking for the changed agent's copy.
     pub(super) fn heard(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many changes were heard of. Ask before reading what is to be held.
+    /// How many changes were heard of. Read it before reading from the database what is to be stored with
+    /// [`Self::hold`].
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Whether more changes were heard of than so many. It writes, though nothing new: so it comes either after a change was
-    /// heard of, or before, and then whoever heard of it sees what was held by now.
+    /// Whether any change was heard of since the count was `since`. It is a read-modify-write: so either this call sees
+    /// the change, or whoever heard of that sees the copy that was stored before this call.
     pub(super) fn has_changed(&self, since: u64) -> bool {
         self.changes.fetch_add(0, Ordering::AcqRel) != since
     }
 
-    /// Takes in a copy that was `asked` for, or else is the next one of one that is here. If more changes were heard of than
-    /// the so many `since` which it was read, it counts as outdated: one of them may be its own, and whoever heard of that
-    /// found no copy to refresh.
+    /// Stores a copy. `since` is the count of changes before it was read: if more were heard of, the copy is marked
+    /// outdated, since one of them may be its own, and was heard when there was no copy to mark. `is_asked`: a reader
+    /// asked for it; else it replaces a copy and keeps that one's last use.
     pub(super) fn hold(&self, agent: &AgentId, new: Held, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
@@ -139,7 +140,7 @@ impl Copies {
         }
     }
 
-    /// The copy stays for the time that the database may be away.
+    /// Marks the copy as outdated. It is kept for the case that the database is away.
     pub(super) fn outdate(&self, agent: &AgentId) {
         let all = self.all.pin();
         all.update(agent.clone(), |held| Arc::new(held.outdated()));
@@ -153,7 +154,7 @@ impl Copies {
         }
     }
 
-    /// So many bytes more are kept with `snapshot`.
+    /// Notes that `bytes` more are kept with `snapshot`.
     pub(super) fn grew(&self, snapshot: &Snapshot, bytes: usize) {
         snapshot.kept.grow(bytes);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
@@ -169,8 +170,8 @@ impl Copies {
         debug_assert!(shrunk.is_ok());
     }
 
-    /// Forgets the copies not asked for the longest, until a quarter is free, so that this isn't done for each new one.
-    /// Where somebody is at it already, it is left to them.
+    /// Drops the least recently used copies until a quarter is free, so that this isn't done for each new one. If
+    /// another thread is doing so already, it is left to that.
     fn make_room(&self, bytes_more: usize) {
         if self.is_clearing.swap(true, Ordering::Acquire) {
             return;

@@ -1,4 +1,4 @@
-//! What a way in made of a snapshot, so that it can answer with it again.
+//! What a snapshot's users derive from it once and keep with it, such as a response that is sent again.
 
 use std::{
     any::Any,
@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-/// Something made of a snapshot once, which lives as long as that. It is nothing of its own: two snapshots are the same
-/// whatever was made of them, and a copy starts without.
+/// A value derived from a snapshot once, which lives as long as the snapshot. It doesn't count as part of that: two
+/// snapshots are equal whatever was derived from them, and a clone starts without it.
 #[derive(Debug, Default)]
 pub struct Kept {
     made: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -17,12 +17,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What was made, or else what `make` makes now. `None` if somebody keeps another type here.
+    /// The kept value, or else the one that `make` makes now. `None` if a value of another type is kept here.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.made.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// What was made; `None` if nothing was, or another type.
+    /// The kept value; `None` if there is none, or one of another type.
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.made.get()?.downcast_ref()
     }

@@ -1,8 +1,8 @@
 //! Projects' documents, composed of the items of their agents and kept in memory like the agents' own.
 //!
-//! Readers get the copy at hand. What changes is composed again a little later, once for many changes, and only where
-//! the project's stamp says that it changed. A copy that was believed for long is held against the stamp when it is asked
-//! for.
+//! Readers get the copy in memory. After changes the document is composed again a little later, once for many changes,
+//! and only if the project's stamp says that it changed. A copy that was believed for long is checked against the stamp
+//! when a reader asks for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -45,7 +45,7 @@ use crate::{
 
 /// The most documents held; beyond it those not asked for the longest are forgotten.
 const DOCUMENTS_MAX: usize = 1_000;
-/// Changes within this time are one.
+/// How long to wait for further changes before a document is composed again.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// What a reader of a project's summary gets.
@@ -57,11 +57,11 @@ pub struct ProjectSnapshot {
     pub tokens: i64,
     /// Changes whenever `markdown` does.
     pub etag: String,
-    /// When an agent of it was active last.
+    /// When any agent of the project was active last.
     pub updated_at: Timestamp,
     /// How many agents belong to the project.
     pub agents: i64,
-    /// Those that the document is made of.
+    /// The agents that the document is made of.
     pub members: Vec<MemberFigures>,
 }
 
@@ -115,7 +115,7 @@ impl Held {
     }
 }
 
-/// The documents of all projects that somebody asked for.
+/// The documents of all projects that a reader asked for.
 pub struct ProjectSnapshots {
     store: Arc<dyn Store>,
     counter: Arc<dyn TokenCounter>,
@@ -175,11 +175,12 @@ impl ProjectSnapshots {
         Reading::or_copy(loaded, held.map(|held| held.copy.dated()))
     }
 
-    /// The copy, if it still holds, which is right as of now then; else as [`Self::load`].
+    /// The copy, if it is still current, which is right as of now then; else as [`Self::load`].
     async fn look_again(&self, project: &ProjectId, held: &Arc<Held>) -> StoreResult<Option<Arc<Held>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
-            // Composing may take longer than this reader waits: the next one is to know, and waits as long as it takes.
+            // Composing may take longer than this reader waits. Marked outdated, it makes the next reader wait as long
+            // as it takes.
             self.replace(project, held, &held.outdated());
             return self.load(project).await;
         }
@@ -189,7 +190,7 @@ impl ProjectSnapshots {
         Ok(Some(renewed))
     }
 
-    /// Puts `new` in the place of `held`, unless somebody refreshed that meanwhile, and knows better.
+    /// Puts `new` in the place of `held`, unless that was replaced by a newer one meanwhile.
     fn replace(&self, project: &ProjectId, held: &Arc<Held>, new: &Arc<Held>) {
         let mut all = self.held();
         if let Some(current) = all.peek_mut(project)
@@ -213,8 +214,8 @@ impl ProjectSnapshots {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
-    /// the change found nothing to refresh then.
+    /// Composes the document; and once more if the project changed before the document was stored, since the notice of
+    /// that change found nothing to refresh.
     async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
         let Some(held) = self.compose(project).await? else {
             return Ok(None);
@@ -241,7 +242,7 @@ impl ProjectSnapshots {
         Ok(Some(held))
     }
 
-    /// Keeps the documents fresh: what changed is composed again before the next reader asks. Ends with `stop`.
+    /// Keeps the documents fresh: composes changed ones before the next reader asks. Ends with `stop`.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
@@ -284,7 +285,7 @@ impl ProjectSnapshots {
     }
 }
 
-/// What a reader of `row` sees at `now`.
+/// The document of `row` as readers see it at `now`.
 pub fn render(
     row: ProjectRow,
     now: Timestamp,
@@ -292,7 +293,7 @@ pub fn render(
     counter: &dyn TokenCounter,
     redactor: &Redactor,
 ) -> ProjectSnapshot {
-    // Live agents age by the clock; of replayed ones the one that got furthest tells the time.
+    // Live agents age by the clock; a project of replayed ones takes the latest of their times.
     let times = row.members.iter().map(|member| member.as_of.unwrap_or(now));
     let as_of = times.max().unwrap_or(now);
     let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
@@ -348,7 +349,7 @@ fn figures(member: &ProjectMember) -> MemberFigures {
     }
 }
 
-/// The items of `member`, and digests of what is pending: nothing is ever invisible.
+/// The items of `member`, and digests of its pending exchanges: nothing is ever invisible.
 fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
     let mut items = member.items;
     let mut pending = member.pending;

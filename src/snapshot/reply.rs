@@ -1,4 +1,4 @@
-//! A summary as programs get it, over HTTP and from the command line alike.
+//! A summary as programs get it, the same over HTTP and from the command line.
 
 use serde::Serialize;
 

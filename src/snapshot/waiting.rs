@@ -1,4 +1,4 @@
-//! Readers that wait until an agent's summary changes. Nobody holds anything for them: they are woken and look again.
+//! Readers that wait until an agent's summary changes. No change is kept for them: they are woken and look again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,14 +43,14 @@ impl Waiting {
         bell.notified_owned()
     }
 
-    /// Wakes who waits for `agent`.
+    /// Wakes the readers that wait for `agent`.
     pub(super) fn wake(&self, agent: &AgentId) {
         if let Some(bell) = self.all().peek(agent) {
             bell.notify_waiters();
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes all readers.
     pub(super) fn wake_all(&self) {
         for (_, bell) in self.all().drain() {
             bell.notify_waiters();

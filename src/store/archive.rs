@@ -22,7 +22,7 @@ use crate::{
 /// Reads whole histories, and writes them as they were.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// What an agent's messages don't tell; none for an unknown agent.
+    /// What an agent's messages alone don't tell; `None` for an unknown agent.
     ///
     /// # Errors
     /// [`ArchiveError::Forked`].
@@ -34,16 +34,16 @@ pub trait Archive: Send + Sync {
     /// Those of `ids` under which an agent has messages.
     async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>>;
 
-    /// Writes messages as they were, in one transaction; with a head that counts the last of them, the boundary and the
-    /// sessions too, and what is then pending is queued. What is there already is compared and changes nothing, but that the
-    /// boundary and the sessions are set where only they are missing.
+    /// Writes messages as they were, in one transaction. With a head that counts the last of them it also sets the
+    /// boundary and the sessions, and queues what is then pending. Messages that are there already are compared and not
+    /// changed; the boundary and the sessions are set even then, if only they are missing.
     ///
     /// # Errors
-    /// [`ArchiveError::Journal`] when they don't fit what is there; nothing is changed then.
+    /// [`ArchiveError::Journal`] when the messages don't fit those that are there; nothing is changed then.
     async fn restore(&self, restore: Restore) -> Result<Restored, ArchiveError>;
 }
 
-/// What can go wrong, by what the caller does next.
+/// Why an agent can't be exported or restored, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The database fails.
@@ -52,7 +52,7 @@ pub enum ArchiveError {
     /// The journal doesn't fit: leave this agent out.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Nobody wrote down what it began with.
+    /// The agent is a fork, and what it began with wasn't recorded.
     #[error("agent `{0}` was forked from another one before recapd kept what a fork begins with")]
     Forked(AgentId),
 }
@@ -60,27 +60,28 @@ pub enum ArchiveError {
 /// Which messages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRange {
-    /// Behind this one.
+    /// Only messages after this one.
     pub after_seq: i64,
-    /// Up to this one.
+    /// No messages after this one.
     pub through_seq: i64,
-    /// At most so many.
+    /// The most messages.
     pub messages_max: i64,
-    /// No more once their payloads have so many bytes.
+    /// The bytes of payload after which no further message is read.
     pub bytes_max: usize,
 }
 
-/// Messages to be written as they were.
+/// Messages to be restored as they were.
 #[derive(Clone, Debug)]
 pub struct Restore {
-    /// Whose.
+    /// The agent that they belong to.
     pub agent: AgentId,
-    /// What stood before its messages, be it in an earlier piece of the journal, if anything did. Given where it takes effect:
-    /// with the last message that it counts, even if others follow, and with the last message that is there.
+    /// The head that stood before the agent's messages, perhaps in an earlier piece of the journal. Given only where it
+    /// takes effect: with the last message that it counts, even if others follow, and with the last message that is
+    /// there.
     pub head: Option<Head>,
     /// In order, without a gap.
     pub records: Vec<Recorded>,
-    /// What it overrides, what it began with: what an agent that isn't there yet is made of.
+    /// Its settings, and what it began with: from this an agent that doesn't exist yet is made.
     pub origin: Option<Origin>,
     /// When they are written.
     pub now: Timestamp,
@@ -124,15 +125,15 @@ pub struct Recorded {
     pub record: MessageRecord,
     /// Who said it, in a shared conversation.
     pub speaker: Option<String>,
-    /// What the ledger needs of it.
+    /// What the ledger needs to know of it.
     pub entry: Entry,
-    /// It says that it is important to its session.
+    /// Whether it was marked as important to its session.
     pub important: bool,
-    /// The step that it is, if it is one.
+    /// The step that the message stands for, if any.
     pub step: Option<Step>,
 }
 
-/// What became of messages to be restored.
+/// The result of restoring messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Messages written.
@@ -141,8 +142,8 @@ pub struct Restored {
     pub duplicates: i64,
     /// Number of the agent's last message now.
     pub last_seq: i64,
-    /// What the head tells isn't so: its last message isn't there or wasn't compared, or the agent has gone on without it, or
-    /// lived a life that it doesn't tell.
+    /// Whether the agent isn't in the state that the head describes: the head's last message is missing or wasn't
+    /// compared, or the agent has gone on without the head, or it is another agent of that name.
     pub lacks_head: bool,
 }
 

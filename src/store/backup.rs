@@ -1,7 +1,7 @@
-//! A whole SQLite database as one file, taken while a daemon works on it, and back.
+//! A backup of a whole SQLite database as one file, taken while a daemon works on it, and its restoration.
 //!
-//! A file of that name is there when it is whole and on the disk, and not before: it is written beside, under a name of its
-//! own, looked at by whoever asked for it, and renamed.
+//! A file of the final name appears only when it is whole and on the disk: it is written beside that under a temporary
+//! name, checked by the caller, and renamed.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,26 +21,26 @@ use super::{
     sqlite::{self, SqliteSettings},
 };
 
-/// How the file is named that isn't whole yet.
+/// The ending of a file's name until it is whole.
 const PART: &str = ".part";
-/// What may stand beside a database that was open.
+/// The endings of files that may stand beside a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
 
-/// Why there is no copy.
+/// Why a backup can't be taken or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// A database of PostgreSQL: its own tools do it.
+    /// The database is PostgreSQL's, which has its own tools for that.
     #[error("PostgreSQL has tools of its own for that: pg_dump and pg_restore")]
     OtherTools,
-    /// Nothing is overwritten.
+    /// The file exists: nothing is overwritten.
     #[error("{} is there already; move it away first, or name another file", .0.display())]
     Exists(PathBuf),
     /// A file can't be written.
     #[error("{}: {error}", file.display())]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// Why it can't be written.
         error: io::Error,
     },
     /// The database can't be read or written.
@@ -48,18 +48,18 @@ pub enum BackupError {
     Store(#[from] StoreError),
 }
 
-/// A copy that isn't under its own name yet. Dropped, it is gone.
+/// A copy that doesn't have its final name yet. Dropping it deletes it.
 #[derive(Debug)]
 pub struct Part {
     settings: SqliteSettings,
     file: PathBuf,
     target: PathBuf,
-    /// Nobody opens the target meanwhile.
+    /// Keeps others from opening the target meanwhile.
     lock: Option<File>,
 }
 
-/// Writes what a database holds at this moment beside `file`, for its owner alone: tokens and conversations are in it. A
-/// daemon on it isn't held up.
+/// Writes the present state of a database to a temporary file beside `file`, readable only by its owner: tokens and
+/// conversations are in it. A daemon on the database isn't held up.
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
@@ -68,8 +68,8 @@ pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<Part, BackupEr
     write(settings, settings, file, None).await
 }
 
-/// Writes what the backup `file` holds beside the database, which isn't there yet and which nobody may open until the
-/// [`Part`] is dropped.
+/// Writes the content of the backup `file` to a temporary file beside the database, which must not exist yet, and can't
+/// be opened until the [`Part`] is dropped.
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
@@ -140,13 +140,13 @@ async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreErro
 }
 
 impl Part {
-    /// Where it can be looked at meanwhile.
+    /// The settings by which the copy can be opened to check it.
     pub fn settings(&self) -> DatabaseSettings {
         self.settings.clone().into()
     }
 
-    /// Gives it its name, as one file without a log beside it, when it is on the disk. It must be closed. Tells its size in
-    /// bytes.
+    /// Gives the copy its final name when it is on the disk, as one file without a log. It must be closed. Returns its
+    /// size in bytes.
     ///
     /// # Errors
     /// See [`BackupError`]; nothing is left then.
@@ -181,7 +181,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         let beside = BESIDE.map(|end| with_end(&self.file, end));
         for file in beside.iter().chain([&self.file]) {
-            // Renamed, or never there.
+            // It was renamed, or never made.
             std::fs::remove_file(file).ok();
         }
         self.lock.take();

@@ -1,8 +1,8 @@
-//! The seam for batches at a provider: questions that may wait, and what became of them.
+//! The seam for batches at a provider: the questions put into them, and what became of these.
 //!
-//! A question is written down in the transaction that gives its lease back: while it is out nobody holds anything, and
-//! the queue row waits for its answer. An answer is journalled where the next update finds it, so it is applied behind
-//! the same fences as any other; the states are those of [`crate::domain::batch`].
+//! A question is stored in the transaction that gives its lease back: while it is out no lease is held, and the queue
+//! row waits for the answer. An answer is journalled where the next update finds it, so it is applied behind the same
+//! fences as any other. The states are those of [`crate::domain::batch`].
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::domain::{
     work::Lease,
 };
 
-/// A question that may wait.
+/// A question that may wait for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchQuestion {
     /// Its key in the journal of answers, which is its id at the provider too.
@@ -30,7 +30,7 @@ pub struct BatchQuestion {
     pub exchanges: Vec<i64>,
     /// The provisional items that the answer is to replace, if nothing was pending.
     pub revisited: Vec<i64>,
-    /// Who is asked.
+    /// The provider that is asked.
     pub provider: String,
     /// Which model is asked.
     pub model: String,
@@ -42,54 +42,54 @@ pub struct BatchQuestion {
     pub cost_microusd: Option<i64>,
 }
 
-/// How questions are put together.
+/// How waiting questions are put together into a batch.
 #[derive(Clone, Debug)]
 pub struct Gather {
-    /// What the batch is to be called.
+    /// The name of the batch.
     pub name: String,
-    /// Questions to this provider.
+    /// Only questions to this provider.
     pub provider: String,
-    /// Questions to this model.
+    /// Only questions to this model.
     pub model: String,
-    /// At most so many questions in a batch.
+    /// The most questions of a batch.
     pub requests_max: i64,
-    /// At most so many bytes of bodies in a batch, but at least one question.
+    /// The most bytes of bodies in a batch; it holds one question even if that has more.
     pub bytes_max: i64,
-    /// At most so many batches are open at a time.
+    /// The most batches that may be open at a time.
     pub open_max: i64,
-    /// Fewer questions than that make a batch when the oldest waits since before.
+    /// Fewer questions than the most make a batch if the oldest has waited since before this.
     pub waiting_before: Timestamp,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
-    /// When the batch is looked for if nobody hears what became of it.
+    /// When the batch is looked for at the provider if its sending isn't confirmed.
     pub next_at: Timestamp,
 }
 
-/// A batch that isn't closed.
+/// A batch that isn't closed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBatch {
     /// Its number.
     pub batch: i64,
-    /// What the provider was told.
+    /// What the provider is told of the batch, by which it is found there.
     pub wanted: Wanted,
-    /// Who is asked.
+    /// The provider that is asked.
     pub provider: String,
     /// The model that is asked.
     pub model: String,
-    /// How far it has come.
+    /// Its state.
     pub state: BatchState,
     /// The provider's id, once it is known.
     pub provider_id: Option<String>,
-    /// How often it was looked at in this state, this time not counted.
+    /// How often it was looked at in this state before.
     pub looks: i64,
-    /// Until when it is left to whoever has this: somebody else holds it until another time.
+    /// Until when the caller holds it. If the stored time is another one by now, another daemon holds it.
     pub held_until: Timestamp,
 }
 
 /// A question of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLine {
-    /// Its id at the provider.
+    /// The key of its answer in the journal, which is its id at the provider.
     pub key: String,
     /// The exchanges that it asks about.
     pub exchanges: Vec<i64>,
@@ -97,25 +97,26 @@ pub struct BatchLine {
     pub body: String,
 }
 
-/// What becomes of a batch that stays open.
+/// How a batch that stays open is moved on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchMove {
-    /// The state that it was in: one that it isn't in any more changes nothing.
+    /// The state that the caller read: if the batch isn't in it any more, nothing is changed.
     pub from: BatchState,
-    /// Until when it was held: if somebody else holds it by now, nothing is changed, unless the provider is known to have it.
+    /// The time until which the caller holds it: if another daemon does by now, nothing is changed, unless
+    /// `submitted_as` is set.
     pub held_until: Timestamp,
-    /// The provider's id, if it is submitted by this.
+    /// The provider's id, if this notes that the batch was submitted.
     pub submitted_as: Option<String>,
     /// When to look again.
     pub next_at: Timestamp,
 }
 
-/// What came back for a question.
+/// The result of one question of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReply {
     /// The question's key.
     pub key: String,
-    /// What is believed of the answer, or a short name of why there is none to use.
+    /// The checked answer, or a short name of why there is none to use.
     pub answer: Result<String, String>,
     /// Tokens that the model read.
     pub input_tokens: i64,
@@ -128,22 +129,22 @@ pub struct BatchReply {
 /// The end of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
-    /// What came back.
+    /// The results that the provider has.
     pub results: Vec<BatchReply>,
-    /// Why there is no answer to those of which nothing came back.
+    /// A short name of why the other questions have no answer.
     pub otherwise: String,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
 /// What became of the questions of a batch that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchClosed {
-    /// Answers that updates will use.
+    /// How many answers updates will use.
     pub answered: i64,
-    /// Questions to be asked directly.
+    /// How many questions are to be asked directly.
     pub failed: i64,
-    /// Answers that came too late.
+    /// How many answers came too late.
     pub late: i64,
 }
 
@@ -162,15 +163,15 @@ pub struct BatchedAnswer {
     pub exchanges: Vec<i64>,
     /// The provisional items that it is to replace, if nothing was pending when it was asked for.
     pub revisited: Vec<i64>,
-    /// Who answered.
+    /// The provider that answered.
     pub provider: String,
-    /// Which model.
+    /// The model that answered.
     pub model: String,
     /// The answer.
     pub answer: JournalledAnswer,
     /// What it cost, in micro-dollars, if the price is known.
     pub cost_microusd: Option<i64>,
-    /// A run has told already what it cost.
+    /// Whether a run has accounted for its cost already.
     pub is_accounted: bool,
 }
 
@@ -189,12 +190,12 @@ pub struct BatchFigures {
     pub oldest_at: Option<Timestamp>,
 }
 
-/// Questions in batches. Each operation is one transaction.
+/// The store of questions for batches. Each operation is one transaction.
 #[async_trait]
 pub trait BatchStore: Send + Sync {
-    /// Writes a question down, gives the lease back untouched, and lets the queue row wait until `until` for the answer.
-    /// False, and nothing is changed, if the work is urgent by now, or the same state of the summary was put to a batch
-    /// before: then it is asked about directly.
+    /// Stores a question, gives the lease back without an attempt, and lets the queue row wait for the answer until
+    /// `until`. Returns false and changes nothing if the work is urgent by now, or if the same state of the summary was
+    /// put to a batch before: then the question is asked directly.
     ///
     /// # Errors
     /// [`super::StoreError::Fenced`] when the lease is no longer held.
@@ -212,17 +213,17 @@ pub trait BatchStore: Send + Sync {
     /// The answer from a batch that fits an agent's summary as it stands, if there is one.
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>>;
 
-    /// Whether any question waits. Asked often, and mostly in vain: it is a mere read.
+    /// Whether any question waits. It is asked often, and mostly there is none: it only reads.
     async fn has_waiting(&self) -> StoreResult<bool>;
 
-    /// Withdraws waiting questions to which nobody waits for an answer any more, and has rows wait no longer whose question
-    /// is gone. Returns how many are withdrawn: what they would have cost is free again. Agents that somebody is writing are left
-    /// for the next time.
+    /// Withdraws waiting questions whose answers are of no use any more, and makes rows due that wait for a question
+    /// which is gone. Returns how many questions were withdrawn: their expected cost no longer counts. Agents that are
+    /// being written are left for the next time.
     async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64>;
 
-    /// Puts waiting questions into a new batch, the oldest first; none if too few wait, or too many batches are open.
-    /// Agents that somebody is writing are left for the next time. It locks to write: who isn't sure that anything waits asks
-    /// [`Self::has_waiting`] first.
+    /// Puts waiting questions into a new batch, the oldest first; `None` if too few wait, or too many batches are open.
+    /// Agents that are being written are left for the next time. It takes the write lock, so ask [`Self::has_waiting`]
+    /// first.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
     /// Takes the open batches that are due to be looked at, at most `limit`, and puts their next look off to `next_at`, so
@@ -237,11 +238,11 @@ pub trait BatchStore: Send + Sync {
     /// The questions of a batch that have no outcome yet.
     async fn batch_lines(&self, batch: i64) -> StoreResult<Vec<BatchLine>>;
 
-    /// Moves a batch on. Returns whether it was in the state it was thought to be in, and held by the caller.
+    /// Moves a batch on. Returns false and changes nothing if it is in another state by now, or held by another daemon.
     async fn move_batch(&self, batch: i64, step: BatchMove) -> StoreResult<bool>;
 
-    /// Closes a batch: journals its answers and wakes the rows that wait for them, also of those that have none. An
-    /// answer to which nobody waits any more is dropped. Doing it again changes nothing.
+    /// Closes a batch: journals its answers and wakes the rows that wait, also those without an answer. An answer that
+    /// is of no use any more is dropped. Doing it again changes nothing.
     async fn close_batch(&self, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed>;
 
     /// The provider's ids of batches that are ours, the newest first, at most `limit`.

@@ -1,13 +1,13 @@
-//! Copying a database into another one, of the same kind or not: all that recapd keeps, table by table.
+//! Copying a whole database into another one, of the same kind or not, table by table.
 //!
-//! What is copied is read off the schemas, so that no table or column can be overlooked that is added later. All is one
-//! transaction of the target, which is committed when it has been read back and is the same: a copy that fails leaves
+//! The tables and columns are read from the schemas, so that none that is added later can be overlooked. The target is
+//! written in one transaction, which is committed when it has been read back and found equal: a copy that fails leaves
 //! nothing. Rows are streamed, so that memory doesn't grow with them.
 //!
-//! Not copied: the index of recall, which is made anew; leases that were held, whose rows may be claimed at once. Fencing
+//! Not copied: recall's index, which is made anew; leases that were held, whose rows may be claimed at once. Fencing
 //! tokens go on where they stood.
 //!
-//! Daemons have to be stopped, and nobody can insert messages by SQL meanwhile: they would stay in the source.
+//! Daemons must be stopped, and no messages can be inserted by SQL meanwhile: they would stay in the source.
 
 mod content;
 mod table;
@@ -25,39 +25,39 @@ use super::{
 use content::{Batch, Checksum, Record};
 use table::{Pair, pairs};
 
-/// How long the source's inbox is waited for, in milliseconds: who inserts meanwhile waits as long.
+/// How long to wait for the lock on the source's inbox, in milliseconds; inserts that come meanwhile wait as long.
 const INBOX_MS_MAX: u64 = 10_000;
-/// How long a statement may take: a large table is read by one.
+/// How long a statement may take, in milliseconds: a large table is read by one.
 const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
-/// How often we look whether others have left, and how long we wait in between: a daemon that was stopped needs a moment.
+/// How often to look whether other connections have gone, and the wait in between: a stopped daemon needs a moment.
 const OTHERS_LOOKS_MAX: u32 = 10;
 const OTHERS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why nothing was copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// What is copied from can't be read.
+    /// The source can't be read.
     #[error("the source: {0}")]
     Source(#[source] StoreError),
-    /// What is copied to can't be written.
+    /// The target can't be written.
     #[error("the target: {0}")]
     Target(#[source] StoreError),
-    /// Somebody works on one of them.
+    /// A recapd works on one of the two.
     #[error("the {0}: another recapd is connected to it; stop all daemons on both databases first")]
     InUse(&'static str),
-    /// Somebody waits to insert into what is copied from, where it would stay.
+    /// An insert into the source's inbox waits, and its message would stay there.
     #[error("the source: somebody inserts messages into it by SQL, which would stay there; stop that first")]
     Inserts,
-    /// The target holds something already.
+    /// The target has rows already.
     #[error("the target isn't empty: table {0} has rows; copy into a new database")]
     NotEmpty(String),
-    /// The two have different tables, which can't be of one version then.
+    /// The two have different tables or columns, so they can't be of one version.
     #[error("the databases differ in {0}")]
     Unlike(String),
-    /// What was written isn't what was read.
+    /// The rows read back aren't those that were written.
     #[error("table {table} came out different ({read} rows read, {written} written): nothing was kept")]
     Differs {
-        /// Which.
+        /// The table that differs.
         table: String,
         /// Rows of the source.
         read: u64,
@@ -80,13 +80,13 @@ pub struct Progress<'p> {
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Copied {
-    /// In the order in which they were.
+    /// The tables, in the order in which they were copied.
     pub tables: Vec<CopiedTable>,
-    /// Texts with U+0000, which PostgreSQL can't hold: it is U+FFFD there.
+    /// How many texts had a U+0000, which PostgreSQL can't hold: it is U+FFFD there.
     pub texts_changed: u64,
-    /// Leases that were held and are free now.
+    /// How many leases were held; they are free now.
     pub leases_released: u64,
-    /// The last fencing token that was given.
+    /// The last fencing token that was given out.
     pub lease_token: i64,
 }
 
@@ -97,7 +97,7 @@ pub struct CopiedTable {
     pub table: String,
     /// Its rows.
     pub rows: u64,
-    /// The sum over its rows, the same whichever database they are in.
+    /// The checksum over its rows, the same on either kind of database.
     pub checksum: String,
 }
 
@@ -108,10 +108,10 @@ impl Copied {
     }
 }
 
-/// Copies all of a database into an empty one, which is made if it is a file that isn't there.
+/// Copies all of a database into an empty one; a file that doesn't exist is made.
 ///
 /// # Errors
-/// See [`CopyError`]; the target is as before then, but for its tables.
+/// See [`CopyError`]; the target has tables then, but is empty.
 pub async fn copy(
     from: &DatabaseSettings,
     to: &DatabaseSettings,
@@ -135,7 +135,7 @@ pub async fn copy(
         .map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
     let copied = all(&mut source, &mut target, &pairs, progress).await?;
-    // Whoever came meanwhile may have written what isn't in the copy, or is about to.
+    // A recapd that connected meanwhile may have written something that isn't in the copy, or be about to.
     source.is_alone("source").await?;
     if is_awaited(&mut source.connection)
         .await
@@ -144,7 +144,7 @@ pub async fn copy(
         return Err(CopyError::Inserts);
     }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
-    // The copy is there, whatever becomes of the source.
+    // The copy is committed, whatever becomes of the source.
     drop(end(&mut source.connection).await);
     Ok(copied)
 }
@@ -172,7 +172,7 @@ impl End {
         })
     }
 
-    /// Sees that nobody else works on it. A file has its lock for that.
+    /// Fails if another recapd is connected. A file has its lock for that.
     async fn is_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
         if self.connection.dialect() == Dialect::Sqlite {
             return Ok(());
@@ -192,9 +192,9 @@ impl End {
     }
 }
 
-/// How many others of recapd's are connected.
+/// The number of other connections of recapd's.
 async fn others(connection: &mut Connection) -> StoreResult<i64> {
-    // Else a transaction sees at each look what it saw at the first.
+    // Without this a transaction sees at each look what it saw at the first.
     let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");
     query(anew).execute(&mut *connection).await?;
     let sql = sql!(
@@ -204,7 +204,7 @@ async fn others(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Whether somebody waits to insert messages by SQL until the source is free again. On a file, who writes doesn't wait where
+/// Whether inserts of messages by SQL wait until the source is free again. On a file such a writer doesn't wait where
 /// it could be seen: it fails.
 async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
     if connection.dialect() == Dialect::Sqlite {
@@ -278,7 +278,7 @@ async fn all(
     Ok(copied)
 }
 
-/// Carries a table's rows over. Returns their sum, and how many texts had to be changed.
+/// Copies a table's rows. Returns their checksum, and how many texts had to be changed.
 async fn carry(
     source: &mut End,
     target: &mut End,
@@ -316,7 +316,7 @@ async fn carry(
     Ok((sum, changed))
 }
 
-/// The sum over what the target holds.
+/// The checksum over the target's rows.
 async fn read_back(
     target: &mut End,
     pair: &Pair,
@@ -335,7 +335,7 @@ async fn read_back(
     Ok(sum)
 }
 
-/// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off daemons alone.
+/// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off only daemons.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     if let Half::Postgres(postgres) = source.half() {
         postgres::wait_at_most(postgres.untimed()?, INBOX_MS_MAX).await?;
@@ -346,7 +346,7 @@ async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     );
     query(begin).execute(&mut *source).await?;
     if source.dialect() == Dialect::Postgres {
-        // Before all else: what is committed until it is held is read.
+        // First of all, so that everything committed before the lock is held is read.
         let hold = sql!("-- postgres/copy.hold_inbox\nLOCK TABLE message_inbox IN SHARE MODE");
         query(hold).execute(source).await?;
     }
@@ -386,7 +386,7 @@ async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> Sto
         postgres: "-- sql/copy.token\nSELECT setval('lease_token', greatest($1, 1), $1 > 0)",
     );
     query(token).bind(last_token).execute(&mut *target).await?;
-    // As a release does: who held them isn't here.
+    // As a release does: the holders of these leases don't work on the target.
     let release = sql!(
         "-- sql/copy.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
          leased_at = NULL, visible_at = queued_at, attempts = {max}(attempts - 1, 0) \

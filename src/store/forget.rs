@@ -15,18 +15,18 @@ pub enum Forgettable {
     Message(i64),
 }
 
-/// A wish to forget.
+/// A request to forget.
 #[derive(Clone, Debug)]
 pub struct Forget {
     /// Whose archive names it. What was inherited by a fork is forgotten in all agents that share it.
     pub agent: AgentId,
-    /// What.
+    /// The exchanges or the message to be forgotten.
     pub what: Forgettable,
-    /// By which rules documents are written anew.
+    /// The rules by which documents are written anew.
     pub rules: AppendRules,
     /// Redacts the headlines that are made anew.
     pub redactor: Redactor,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -43,9 +43,9 @@ pub struct Forgotten {
     pub items: i64,
     /// Earlier versions of documents whose text is gone.
     pub versions: i64,
-    /// Nothing of it is left in SQLite's files, or in the rows of PostgreSQL's tables, where the server keeps more than that
-    /// (its log, keys of indexes, backups). Otherwise somebody still reads an earlier state, which stays until the next
-    /// checkpoint or vacuum.
+    /// Whether nothing of it is left in SQLite's files, or in the rows of PostgreSQL's tables (the server may keep
+    /// more: in its log, keys of indexes, backups). If not, a reader still holds an earlier state, which stays until
+    /// the next checkpoint or vacuum.
     pub is_scrubbed: bool,
 }
 

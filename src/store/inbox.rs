@@ -1,14 +1,14 @@
 //! The inbox: what agents insert into the view `messages` by plain SQL, until the daemon has appended it.
 //!
-//! Invariant: a row leaves in the transaction that appends it, so that it is appended once, whoever crashes. Rows of one
-//! agent are numbered in the order in which their transactions commit, and leave in this order.
+//! Invariant: a row leaves in the transaction that appends it, so that it is appended once, whatever crashes. Rows of
+//! one agent are numbered in the order in which their transactions commit, and leave in this order.
 
 use async_trait::async_trait;
 
 use super::{AppendOutcome, AppendRequest, StoreResult};
 use crate::domain::time::Timestamp;
 
-/// Refused rows that are kept to be looked at: the newest ones.
+/// How many refused rows are kept to be looked at: the newest ones.
 pub const REFUSED_KEPT: i64 = 10_000;
 
 /// A row as an agent inserted it. Nothing in it has been checked.
@@ -16,19 +16,19 @@ pub const REFUSED_KEPT: i64 = 10_000;
 pub struct InboxRow {
     /// Its number.
     pub id: i64,
-    /// Whose message it is to be.
+    /// The agent that the message is for.
     pub agent: Option<String>,
-    /// Who says it.
+    /// The role of who says it.
     pub role: Option<String>,
-    /// Text, or JSON.
+    /// The content, as text or JSON.
     pub content: Option<String>,
-    /// How the content is written.
+    /// The format of the content.
     pub format: Option<String>,
-    /// Who said it by name.
+    /// The name of the speaker.
     pub speaker: Option<String>,
     /// The agent's own id of the message.
     pub client_id: Option<String>,
-    /// When it was said, if the agent says so.
+    /// When it was said, if the agent gave a time.
     pub said_at: Option<Timestamp>,
     /// When it was inserted.
     pub received_at: Timestamp,
@@ -57,32 +57,32 @@ pub struct InboxFigures {
 /// The inbox, as the keeper empties it.
 #[async_trait]
 pub trait InboxStore: Send + Sync {
-    /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one no more than have
-    /// `chars_max` characters of content together. A row before `after` may still come to light, when its transaction is
-    /// committed.
+    /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one only as many as
+    /// have `chars_max` characters of content together. A row before `after` may still appear, when its transaction
+    /// commits.
     async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>>;
 
     /// Appends, as [`Store::append`](super::Store::append), what `rows` hold, and takes these out of the inbox, in one
     /// transaction.
     ///
     /// # Errors
-    /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when somebody else has taken one of them, or one of the same agent
-    /// waits that comes before them all. Nothing is changed then.
+    /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when another caller has taken one of the rows, or an earlier
+    /// row of the same agent waits. Nothing is changed then.
     async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
 
-    /// Puts rows aside that still wait. Returns how many. Of all rows that are aside the newest [`REFUSED_KEPT`] stay.
+    /// Sets rows aside that still wait. Returns how many. Of all rows set aside the newest [`REFUSED_KEPT`] are kept.
     async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64>;
 
-    /// What is in it.
+    /// How many rows are in it.
     async fn inbox_figures(&self) -> StoreResult<InboxFigures>;
 
-    /// A bell that rings for what is inserted from now on.
+    /// A listener for what is inserted from now on.
     async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>>;
 }
 
-/// Says that something may have been inserted.
+/// Listens for inserts into the inbox.
 #[async_trait]
 pub trait Bell: Send {
-    /// Waits until something may have been inserted since the last time.
+    /// Waits until something may have been inserted since the last call.
     async fn rung(&mut self) -> StoreResult<()>;
 }

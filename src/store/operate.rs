@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{ClaimRequest, Enqueued, StoreResult};
 use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp, work::Lease};
 
-/// Rows of the queue, or runs, that one search looks at; the next one goes on from there.
+/// The most rows of the queue, or runs, that one search looks at; the next search continues from there.
 pub const SEARCHED_MAX: i64 = 10_000;
 
 /// Where a row of the queue stands.
@@ -173,13 +173,13 @@ pub struct Run {
 /// Which runs to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunQuery {
-    /// Of this agent only.
+    /// Only those of this agent.
     pub agent: Option<AgentId>,
-    /// Only of this outcome.
+    /// Only those of this outcome.
     pub outcome: Option<RunOutcome>,
-    /// Only earlier ones than this.
+    /// Only those with a lower number.
     pub before: Option<i64>,
-    /// At most so many, the newest ones.
+    /// The most runs, of which the newest are read.
     pub limit: i64,
 }
 
@@ -222,13 +222,13 @@ pub struct RunHour {
     pub completed: i64,
     /// Attempts that failed.
     pub failed: i64,
-    /// Attempts that somebody else overtook.
+    /// Attempts that were overtaken by another one.
     pub superseded: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
-    /// Half of the completed ones took no longer.
+    /// Median duration of the completed ones.
     pub p50_duration_ms: i64,
-    /// Of a hundred of them 95 took no longer.
+    /// The 95th percentile of their durations.
     pub p95_duration_ms: i64,
     /// Mean tokens of the documents they wrote.
     pub mean_document_tokens: i64,
@@ -236,10 +236,10 @@ pub struct RunHour {
     pub cost_microusd: i64,
 }
 
-/// What a hand did to a row of the queue, and the row as the same transaction leaves it: a moment later it may be gone.
+/// What an operator did to a row of the queue, and the row as the transaction left it: a moment later it may be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handled {
-    /// It is done.
+    /// It is done; the row as it is now.
     Done(Box<QueueRow>),
     /// A worker has the row right now: there is nothing to hasten.
     Running(Box<QueueRow>),
@@ -267,7 +267,7 @@ pub struct AgeingDue {
     pub due_at: Timestamp,
 }
 
-/// What operators do. Each operation is one transaction.
+/// The operations of operators. Each is one transaction.
 #[async_trait]
 pub trait OperatorStore: Send + Sync {
     /// The queue's rows in order of their agents, after `after`.
@@ -281,8 +281,8 @@ pub trait OperatorStore: Send + Sync {
     /// An agent's row, if it has one.
     async fn queue_row(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>>;
 
-    /// Asks for an update at once: makes a row, or makes the one that is there due, whatever it waits for. A row that a
-    /// hand paused stays paused.
+    /// Asks for an update at once: makes a row, or makes the existing one due, whatever it waits for. A row that an
+    /// operator paused stays paused.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
@@ -291,11 +291,11 @@ pub trait OperatorStore: Send + Sync {
     /// Makes a row due that waits, is parked or paused, with another series of attempts.
     async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
 
-    /// Leases an agent's row, if it is due and nothing is paused, whatever else is due.
+    /// Leases an agent's row if it is due and not paused, regardless of other rows that are due.
     async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
-    /// Parks a row. The lease of an update under way is voided. Exchanges stay pending: the next eviction brings the row
-    /// back, ten minutes later at the earliest, or a hand.
+    /// Parks a row. The lease of an update under way is voided. Its exchanges stay pending: an operator revives the
+    /// row, or the next eviction, ten minutes later at the earliest.
     async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
 
     /// Pauses an agent's updates until [`Self::resume_agent`]. The lease of an update under way is voided.
@@ -304,52 +304,53 @@ pub trait OperatorStore: Send + Sync {
     /// [`super::StoreError::UnknownAgent`].
     async fn pause_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()>;
 
-    /// Takes [`Self::pause_agent`] back. False if it wasn't paused by a hand.
+    /// Undoes [`Self::pause_agent`]. False if no operator had paused it.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
     async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool>;
 
-    /// Pauses all updates, of all daemons on this database: nothing is claimed any more, and what runs goes on to its end.
-    /// Returns since when; doing it twice changes nothing.
+    /// Pauses all updates of all daemons on this database: nothing is claimed any more, and updates under way finish.
+    /// Returns since when they are paused; doing it twice changes nothing.
     async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp>;
 
-    /// Takes [`Self::pause_queue`] back. False if the queue wasn't paused.
+    /// Undoes [`Self::pause_queue`]. False if the queue wasn't paused.
     async fn resume_queue(&self) -> StoreResult<bool>;
 
     /// Since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
 
-    /// The documents that [`Self::age`] would have looked at now, at most `limit`, those that are due longest first.
+    /// The documents that [`Self::age`] would make due now, at most `limit`, the longest overdue first.
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
 
     /// As [`super::Store::enqueue_ageing`].
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// What time it is by the clock that judges leases and backoffs: on PostgreSQL the server's, else the caller's.
+    /// The time by the clock that judges leases and backoffs: the server's on PostgreSQL, else the caller's
+    /// (`callers`).
     async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp>;
 
     /// The newest runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;
 
-    /// One run; none if there is no such one, or it is kept no longer.
+    /// One run; `None` if there is no such run, or it was deleted for its age.
     async fn run(&self, run: i64) -> StoreResult<Option<Run>>;
 
-    /// The runs that ended since then, in figures.
+    /// Figures about the runs that ended since then.
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures>;
 
-    /// The runs that ended since then, by the hours in which any did, in order.
+    /// Figures about the runs that ended since then, for each hour in which any did, in order.
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
 
     /// What each of `agents` spent since then, in their order.
     async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<Spent>>;
 
-    /// When the schedule of that name was fired last, by whichever daemon; none if it never was.
+    /// When that schedule was fired last, by whichever daemon; `None` if never.
     async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
-    /// When the latest firing of that schedule that was seen through was done; none if none ever was.
+    /// When the latest completed firing of that schedule was done; `None` if none was.
     async fn done_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
-    /// The agents whose exchanges have waited for a summary the longest, longest first: name, since when, and how many.
+    /// The agents with the longest waiting exchanges, longest first: the agent, since when, and how many exchanges.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
 }

@@ -19,7 +19,7 @@ pub struct ProjectFigures {
     pub updated_at: Timestamp,
 }
 
-/// What a project's document is made of.
+/// The members of a project, as far as its document is made of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRow {
     /// How many agents belong to it.
@@ -31,7 +31,7 @@ pub struct ProjectRow {
 /// An agent of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectMember {
-    /// Who.
+    /// The agent's name.
     pub agent: AgentId,
     /// The version of its own document; 0 before the first.
     pub version: i64,
@@ -49,7 +49,7 @@ pub struct ProjectMember {
     pub pending_before: PendingBefore,
 }
 
-/// Tells whether anything of a project has changed: equal stamps, equal documents.
+/// A project's state in short: if it hasn't changed, the document hasn't either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProjectStamp {
     /// How many agents belong to it.

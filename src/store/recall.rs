@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::StoredMessage;
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
 
-/// The most messages that a search looks at closely.
+/// The most matching messages that a search ranks.
 pub const HITS_MAX: usize = 300;
-/// The most messages that a search reads because they aren't in the index yet: the newest ones of the agent, then of those
-/// that it was forked from.
+/// The most messages that a search reads because they aren't indexed yet: the newest ones of the agent, then of its
+/// ancestors.
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
 /// Where an exchange stands.
@@ -57,7 +57,7 @@ impl Place {
 pub struct PlacedExchange {
     /// Its row.
     pub exchange: Exchange,
-    /// Whose messages it holds: the agent's own, or those of one that it was forked from.
+    /// The agent whose messages it holds: this one, or an ancestor.
     pub source: AgentId,
     /// Where it stands.
     pub place: Place,
@@ -68,7 +68,8 @@ pub struct PlacedExchange {
 }
 
 impl PlacedExchange {
-    /// Whether a search may find it: instructions are in view anyway, and what a rewind took back is nobody's past.
+    /// Whether a search may find it: instructions are always in view, and what a rewind set aside is no part of the
+    /// past.
     pub fn is_found(&self) -> bool {
         !matches!(self.place, Place::Preamble | Place::SetAside)
     }
@@ -77,7 +78,7 @@ impl PlacedExchange {
 /// A message that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// How well it fits, smaller is better; none for one that isn't in the index yet.
+    /// How well it matches, smaller is better; `None` for a message that isn't indexed yet.
     pub rank: Option<f64>,
     /// The message.
     pub message: StoredMessage,
@@ -97,21 +98,21 @@ pub struct FoundExchange {
 pub struct Searched {
     /// The exchanges.
     pub found: Vec<FoundExchange>,
-    /// So many of its messages were not searched: they are neither in the index nor among the newest. Of each agent no more
-    /// are counted than a search has time for.
+    /// How many messages were not searched, since they are neither indexed nor among the newest. Per agent they are
+    /// counted only up to a limit.
     pub unsearched: i64,
 }
 
 /// Which messages of an exchange to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRange {
-    /// Behind this one.
+    /// Only messages after this one.
     pub after_seq: i64,
-    /// At most so many.
+    /// The most messages.
     pub messages_max: i64,
-    /// No more once their payloads have so many bytes.
+    /// The bytes of payload after which no further message is read.
     pub bytes_max: usize,
-    /// Nothing that was written may be missing: a standby isn't asked.
+    /// Whether nothing written may be missing: then no standby is asked.
     pub is_current: bool,
 }
 
@@ -122,6 +123,6 @@ pub struct Expanded {
     pub placed: PlacedExchange,
     /// Its messages, in order.
     pub messages: Vec<StoredMessage>,
-    /// There are more of them.
+    /// Whether the exchange has more messages.
     pub has_more: bool,
 }

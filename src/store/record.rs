@@ -37,19 +37,19 @@ pub struct AppendRules {
     pub on_overflow: OnOverflow,
     /// What an agent's preset is expanded with.
     pub basis: Basis,
-    /// How contexts are built, unless the agent says: pins are held to what fits there.
+    /// How contexts are built, unless the agent says: the room for pins follows from it.
     pub context: ContextOptions,
     /// A longer silence begins a new session; 0 never does.
     pub idle_gap_ms: i64,
-    /// So many pending exchanges are worth an update.
+    /// The number of pending exchanges that makes an update due.
     pub batch_exchanges: i64,
-    /// The wait of an update for more, once the batch is full.
+    /// How long an update waits for more once there are so many.
     pub debounce_ms: i64,
-    /// The longest wait while it isn't.
+    /// The longest that an update waits while there are fewer.
     pub max_wait_ms: i64,
-    /// A parked row is revived by an eviction at most so often.
+    /// The least time between two revivals of a parked row by evictions.
     pub revive_after_ms: i64,
-    /// What the document may hold that a rewind writes.
+    /// The limits and rules of a document that a rewind writes.
     pub policy: SummaryPolicy,
 }
 
@@ -65,7 +65,7 @@ pub struct RequestKey {
 /// Messages for one agent.
 #[derive(Clone, Debug)]
 pub struct AppendRequest {
-    /// Whose.
+    /// The agent that they are appended to.
     pub agent: AgentId,
     /// In order.
     pub messages: Vec<Prepared>,
@@ -73,9 +73,9 @@ pub struct AppendRequest {
     pub key: Option<RequestKey>,
     /// How they were counted.
     pub count_method: String,
-    /// By which rules.
+    /// The rules that decide the append.
     pub rules: AppendRules,
-    /// Items are aged by the messages' times and not by the clock (replay).
+    /// Whether this is a replay: items are aged by the messages' times and not by the clock.
     pub replayed: bool,
     /// When they arrived.
     pub now: Timestamp,
@@ -112,7 +112,7 @@ pub struct AppendOutcome {
     pub budget: Budget,
     /// The session that ended because its newest exchange is too big.
     pub session_ended: Option<i64>,
-    /// What it did to the queue, if it touched it.
+    /// What it did to the queue, if anything.
     pub enqueued: Option<Enqueued>,
     /// When the agent was made: one that was deleted and made again has another.
     pub created_at: Timestamp,
@@ -202,7 +202,7 @@ pub struct Forked {
 /// An agent that another one came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ancestor {
-    /// Who.
+    /// The agent's name.
     pub agent: AgentId,
     /// Its last exchange at the fork; `None` if it had none yet.
     pub fork_exchange: Option<i64>,
@@ -211,7 +211,7 @@ pub struct Ancestor {
 /// Where a message went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredAt {
-    /// Its place in the request, from 0.
+    /// Its index in the request, from 0.
     pub place: usize,
     /// Its place in the agent's history.
     pub seq: i64,
@@ -219,7 +219,7 @@ pub struct StoredAt {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// Its client id is kept; if not, it has another one instead ([`Self::client_id`]).
+    /// Whether its client id is kept; if not, it has another one instead ([`Self::client_id`]).
     pub keeps_id: bool,
 }
 
@@ -330,7 +330,7 @@ pub struct StoredExchange {
     pub unread_bytes: Option<i64>,
 }
 
-/// The last words of speakers are looked for in so many exchanges.
+/// In how many of the last exchanges the speakers' last messages are looked for.
 pub const SAID_EXCHANGES_MAX: i64 = 1_000;
 
 /// What a named speaker said.
@@ -370,7 +370,7 @@ pub struct SummaryRow {
     pub summarized_through: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,
-    /// Where the agent works, if it says so; after [`Self::told_by`] where its times are told.
+    /// The agent's time zone, if it has one; after [`Self::told_by`] the zone in which its times are shown.
     pub zone: Option<Zone>,
     /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
@@ -381,7 +381,7 @@ pub struct SummaryRow {
 }
 
 impl SummaryRow {
-    /// The row of a summary that ages like that: its times are told where its documents' are.
+    /// The row with its times in the zone in which a summary that ages by `ageing` shows them.
     #[must_use]
     pub fn told_by(self, ageing: Ageing) -> Self {
         let zone = match ageing {
@@ -398,7 +398,7 @@ pub const PENDING_SHOWN_MAX: i64 = 200;
 /// Pending exchanges too many to name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingBefore {
-    /// How many.
+    /// How many exchanges.
     pub exchanges: i64,
     /// Their tokens.
     pub tokens: i64,

@@ -7,16 +7,16 @@ use crate::domain::{
     agent::AgentId, calibration::Calibration, ledger::Eviction, settings::AgentSettings, time::Timestamp,
 };
 
-/// What was learned about one model, as it is kept.
+/// What was learned about one model's token counter, as it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCalibration {
     /// The provider.
     pub provider: String,
     /// Its model.
     pub model: String,
-    /// When it last learned; larger is later.
+    /// Orders the savings: a larger number was learned later.
     pub learned: u64,
-    /// What.
+    /// What was learned.
     pub calibration: Calibration,
 }
 
@@ -56,7 +56,7 @@ pub struct RecountBatch {
     pub from: i64,
     /// The one behind the last of them.
     pub before: i64,
-    /// No more will come; the preamble is among them.
+    /// Whether this is the last batch; it holds the preamble, too.
     pub is_last: bool,
     /// Their messages, each with its exchange.
     pub messages: Vec<(i64, StoredMessage)>,
@@ -76,7 +76,7 @@ pub struct NewCount {
 /// The new counts of a [`RecountBatch`].
 #[derive(Clone, Debug)]
 pub struct Recount {
-    /// Whose.
+    /// The agent whose messages were counted.
     pub agent: AgentId,
     /// As in the batch.
     pub settings: AgentSettings,
@@ -92,7 +92,7 @@ pub struct Recount {
     pub count_method: String,
     /// The rules by which the window is held against its budget.
     pub rules: AppendRules,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! The schema: which migrations a database has, and bringing it up to date.
 //!
-//! Migrations go forward only. Daemons of the version before may run on while one is applied, and afterwards: it adds
-//! and doesn't take away. Each is one transaction, so that one which fails leaves nothing behind.
+//! Migrations go forward only. Daemons of the previous version may go on running during one and after it: it adds and
+//! never takes away. Each is one transaction, so that a failed one leaves nothing behind.
 
 mod turns;
 
@@ -18,19 +18,19 @@ use crate::domain::text::hexadecimal;
 /// How long a statement of a migration may take: an index over a large table takes its time.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
 
-/// What of the schema a database has.
+/// The state of a database's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Schema {
-    /// By version: those that this recapd has, and those that it only finds.
+    /// By version: the migrations of this recapd, and those found only in the database.
     pub migrations: Vec<Migration>,
 }
 
 /// One step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Migration {
-    /// Steps are taken in order of their versions, which may leave out numbers.
+    /// Its version: migrations are applied in the order of these, which may have gaps.
     pub version: i64,
-    /// What it is about.
+    /// Its name.
     pub name: String,
     /// Whether the database has it.
     pub state: MigrationState,
@@ -40,11 +40,11 @@ pub struct Migration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationState {
-    /// It has it.
+    /// The database has it.
     Applied,
-    /// It needs it.
+    /// The database needs it.
     Pending,
-    /// It has another one of that version.
+    /// The database has another migration of that version.
     Changed,
     /// It was begun and not finished.
     HalfDone,
@@ -70,7 +70,7 @@ impl Schema {
         self.migrations.iter().filter(pending).count()
     }
 
-    /// Whether it is empty of migrations: of recapd's tables, too, unless somebody else made them.
+    /// Whether no migration was applied: then there are no tables of recapd's either, unless made by something else.
     pub fn is_missing(&self) -> bool {
         self.pending() == self.migrations.len()
     }
@@ -142,7 +142,7 @@ pub fn newest() -> [i64; 2] {
     ]
 }
 
-/// What of the schema a database has. Changes nothing, and may be asked while daemons run.
+/// The state of a database's schema. It changes nothing, and may be asked while daemons run.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`], also when there is no such file.
@@ -154,7 +154,7 @@ pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     read(&mut connection).await
 }
 
-/// What of the schema [`up`] would find, which makes a file that isn't there. Changes nothing.
+/// The state of the schema that [`up`] would find; makes the file if there is none. Changes nothing else.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`].
@@ -167,7 +167,7 @@ pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     }
 }
 
-/// Brings a database up to date; a file that isn't there is made. Returns what it had before.
+/// Brings a database up to date, and makes a file that doesn't exist. Returns the state before.
 ///
 /// # Errors
 /// [`StoreError::Schema`] when it can't be, [`StoreError::InUse`] while a daemon runs on a file,
@@ -176,7 +176,7 @@ pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     up_within(settings, turns::TRIES_MAX).await
 }
 
-/// As [`up`], with so many tries to get the tables of a server while others hold them.
+/// As [`up`], with at most `tries_max` attempts to lock the tables of a server while others use them.
 ///
 /// # Errors
 /// As [`up`].
@@ -193,12 +193,12 @@ pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResu
     }
 }
 
-/// Whoever only looks changes nothing, so the schema has to be this recapd's already.
+/// Checks that the schema is this recapd's: a caller that only reads can't change it.
 pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
     read(connection).await?.is_current()
 }
 
-/// Applies what is missing. Of several that do so at once one does, the others wait. Returns what was there before.
+/// Applies the missing migrations. If several do so at once, one does and the others wait. Returns the state before.
 pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
     migrate_within(connection, turns::TRIES_MAX).await
 }
@@ -224,7 +224,7 @@ async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), Mig
     }
 }
 
-/// What of the schema the database of `connection` has.
+/// The state of the schema in the database of `connection`.
 pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
     let table = sql!(
         sqlite: "-- sql/schema.table\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'",
@@ -302,7 +302,7 @@ fn migrator(dialect: Dialect) -> Migrator {
         )
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());
-    // On a server it is taken around all tries.
+    // On a server the lock is taken around all attempts.
     migrator.set_locking(false);
     migrator
 }
@@ -310,7 +310,7 @@ fn migrator(dialect: Dialect) -> Migrator {
 fn failure(error: MigrateError) -> StoreError {
     match error {
         MigrateError::Execute(error) => error.into(),
-        // The same would happen again; not with a connection that was lost.
+        // The same would happen again, unless the connection was lost.
         MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
             StoreError::Schema(format!(
                 "migration {version} fails, and nothing of it was done: {error}"

@@ -9,7 +9,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// Work that is given back although nothing failed.
+/// The end of a lease whose work has to wait although nothing failed.
 #[derive(Clone, Debug)]
 pub struct Postponement {
     /// When it may be claimed again.
@@ -25,9 +25,9 @@ pub struct Postponement {
 pub struct Spending {
     /// What the agent overrides in the configuration.
     pub settings: AgentSettings,
-    /// By the agent.
+    /// What the agent spent.
     pub agent: Spent,
-    /// By all agents.
+    /// What all agents spent.
     pub all: Spent,
 }
 

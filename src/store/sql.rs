@@ -1,6 +1,6 @@
 //! The store over SQL: each operation is written once, for SQLite and PostgreSQL alike.
 //!
-//! What differs is named where it differs: words in [`statement`], values in [`value`], opening and writing in
+//! Where the two differ, the difference is named: words in [`statement`], values in [`value`], opening and writing in
 //! [`super::sqlite`] and [`super::postgres`].
 
 mod access;
@@ -69,7 +69,7 @@ pub(super) use value::{Row, Value};
 
 pub use database::{Connections, DatabaseSettings, SqlStore};
 
-/// Missing rows of the queue are made so many in a transaction.
+/// The most missing rows of the queue that are made in one transaction.
 const RECONCILED_MAX: i64 = 1_000;
 
 #[async_trait]
@@ -335,7 +335,7 @@ impl Store for SqlStore {
         if let Some(postgres) = self.postgres() {
             return postgres.claim(&claim).await;
         }
-        // An idle daemon polls: the look costs no write transaction while nothing is due.
+        // An idle daemon polls: this read costs no write transaction while nothing is due.
         if !queue::is_any_due(&mut self.reader().await?, claim.now).await? {
             return Ok(Vec::new());
         }

@@ -1,7 +1,7 @@
 //! The embedded database: SQLite in WAL mode, one writer with grouped commits, a pool of readers.
 //!
-//! One daemon at a time: whoever opens it for daemon work holds a lock file beside the database. Other programs may
-//! read and write through SQL meanwhile.
+//! One daemon at a time: a process that opens the database for daemon work holds a lock file beside it. Other programs
+//! may read and write through SQL meanwhile.
 
 mod bell;
 mod checkpoint;
@@ -39,19 +39,19 @@ use writer::{CACHE_KIB, Writer};
 
 use crate::background::{Manners, run_alone};
 
-/// How long a lock that somebody has is waited for: a program that its holder started has it, too, until it is loaded.
+/// How long to wait for a lock that is held: a program that the holder started has it, too, until it is loaded.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is tried meanwhile.
+/// How often the lock is tried meanwhile.
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// How a database is opened.
+/// How an SQLite database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteSettings {
     /// `sqlite:PATH`.
     pub url: String,
-    /// Connections that read at the same time.
+    /// The number of connections for reading.
     pub readers: u32,
-    /// At most so many operations share one commit.
+    /// The most operations that share one commit.
     pub group_commit_max: usize,
     /// How long a writer waits for another program's lock.
     pub busy_timeout_ms: u64,
@@ -60,12 +60,12 @@ pub struct SqliteSettings {
 }
 
 impl SqliteSettings {
-    /// What holds for every connection, sqlx's or the writer's own.
+    /// The pragmas of every connection, sqlx's and the writer's own.
     fn pragmas(&self) -> [(&'static str, &'static str); 3] {
         [
             ("synchronous", self.synchronous.name()),
             ("foreign_keys", "ON"),
-            // What was deleted or replaced is gone: an old document must not be read from a freed page.
+            // Deleted and replaced content is overwritten: an old document must not be readable from a freed page.
             ("secure_delete", "ON"),
         ]
     }
@@ -110,14 +110,14 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Makes the file if it isn't there, brings its schema up to date, and holds its lock.
+    /// Makes the file if there is none, brings its schema up to date, and takes its lock.
     pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
         let (mut connection, lock) = alone(settings, true).await?;
         super::schema::migrate(&mut connection).await?;
         Self::over(settings, connection, Some(Arc::new(lock))).await
     }
 
-    /// Holds the lock of an existing file, whose schema must be up to date.
+    /// Takes the lock of an existing file, whose schema must be up to date.
     pub(super) async fn open_as_is(settings: &SqliteSettings) -> StoreResult<Self> {
         let (mut connection, lock) = alone(settings, false).await?;
         super::schema::check(&mut connection).await?;
@@ -136,7 +136,7 @@ impl Sqlite {
         &self.readers
     }
 
-    /// How often one of them was waited for in vain.
+    /// How often no connection for reading became free in time.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts.count()
     }
@@ -216,14 +216,14 @@ impl Sqlite {
         Ok(Box::new(bell::DataVersion::open(&self.options).await?))
     }
 
-    /// Takes what was forgotten out of the index's pages, then brings the log into the database and empties it, so that no
-    /// earlier state of a page is left. False if a reader held it.
+    /// Removes what was forgotten from the index's pages, then checkpoints and empties the write-ahead log, so that no
+    /// earlier state of a page is left. False if a reader prevented it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         while self.writer.run(|tx| Box::pin(recall::merge_some(tx))).await? {}
         Ok(self.checkpoint.all().await?)
     }
 
-    /// Waits for the writes under way and closes the database.
+    /// Waits for writes under way and closes the database.
     pub(super) async fn close(self) {
         drop(self.writer);
         self.tasks.close();
@@ -233,7 +233,7 @@ impl Sqlite {
     }
 }
 
-/// A connection to a database that nobody else holds, and its lock. Whatever its schema is.
+/// A connection to a database that no other process holds, and its lock, whatever its schema is.
 pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
     let options = options(settings)?.create_if_missing(makes);
     let file = options.get_filename();
@@ -249,12 +249,12 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
     Ok((connection.into(), lock))
 }
 
-/// Whether there is such a file.
+/// Whether the file exists.
 pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
     Ok(options(settings)?.get_filename().exists())
 }
 
-/// A connection to an existing file that changes nothing of it, not even how it is written, whatever it is.
+/// A connection to an existing file that changes nothing in it, not even its journal mode, whatever its schema is.
 pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = SqliteConnectOptions::from_str(&settings.url)?
         .read_only(true)
@@ -262,7 +262,7 @@ pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection
     Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 
-/// A connection to an existing file, beside whoever holds it. Whatever its schema is.
+/// A connection to an existing file, even while a daemon holds it, whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);
     Ok(SqliteConnection::connect_with(&options).await?.into())
@@ -285,7 +285,7 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
     Ok(pragmas.fold(options, |options, (name, value)| options.pragma(name, value)))
 }
 
-/// The lock of a database, which need not be there.
+/// Takes the lock of a database, which need not exist.
 pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");

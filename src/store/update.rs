@@ -13,22 +13,22 @@ use crate::domain::{
 /// A claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// Who claims: the same name over restarts of one daemon.
+    /// The worker's name, which stays the same over restarts of a daemon.
     pub owner: String,
-    /// At most so many.
+    /// The most rows to claim.
     pub limit: i64,
-    /// For how long.
+    /// How long the leases last.
     pub lease_ms: i64,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
 /// How much one update takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaterialLimits {
-    /// At most so many exchanges.
+    /// The most exchanges.
     pub exchanges_max: i64,
-    /// Exchanges of so many tokens, but at least one exchange.
+    /// The most tokens of exchanges together; one exchange is taken even if it has more.
     pub tokens_max: i64,
 }
 
@@ -50,12 +50,12 @@ pub struct Material {
     pub items: Vec<Item>,
     /// Provisional items to be condensed again, when nothing is pending.
     pub revisited: Vec<i64>,
-    /// Shown items that no compaction may replace: what a forked agent took over has no exchanges in it from which it
-    /// could be written again.
+    /// Shown items that no compaction may replace: the exchanges of items that a fork took over belong to its parent,
+    /// so such an item couldn't be written again.
     pub fixed: Vec<i64>,
-    /// Items are aged by this time, or by the clock.
+    /// The time that items are aged by; `None` for the clock.
     pub as_of: Option<Timestamp>,
-    /// Its calendar.
+    /// The agent's calendar.
     pub time: AgentTime,
     /// When the oldest pending exchange left the window.
     pub pending_since: Option<Timestamp>,
@@ -68,13 +68,13 @@ pub struct Material {
 pub struct JournalledAnswer {
     /// Its text.
     pub answer: String,
-    /// What it cost to ask.
+    /// Tokens of the question.
     pub input_tokens: i64,
-    /// What it cost to answer.
+    /// Tokens of the answer.
     pub output_tokens: i64,
 }
 
-/// What an attempt tells the runs table.
+/// What the runs table keeps of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRecord {
     /// When it began.
@@ -85,7 +85,7 @@ pub struct RunRecord {
     pub provider: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// How often it was asked.
+    /// How many calls were made.
     pub model_calls: i64,
     /// Tokens it read.
     pub input_tokens: i64,
@@ -93,10 +93,10 @@ pub struct RunRecord {
     pub output_tokens: i64,
     /// What it cost, in micro-dollars; `None` if the price of one of the calls isn't known.
     pub cost_microusd: Option<i64>,
-    /// The new document had to lose decisions or constraints for its size.
+    /// Whether the new document lost decisions or constraints for its size.
     pub truncated: bool,
-    /// The journal key of the answer that came from a batch, if this attempt tells what that cost: its tokens are among
-    /// the ones above, at the price of a batch.
+    /// The journal key of a batch's answer whose cost this attempt accounts for: its tokens are among those above, at
+    /// the price of a batch.
     pub batched: Option<String>,
 }
 
@@ -109,9 +109,9 @@ pub struct Patch {
     pub lo: i64,
     /// The watermark after the update.
     pub hi: i64,
-    /// How many live exchanges lie between.
+    /// How many live exchanges lie between these.
     pub exchanges: i64,
-    /// New items; those with `true` are covered by it but not shown.
+    /// New items; one with `true` covers its exchanges but isn't shown.
     pub added: Vec<(Item, bool)>,
     /// Shown items that leave the document; they go on covering their exchanges.
     pub dropped: Vec<i64>,
@@ -127,26 +127,26 @@ pub struct Patch {
     pub as_of: Timestamp,
     /// When an item changes its section next.
     pub next_ageing_at: Option<Timestamp>,
-    /// There is more to do at once: provisional items wait to be condensed again.
+    /// Whether the row stays due, since provisional items wait to be condensed again.
     pub has_more: bool,
-    /// Park the row: digests stand in for a model that failed to the last attempt.
+    /// Parks the row with this error: digests stand in for a model that failed up to the last attempt.
     pub park: Option<AttemptError>,
     /// When a re-armed row may be claimed, if no batch is pending.
     pub rearm_wait_ms: i64,
-    /// So many pending exchanges are worth an update at once.
+    /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
-    /// For the runs table.
+    /// The record of the attempt for the runs table.
     pub run: RunRecord,
 }
 
-/// A lease that had nothing to write.
+/// The end of a lease that had nothing to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The watermark that was read.
     pub lo: i64,
     /// The watermark after: over set-aside exchanges only.
     pub hi: i64,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -155,9 +155,9 @@ pub struct Settle {
 pub struct Completed {
     /// The document's version now.
     pub version: i64,
-    /// The row waits for more: something is pending, or was asked for meanwhile.
+    /// Whether the row stays in the queue: something is pending, or was asked for meanwhile.
     pub rearmed: bool,
-    /// The row is parked.
+    /// Whether the row is parked.
     pub parked: bool,
 }
 
@@ -176,41 +176,41 @@ pub const ERROR_CHARS_MAX: usize = 2_000;
 /// A failed attempt.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Why.
+    /// What went wrong.
     pub error: AttemptError,
-    /// The row may be claimed again after so long.
+    /// In how many milliseconds the row may be claimed again.
     pub backoff_ms: i64,
-    /// Nothing helps but a hand or the next eviction. One that came during the attempt counts, too.
+    /// Whether to park the row until an operator or an eviction revives it; an eviction during the attempt counts, too.
     pub park: bool,
-    /// For the runs table.
+    /// The record of the attempt for the runs table.
     pub run: RunRecord,
 }
 
-/// A firing of a schedule that isn't done after so long is lost: whoever took it was killed, or failed. It is taken again.
-/// One that does take longer is made twice at the same time, by two who skip each other's rows.
+/// After so long a firing that isn't done counts as lost: the daemon that took it was killed, or failed, so it is taken
+/// again. If it does take longer, two daemons make it at the same time, and skip each other's rows.
 pub const FIRING_MS_MAX: i64 = 15 * MINUTE_MS;
 
-/// What came of taking a schedule's slot.
+/// The result of taking a schedule's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It is the caller's to fire.
+    /// The caller has it, and is to fire.
     Ours,
-    /// Somebody has it, or failed with it within [`FIRING_MS_MAX`].
+    /// Another caller has it, or failed with it less than [`FIRING_MS_MAX`] ago.
     Busy,
-    /// It was fired.
+    /// It was fired already.
     Done,
 }
 
-/// What to delete.
+/// What old rows to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
-    /// Runs that ended before, slots that fired, and keys of requests that were last used.
+    /// Runs that ended before this, slots that fired before, and request keys that were last used before.
     pub runs_before: Timestamp,
-    /// Answers journalled before.
+    /// Answers journalled before this.
     pub answers_before: Timestamp,
     /// The newest versions of each agent that stay.
     pub versions_keep: i64,
-    /// At most so many rows in a transaction.
+    /// The most rows that are deleted in a transaction.
     pub limit: i64,
 }
 
@@ -276,7 +276,7 @@ pub struct Sample {
 }
 
 impl Lease {
-    /// The label of this lease's trigger.
+    /// The metrics' label for what triggered this lease's update.
     pub fn trigger(&self) -> &'static str {
         Reason::first_of(self.reasons).name()
     }

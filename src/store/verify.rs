@@ -1,4 +1,4 @@
-//! What `recapd verify` finds: each invariant of DESIGN that data can prove, checked on the data.
+//! What `recapd verify` finds: each of the system's invariants that data can prove, checked on the data.
 
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl Invariant {
 /// A breach of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breach {
-    /// Which.
+    /// The invariant that doesn't hold.
     pub invariant: Invariant,
     /// What was found.
     pub found: String,
@@ -66,7 +66,7 @@ pub struct Breach {
 /// What the check of one agent found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentReport {
-    /// Who.
+    /// The agent's name.
     pub agent_id: AgentId,
     /// Messages checked.
     pub messages: i64,

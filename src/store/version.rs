@@ -1,4 +1,4 @@
-//! Versions of a summary and what a hand does to them: requests and rows, without a word of SQL.
+//! Versions of a summary and what operators do to them: requests and rows, without a word of SQL.
 
 use serde::Serialize;
 
@@ -13,9 +13,9 @@ use super::Enqueued;
 /// Which versions to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionQuery {
-    /// Only earlier ones than this, if given.
+    /// Only versions before this one, if given.
     pub before: Option<i64>,
-    /// At most so many, the newest ones.
+    /// The most versions, of which the newest are read.
     pub limit: i64,
 }
 
@@ -48,33 +48,33 @@ pub struct VersionFigures {
 /// A version of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// What is known of it.
+    /// Its figures.
     pub figures: VersionFigures,
     /// Its document as Markdown; empty if there is nothing in it.
     pub content: String,
 }
 
-/// A wish to go back to an earlier version.
+/// A request to go back to an earlier version.
 #[derive(Clone, Debug)]
 pub struct RollbackRequest {
-    /// Whose document.
+    /// The agent whose document it is.
     pub agent: AgentId,
-    /// The version whose items are wanted back.
+    /// The version whose items are to be restored.
     pub version: i64,
-    /// What the new document may hold.
+    /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// A wish to throw the items away and have them made anew.
+/// A request to throw the items away and have them made anew.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
-    /// Whose.
+    /// The agent whose items are made anew.
     pub agent: AgentId,
-    /// What the new documents may hold.
+    /// The limits and rules of the new documents.
     pub policy: SummaryPolicy,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -104,7 +104,7 @@ pub struct ItemRow {
     pub item: Item,
     /// The version that brought it.
     pub added_version: i64,
-    /// It is in the document; else it was too old or had no room.
+    /// Whether it is in the document; if not, it was too old or had no room.
     pub shown: bool,
 }
 
@@ -113,24 +113,24 @@ pub struct ItemRow {
 pub struct ItemQuery {
     /// Only those with larger numbers.
     pub after: i64,
-    /// At most so many, by their numbers.
+    /// The most items, in the order of their numbers.
     pub limit: i64,
-    /// Those too that aren't in the document.
+    /// Whether to read those, too, that aren't in the document.
     pub all: bool,
 }
 
 /// A change of one item by hand.
 #[derive(Clone, Debug)]
 pub struct EditRequest {
-    /// Whose item.
+    /// The agent whose item it is.
     pub agent: AgentId,
     /// Its number.
     pub item: i64,
     /// The change.
     pub edit: ItemEdit,
-    /// What the new document may hold.
+    /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -139,7 +139,7 @@ pub struct EditRequest {
 pub struct Edited {
     /// The new version.
     pub version: i64,
-    /// The item now; a change of its words gave it a new number.
+    /// The item as it is now; a new text gave it a new number.
     pub row: ItemRow,
 }
 

@@ -1,4 +1,5 @@
-//! Events to systemd's journal itself: each field as one of its own, so that `journalctl AGENT_ID=coder` finds them.
+//! Sending events to systemd's journal directly, each field as a field of the journal's, so that
+//! `journalctl AGENT_ID=coder` finds them.
 //!
 //! The protocol is one datagram an event (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>): `NAME=value` lines, and for
 //! values of several lines a length in front.
@@ -19,9 +20,9 @@ use super::priority;
 
 /// Where systemd's journal listens.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
-/// The longest value that is sent; the rest is cut off. Datagrams have some 200 KB.
+/// The longest value that is sent; the rest is cut off. A datagram holds some 200 KB.
 const VALUE_BYTES_MAX: usize = 32_768;
-/// The journal takes no longer names.
+/// The longest name that the journal accepts.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Sends events to the journal.
@@ -31,10 +32,10 @@ pub(super) struct Journald {
 }
 
 impl Journald {
-    /// To the journal that listens at `path`.
+    /// A sender to the journal that listens at `path`.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no journal listens there.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -46,7 +47,7 @@ impl Journald {
     }
 
     fn send(&self, datagram: &[u8]) {
-        // A journal that was restarted listens at the same place. What it can't take is lost, and nobody waits for it.
+        // A restarted journal listens at the same path. What it can't take is lost, without waiting for it.
         if self.socket.send(datagram).is_err() {
             self.socket.send_to(datagram, &self.path).ok();
         }
@@ -93,7 +94,8 @@ impl Visit for Datagram {
     }
 }
 
-/// The journal's name for a field: capitals, digits and low lines, not with a low line in front, which is the journal's.
+/// The journal's name for a field: capitals, digits and underscores, without a leading one, which is for the journal's
+/// own.
 fn name(field: &str) -> String {
     let capital = |character: char| match character.to_ascii_uppercase() {
         character if character.is_ascii_alphanumeric() => character,

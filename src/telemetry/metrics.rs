@@ -1,8 +1,8 @@
 //! The metrics, as `/metrics` shows them.
 //!
-//! Invariants: names and labels are a contract; labels are closed sets, never agents; every series of a known label
-//! set exists from the start at 0, else the first failure would be invisible to `increase()`. The word `summary` is
-//! reserved by Prometheus, so the summary is called document here.
+//! Invariants: names and labels are a contract; labels are closed sets, never agents; every series of a known label set
+//! exists from the start at 0, or the first failure would be invisible to `increase()`. Prometheus reserves the word
+//! `summary`, so a summary is called document here.
 
 mod batches;
 mod catalogue;
@@ -39,7 +39,7 @@ pub use window::Window;
 
 use crate::domain::time::Timestamp;
 
-/// A family of histograms: unlike counters, they have to be told their buckets.
+/// A family of histograms: unlike counters, they need a function that makes them with their buckets.
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 /// A gauge for seconds.
 type SecondsGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
@@ -92,8 +92,8 @@ impl Metrics {
         }))
     }
 
-    /// The content type and the text, as `accept` (of the scraper's request) wants it: `OpenMetrics` if it names that,
-    /// else Prometheus's text format.
+    /// The content type and the text of a scrape: `OpenMetrics` if `accept` (the request's header) names that, else
+    /// Prometheus's text format.
     pub fn encode(&self, accept: Option<&str>) -> (&'static str, String) {
         exposition::encode(&self.registry, accept)
     }
@@ -107,7 +107,7 @@ impl Deref for Metrics {
     }
 }
 
-/// Registers metrics and gives them back.
+/// Registers metrics and returns them.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {
@@ -180,7 +180,7 @@ impl<L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send +
 {
 }
 
-/// What a counter grows by: never less than nothing.
+/// The amount by which a counter grows: never negative.
 fn increase(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

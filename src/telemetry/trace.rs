@@ -1,14 +1,15 @@
-//! Traces by OpenTelemetry, for who wants them: what a request or an update was made of, and how long each part took.
+//! Optional traces by OpenTelemetry: the parts of a request or an update, and how long each took.
 //!
 //! ```text
 //! span of `tracing` with [`TARGET`] ─► layer: ids, parent, attributes ─► queue (bounded) ─► OTLP over HTTP, as JSON
 //! ```
 //!
-//! Spans are those of the crate `tracing` with the target [`TARGET`]; logs don't show them. Where nobody wants traces they
-//! cost next to nothing. Their names and attributes follow OpenTelemetry's conventions where there are any; those for
+//! Spans are those of the crate `tracing` with the target [`TARGET`]; logs don't show them. Without traces they cost
+//! next to nothing. Their names and attributes follow OpenTelemetry's conventions where there are any; those for
 //! generative AI are in development, and so are these.
 //!
-//! Invariant: what was said is in no span. Invariant: nothing waits for the collector: what it can't take is lost and counted.
+//! Invariant: no span holds anything said in a conversation. Invariant: nothing waits for the collector: spans that it
+//! can't take are lost and counted.
 
 mod export;
 mod layer;
@@ -26,44 +27,44 @@ pub use parent::TraceParent;
 
 use crate::wire::{Endpoint, HttpSettings, WireError};
 
-/// The target of spans that are traces'.
+/// The target of spans that belong to traces.
 pub const TARGET: &str = "recapd::trace";
 /// The field that holds a span's name, where the name isn't known beforehand.
 pub const NAME: &str = "otel.name";
-/// The field that says who stands at the other end: `server` or `client`.
+/// The field for the other end of the span: `server` or `client`.
 pub const KIND: &str = "otel.kind";
 /// The field with the `traceparent` of a client.
 pub const PARENT: &str = "otel.parent";
-/// The attribute that makes a span a failed one.
+/// The attribute that marks a span as failed.
 pub const ERROR: &str = "error.type";
 
-/// Where spans are posted to, behind the collector's address.
+/// The path that spans are posted to, after the collector's address.
 const PATH: &str = "/v1/traces";
 /// The most spans that wait to be sent; what comes beyond is lost. OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
 
-/// Where traces go, and which.
+/// Where traces are sent, and which.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
     /// The collector: `http://127.0.0.1:4318`.
     pub url: String,
     /// Headers of every call; they may hold a key.
     pub headers: Vec<(String, SecretString)>,
-    /// The share of traces that is sent, of those that begin here.
+    /// The share of traces that is sent, of those that begin in this process.
     pub sample: f64,
     /// The service's name.
     pub service: String,
-    /// What else is true of this process, by OpenTelemetry's names.
+    /// Further attributes of this process, by OpenTelemetry's names.
     pub resource: Vec<(String, String)>,
-    /// How long one call to the collector may last.
+    /// How long one call to the collector may take.
     pub timeout_ms: u64,
-    /// How long a span waits for others.
+    /// How long a span waits for others, so that they are sent together.
     pub gather_ms: u64,
-    /// What ids are made of.
+    /// The seed of the ids.
     pub seed: u64,
 }
 
-/// What notes spans, and what sends them.
+/// The layer that records spans, and the exporter that sends them.
 ///
 /// # Errors
 /// When the address or a header can't be right.
@@ -81,7 +82,7 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), WireError> 
     Ok((spans, exporter))
 }
 
-/// Where spans are posted to: the collector's address, or the whole one.
+/// The URL to post spans to: `url` with the path, or as it is if that is in it.
 fn address(url: &str) -> String {
     let url = url.trim_end_matches('/');
     if url.ends_with(PATH) {

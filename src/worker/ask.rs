@@ -1,4 +1,4 @@
-//! Asking: the model, who stands in for it, and what that costs.
+//! Asking a model about exchanges: the fallbacks that stand in for it, the limits of the day, and what a call costs.
 
 use std::{
     pin::pin,
@@ -27,61 +27,62 @@ use crate::{
     },
 };
 
-/// The place of the model that is asked first, in batches, too.
+/// The place in the chain of the model that is asked first; batches ask this one, too.
 pub(super) const FIRST: usize = 0;
-/// One exchange alone is never told in fewer characters than this.
+/// One exchange alone is never cut to fewer characters of material than this.
 const MATERIAL_CHARS_MIN: usize = 1_000;
-/// One exchange whose answer was cut off is asked about so often once more: each such answer is billed to its last token.
+/// How often one exchange is asked about again after its answer was cut off: each such answer is billed to its last
+/// token.
 const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// Bytes of a prompt per token, where a provider bills a call without saying for how many.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
-/// Agents that are woken at once when the model is back. The reconciler wakes the others.
+/// The most agents that are queued at once when the model is back. The reconciler queues the others.
 const REVISITS_MAX: i64 = 1_000;
 
-/// What is asked.
+/// A question to a model: one about exchanges.
 pub(super) struct Question<'a> {
-    /// The exchanges.
+    /// The exchanges it is about.
     pub(super) exchanges: &'a [StoredExchange],
     /// The numbers of those worth asking about.
     pub(super) asked: &'a [i64],
-    /// Where the agent works.
+    /// The agent's time zone.
     pub(super) zone: Zone,
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
-    /// They have items already, which stand in for a model's.
+    /// Whether the exchanges have items already, provisional ones that the answer replaces.
     pub(super) is_revisit: bool,
     /// Why.
     pub(super) asking: Asking,
 }
 
 impl Question<'_> {
-    /// There is no less to ask about.
+    /// Whether it is about one exchange alone, so that there is no less to ask about.
     fn is_least(&self) -> bool {
         self.asked.len() == 1
     }
 
-    /// Whether it may go on to that model. Replacing what the built-in summariser wrote by the same is of no use while
-    /// anybody before it may be back.
+    /// Whether the question may go on to that model. Replacing what the built-in summariser wrote by the same is of no
+    /// use while any model before it may be back.
     fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
         !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
     }
 }
 
-/// A question in words.
+/// A question as a request, and how it was shortened.
 struct Wording {
     request: ModelRequest,
     limits: PromptLimits,
-    /// How often the answer was cut off.
+    /// How often the model's answer to it was cut off.
     cut_off: u32,
 }
 
-/// What was answered.
+/// The answer to a question.
 pub(super) struct Told {
-    /// The items, by whoever answered.
+    /// The items of the answer.
     pub(super) drafts: Vec<ItemDraft>,
-    /// Who that was.
+    /// Which kind of author wrote the items.
     pub(super) origin: Origin,
-    /// The built-in summariser stood in for a model that may be back later.
+    /// Whether the built-in summariser stood in for a model that may be back later.
     pub(super) stands_in: bool,
 }
 
@@ -97,7 +98,8 @@ impl Told {
 }
 
 impl Worker {
-    /// Asks the model or, when it can't be asked or can't tell, who comes next. The last one's failure is the question's.
+    /// Asks the model or, when it can't be asked or can't answer, its fallbacks in turn. If all fail, the last failure
+    /// counts.
     pub(super) async fn ask(
         &self,
         hold: &Hold,
@@ -107,12 +109,12 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let (mut place, mut model) = (FIRST, first);
-        // A model that declined will decline again, and one exchange that is too much for it always will be, as one over
-        // which it fails: what stands in for it is there to stay.
+        // Whether a model that failed may answer later. One that refused refuses again, and one exchange that is beyond
+        // a model stays so: what stands in for its answer is final.
         let mut may_be_back = false;
         loop {
             let known = self.portions.beyond(&hold.lease.agent, question.asked, place);
-            // Who is asked last is asked with each attempt, of which there are few.
+            // The last model of the chain is asked with every attempt, of which there are few.
             let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_known = known.is_some();
             let answer = match known {
@@ -167,7 +169,8 @@ impl Worker {
         }
     }
 
-    /// No model can tell of this exchange: its digest is there to stay, as that of one which an answer left out.
+    /// No model can summarise this exchange: its digest stays for good, as that of an exchange which an answer left
+    /// out.
     fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> Told {
         self.parts.metrics.updates.failed(reason(failed.class()));
         self.portions.was_settled(&hold.lease.agent, question.asked);
@@ -178,8 +181,9 @@ impl Worker {
         Told::nothing()
     }
 
-    /// Whether the question is beyond the model: there is no less to ask about, and the failure lies in what is asked. What
-    /// was billed is remembered, so that nobody pays for it with each look while the next one is away.
+    /// Whether the question is beyond the model: it is about one exchange alone, and the failure is due to that
+    /// exchange. A failure that was billed is remembered, so that the model isn't asked again and again while the next
+    /// one is away.
     fn is_beyond(&self, place: usize, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
         let (agent, asked) = (&hold.lease.agent, question.asked);
         let is_to_blame = || self.portions.is_to_blame(agent, asked);
@@ -198,15 +202,17 @@ impl Worker {
         is_beyond
     }
 
-    /// Whether the model will never tell of what is beyond it. Where it has told of nothing else, it may be the model, or
-    /// how much it may write; and what doesn't fit with hardly a word of it left lies in the window of the model.
+    /// Whether the model can never summarise an exchange that is beyond it: it has answered other questions, so the
+    /// fault isn't the model's or its output limit's; and the failure isn't a context overflow, which is due to the
+    /// model's small window.
     fn is_hopeless(&self, place: usize, failed: &CondenseError) -> bool {
         !failed.is_overflow() && self.portions.has_answered(place)
     }
 
-    /// Remembers what a failure tells of the next question, and returns what it comes to: an exchange over which the
-    /// provider fails each time looks like an outage, which gives its attempts back for ever, where nobody else asks. After
-    /// some tries alone its attempts count. What can't be reached at all (a refused connection) stays an outage.
+    /// Remembers what the failure means for the next question, and returns the failure to report. One exchange over
+    /// which the provider always fails looks like an outage, which gives the attempt back, for ever if nothing else is
+    /// asked. So after some failures of an exchange alone its attempts count. A provider that can't be reached at all
+    /// (a refused connection) stays an outage.
     fn weighed(&self, hold: &Hold, question: &Question<'_>, failed: CondenseError) -> CondenseError {
         let (agent, asked) = (&hold.lease.agent, question.asked);
         match failed {
@@ -216,9 +222,9 @@ impl Worker {
                 LlmError::Transient(Fault { outage, ..fault }).into()
             }
             failed => {
-                // What is revisited is divided within the update, since one item may stand for more than any portion: to
-                // revisit fewer of them doesn't help. After a failure above it does: one exchange that fails would hold up
-                // all the others otherwise.
+                // Revisited exchanges are divided within the update, since one item may stand for more of them than any
+                // portion: a smaller portion doesn't help. After a transient failure (above) it does: one exchange that
+                // fails would hold up all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
                 } else if question.is_least() && self.may_lie_in_one(&failed) {
@@ -229,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Remembers that something will have to be condensed again, and sees to it once a model is there.
+    /// Remembers that provisional items will have to be condensed again, and queues that once a model has answered.
     async fn note_answer(&self, origin: Origin, stands_in: bool) {
         if stands_in {
             self.owes_revisits.store(true, SeqCst);
@@ -274,8 +280,8 @@ impl Worker {
         Ok(drafts)
     }
 
-    /// Calls a model until the question isn't too much for it, or can't be less: one exchange can't be divided, but it can
-    /// be told in fewer words.
+    /// Calls a model until the question isn't too much for it, or can't be made shorter: one exchange can't be divided,
+    /// but its material can be cut.
     async fn call_about(
         &self,
         model: &dyn ChatModel,
@@ -314,7 +320,7 @@ impl Worker {
         }
     }
 
-    /// Journals what is believed, not what was said: no secret that a model repeats is kept.
+    /// Journals the parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
     async fn keep(
         &self,
         hold: &Hold,
@@ -334,8 +340,8 @@ impl Worker {
         Ok(self.parts.store.journal(agent, key, &journalled, now).await?)
     }
 
-    /// One call, if the day's limits allow it. Whether it is answered or not, it is counted, but for one that wasn't
-    /// made.
+    /// Makes one call, if the day's limits allow it. A call is counted whether it is answered or not, unless it was
+    /// never sent.
     pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
@@ -395,7 +401,7 @@ impl Worker {
         Ok(answer?)
     }
 
-    /// What was spent today must leave something for another call, what this run spent included.
+    /// Fails if a limit of the day is used up, including what this run has spent.
     async fn check_limits(&self, hold: &Hold, run: &RunRecord) -> Result<(), CondenseError> {
         match self.used_up(&hold.lease.agent, run).await? {
             None => Ok(()),
@@ -403,7 +409,8 @@ impl Worker {
         }
     }
 
-    /// Whether a limit of the day is used up, what this run spent included; and until when.
+    /// The limit of the day that is used up, if one is, including what this run has spent; and until when it pauses
+    /// updates.
     pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<Paused>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
@@ -424,7 +431,7 @@ impl Worker {
         }))
     }
 
-    /// Nothing is asked in the dark: under a limit in dollars every model that may be asked needs a price.
+    /// Under a limit in dollars every model that may be asked needs a known price: without one the limit can't be kept.
     fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
         let first = &self.parts.model;
         let mut all = std::iter::once(first).chain(first.fallbacks());
@@ -437,7 +444,8 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// Nobody waits any longer for a call, but the provider is at work on it; unless it wasn't sent yet.
+    /// The call's answer isn't waited for any more, but the provider works on it and bills it; unless it wasn't sent
+    /// yet.
     fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
         if request.held.is_held() {
             run.model_calls -= 1;
@@ -477,7 +485,7 @@ impl Worker {
     }
 }
 
-/// What a call comes to, as long as anybody waits for it.
+/// The result of a call, unless the update is interrupted before.
 async fn unless_interrupted(
     hold: &Hold,
     request: &ModelRequest,
@@ -485,10 +493,11 @@ async fn unless_interrupted(
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
     let mut asking = pin!(asking);
     tokio::select! {
-        // Who stops makes room within the limits: what they held would be sent in the same moment.
+        // The interruption first: a call that stops makes room within the limits, and one that waited for it would be
+        // sent at once.
         biased;
         why = hold.interrupted() => {
-            // An answer that is there was paid for.
+            // An answer that has arrived was paid for.
             let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
             is_there.ok_or(why)
         }
@@ -496,12 +505,12 @@ async fn unless_interrupted(
     }
 }
 
-/// So many characters of material are half of what was told. They are no bytes, of which a Chinese one has three.
+/// Half of the material's characters, to be the next limit. Characters, not bytes: a Chinese one has three of these.
 fn half_of(user: &str, chars_max: usize) -> usize {
     (user.chars().count().min(chars_max) / 2).max(MATERIAL_CHARS_MIN)
 }
 
-/// Who a model's items are by.
+/// The origin of items that this model writes.
 fn origin(model: &dyn ChatModel) -> Origin {
     if model.provider() == OFFLINE {
         Origin::Offline
@@ -510,7 +519,7 @@ fn origin(model: &dyn ChatModel) -> Origin {
     }
 }
 
-/// What an answer was made of, by what it costs.
+/// The tokens of an answer, by kinds that are billed differently.
 pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
     counted(answer.usage())
 }
@@ -524,7 +533,7 @@ fn counted(usage: Usage) -> ProviderTokens {
     }
 }
 
-/// The same for the price table.
+/// The same tokens, for the price table.
 pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     Usage {
         input: tokens.input,
@@ -534,9 +543,8 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     }
 }
 
-/// What a call took. Of one that was billed for nothing of use often no figures are told: then what was sent counts, and of
-/// an answer that was cut off the most it can have had. How much a model had written when nobody waited any longer nobody
-/// knows, but the provider bills what it worked on, the prompt at least.
+/// The tokens to bill for a call. Failed calls often come without figures though they are billed: then the prompt's
+/// tokens are estimated and, for an answer that was cut off, the most output is assumed.
 fn tokens(
     answer: &Result<ModelAnswer, LlmError>,
     request: &ModelRequest,
@@ -560,7 +568,7 @@ fn tokens(
     }
 }
 
-/// What was sent, as nearly as its length tells.
+/// The tokens of the prompt, estimated from its length.
 fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     ProviderTokens {
@@ -569,7 +577,7 @@ fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     }
 }
 
-/// The metrics' name for why work is given back.
+/// The metrics' label for why an update is postponed.
 pub(super) fn wait_label(why: Wait) -> PostponeReason {
     match why {
         Wait::Places => PostponeReason::Places,

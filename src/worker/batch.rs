@@ -1,7 +1,7 @@
-//! Which questions may wait for a batch, and what an answer from one is good for.
+//! Which questions may wait for a batch, and whether an answer from one fits the material.
 //!
-//! Only ordinary work waits: the first attempt at what nobody urged, as long as it hasn't waited too long already. What
-//! was put to a batch once and comes back without an answer is asked directly. While a question is out nobody holds a
+//! Only ordinary work waits: the first attempt at what no one urged, as long as it hasn't waited too long already. A
+//! question that comes back from a batch without an answer is asked directly. While a question is out its row has no
 //! lease; an urgent wake makes the row visible, the update asks directly, and the batch's answer is dropped as late.
 
 use std::sync::Arc;
@@ -23,46 +23,46 @@ use crate::{
     },
 };
 
-/// How much goes into batches.
+/// How many questions go into batches, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
-    /// How long a question waits for others.
+    /// How long a question waits for others before its batch is sent.
     pub gather_ms: i64,
     /// The most questions of one batch.
     pub requests_max: i64,
     /// The most bytes of one batch.
     pub bytes_max: i64,
-    /// The most open batches.
+    /// The most batches that are open at once.
     pub open_max: i64,
-    /// How long exchanges may wait for an answer, before they are asked about directly.
+    /// How long exchanges may wait for a batch's answer before they are asked about directly.
     pub max_wait_ms: i64,
 }
 
 /// What a worker needs for batches.
 #[derive(Clone)]
 pub struct Batching {
-    /// Where questions are written down.
+    /// The store of questions and batches.
     pub store: Arc<dyn BatchStore>,
-    /// Who answers them.
+    /// The model that answers them.
     pub model: Arc<dyn BatchModel>,
-    /// How much of it.
+    /// The limits of batches.
     pub settings: BatchSettings,
 }
 
-/// How the items of an update are come by.
+/// How the items of an update are obtained.
 pub(super) enum Route {
-    /// By asking now.
+    /// By asking the model now.
     Direct(Box<Material>),
-    /// By waiting.
+    /// By a batch: the question is stored, and the lease given back.
     Deferred,
-    /// Not today: a limit is used up.
+    /// Not today: a limit of the day is used up.
     Paused(Paused),
-    /// They are here, about as much of the material.
+    /// From a batch's answer: the part of the material that it is about, and its items.
     Answered(Box<Material>, Vec<Item>),
 }
 
 impl Worker {
-    /// Decides how the material is condensed. A question that waits is written down, and the lease is given back.
+    /// Decides how the material is condensed. A question for a batch is stored here, and the lease given back.
     pub(super) async fn route(
         &self,
         lease: &Lease,
@@ -85,7 +85,7 @@ impl Worker {
         if let Some(paused) = self.used_up(&lease.agent, run).await? {
             return Ok(Route::Paused(paused));
         }
-        // What was paid for already is told by the run, which a row that waits has none of.
+        // A run that has made paid calls isn't deferred: a waiting row has no run record to account for them.
         if run.model_calls == 0 && self.defer(batching, lease, &material).await? {
             return Ok(Route::Deferred);
         }
@@ -96,14 +96,14 @@ impl Worker {
         Ok(Route::Direct(Box::new(material)))
     }
 
-    /// The items that an answer from a batch stands for, with what it was asked about.
+    /// The items of an answer from a batch and the material that it is about, if that is still as it was.
     async fn fitting(
         &self,
         lease: &Lease,
         batched: &BatchedAnswer,
         material: &Material,
     ) -> StoreResult<Option<(Material, Vec<Item>)>> {
-        // What is there was paid for, be it about more than is asked about at once by now.
+        // The answer is paid for, even if it is about more than is asked about at once by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
         } else {
@@ -119,8 +119,8 @@ impl Worker {
         }))
     }
 
-    /// What an answer was asked about: a part of the material, for more may be pending by now; or items that it revisits,
-    /// although something may be pending by now. None if it isn't there as it was.
+    /// The material that a batch's answer is about: a part of `material`, since more may be pending by now; or items
+    /// that it revisits, although exchanges may be pending by now. `None` if the summary has moved on.
     async fn told(
         &self,
         lease: &Lease,
@@ -206,7 +206,7 @@ impl Worker {
         })
     }
 
-    /// What a question takes, as far as can be told before it is answered: its prompt, and the longest answer.
+    /// The tokens that a question may take, estimated before it is answered: its prompt, and the longest answer.
     fn expected(&self, request: &ModelRequest) -> Usage {
         let counter = &self.parts.counter;
         let longest = request.output_tokens_max;
@@ -218,7 +218,8 @@ impl Worker {
     }
 }
 
-/// The material that begins with the exchanges that were asked about, cut behind them.
+/// `material` with those exchanges that the batch's question was about, if they and the summary's version are
+/// unchanged.
 fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
     if (batched.version, batched.lo) != (material.version, material.lo) {
         return None;
@@ -233,7 +234,7 @@ fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchang
     })
 }
 
-/// Tells the run what its answer cost.
+/// Adds the answer's tokens and cost to the run.
 fn account(answer: BatchedAnswer, run: &mut RunRecord) {
     run.provider = Some(answer.provider);
     run.model = Some(answer.model);

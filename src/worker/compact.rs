@@ -1,6 +1,6 @@
-//! Compacting: a document that grew too big is made shorter by operations that a model proposes, asked once an update.
+//! Compacting: a document that grew too big is made shorter by operations that a model proposes, asked once per update.
 //!
-//! Whatever goes wrong with it, the document is composed without: shorter texts and fewer items need no model.
+//! If that fails, the document is composed without it: shorter texts and fewer items need no model.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,35 +23,35 @@ use crate::{
     store::{JournalledAnswer, Material, RunRecord, StoreError},
 };
 
-/// Room in an answer for the texts of one operation, in tokens.
+/// The tokens that the texts of one operation take in an answer.
 const WORDING_TOKENS: i64 = 300;
 /// After an answer that was of no use no model is asked for so many versions of the document.
 const VERSIONS_BETWEEN: i64 = 8;
-/// Of so many agents it is remembered that an answer was of no use.
+/// The most agents for which a useless answer is remembered.
 const AGENTS_MAX: usize = 10_000;
 
-/// What a version is made of.
+/// What a new version is made of.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     /// The items that a document is composed of; new ones have the number 0.
     pub(super) items: Vec<Item>,
     /// Items that leave the document, stored or new ones.
     pub(super) dropped: Vec<Item>,
-    /// Stored items in whose place others stand.
+    /// The numbers of stored items that others replace.
     pub(super) replaced: Vec<i64>,
     /// What the document needed before a model compacted it; `None` if none did.
     pub(super) path: Option<Path>,
-    /// Nothing but time has changed it: what finds no room now may find some when others have aged, so that it makes no
-    /// difference how often the clock is looked at.
+    /// Whether only time has changed it. Then only items that are too old leave: one that finds no room now may find
+    /// some when others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
-    /// How many items were joined with others.
+    /// How many items a model's merges joined.
     pub(super) merged: usize,
-    /// How many items say the same in fewer words.
+    /// How many items a model shortened.
     pub(super) condensed: usize,
 }
 
 impl Draft {
-    /// What is shown, without what is revisited, and what is `added`.
+    /// The shown items without the revisited ones, and the `added` ones.
     pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
         let kept = material
             .items
@@ -68,7 +68,7 @@ impl Draft {
         }
     }
 
-    /// What is shown, a little older.
+    /// The shown items, aged.
     pub(super) fn aged(material: &Material) -> Self {
         Self {
             only_ages: true,
@@ -113,19 +113,19 @@ impl InVain {
     }
 }
 
-/// Why a document is not compacted by a model.
+/// Why a model's compaction came to nothing.
 #[derive(Debug, thiserror::Error)]
 enum CompactError {
     /// The model gave no answer.
     #[error(transparent)]
     Call(#[from] CondenseError),
-    /// What it said is no answer.
+    /// The model's answer isn't valid.
     #[error(transparent)]
     Reply(#[from] ReplyError),
     /// The journal failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The answer isn't worth it.
+    /// The operations save too little.
     #[error(transparent)]
     NoProgress(#[from] NoProgress),
 }
@@ -134,7 +134,7 @@ impl Worker {
     /// `draft`, compacted by a model if its document is too big for its items as they are.
     ///
     /// # Errors
-    /// When there is nobody to go on for; a failure leaves the draft as it is.
+    /// When the update was interrupted; any other failure leaves the draft as it is.
     pub(super) async fn compact(
         &self,
         hold: &Hold,
@@ -171,7 +171,7 @@ impl Worker {
                 Ok(draft.compacted(done, path))
             }
             Err(CompactError::Call(CondenseError::Interrupted(why))) => Err(why),
-            // Nobody was asked, so nothing is known of what it would have been worth.
+            // No model was asked, so it isn't known whether that would have been of use.
             Err(CompactError::Call(
                 CondenseError::Paused(_) | CondenseError::Llm(LlmError::Waiting { .. }),
             )) => Ok(draft),
@@ -221,7 +221,7 @@ impl Worker {
             prompt: Prompt::for_operations(question, &self.nonce(), texts_max),
             transcripts: Vec::new(),
             output_tokens_max: self.settings.output_tokens_max,
-            // Who has to wait goes without.
+            // No agent: if the provider's limits would make it wait, the update goes on without compaction.
             agent: None,
             held: Held::default(),
         };

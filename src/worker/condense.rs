@@ -1,4 +1,4 @@
-//! Condensing: pending exchanges to items, by a model whose answer is checked before it is believed, or by digests.
+//! Condensing: turns pending exchanges into items, by a model whose answer is checked, or by digests.
 
 use sha2::{Digest as _, Sha256};
 use tracing::debug;
@@ -30,7 +30,7 @@ use crate::{
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
 const PROMPT_VERSION: &str = "1";
-/// The nonce of a fence, in letters and digits.
+/// How many letters and digits the nonce of a prompt's fence has.
 const NONCE_CHARS: usize = 16;
 
 /// Why exchanges could not be condensed, by what to do next.
@@ -39,7 +39,7 @@ pub(super) enum CondenseError {
     /// The model failed.
     #[error(transparent)]
     Llm(#[from] LlmError),
-    /// The model answered, but what it said can't be believed.
+    /// The model answered, but its answer isn't valid.
     #[error(transparent)]
     Reply(#[from] ReplyError),
     /// The model answered about the wrong exchanges.
@@ -48,7 +48,7 @@ pub(super) enum CondenseError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The model was waited for no longer.
+    /// The waiting for the model's answer was ended early.
     #[error("interrupted")]
     Interrupted(Interruption),
     /// No model may be asked before the next day.
@@ -57,7 +57,7 @@ pub(super) enum CondenseError {
 }
 
 impl CondenseError {
-    /// A short, stable name.
+    /// A short, stable name of the error, for metrics and logs.
     pub(super) fn class(&self) -> &'static str {
         match self {
             Self::Llm(error) => error.class(),
@@ -69,7 +69,7 @@ impl CondenseError {
         }
     }
 
-    /// Asking again later is useless until somebody changes something.
+    /// Whether asking again later is useless until somebody changes something.
     pub(super) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl CondenseError {
         )
     }
 
-    /// Whether the next model should be asked; `is_last`: nobody would be asked again otherwise.
+    /// Whether the next model should be asked; `is_last`: this is the last attempt.
     pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Llm(error) => error.is_for_the_next(is_last),
@@ -86,7 +86,7 @@ impl CondenseError {
         }
     }
 
-    /// Asking about fewer exchanges may help.
+    /// Whether asking about fewer exchanges may help.
     pub(super) fn is_too_much(&self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl CondenseError {
         matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
     }
 
-    /// What the question is about may be why.
+    /// Whether the failure may be due to what the question is about.
     pub(super) fn may_lie_in_the_question(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
     }
@@ -166,12 +166,12 @@ fn revisiting(material: Material, told: &[i64]) -> Material {
 }
 
 impl Worker {
-    /// Digests in place of a model's words, to be condensed again when a model is there.
+    /// Digests of the exchanges, in place of a model's items; they are condensed again when a model is back.
     pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
         let rows: Vec<Exchange> = rows(&material.exchanges)
             .into_iter()
             .map(|row| Exchange {
-                // By today's rules: it was redacted by those of its day.
+                // By today's rules: the headline was redacted by those of its day.
                 headline: row.headline.redacted(&self.parts.redactor),
                 ..row
             })
@@ -292,17 +292,17 @@ impl Worker {
         }
     }
 
-    /// What is pending, up to where an answer is there about it. More may have left the window since it was asked for, and to
-    /// ask about all of that would be to pay for a part again: the rest comes with the next update.
+    /// The pending material, up to where the journal has an answer about it. More exchanges may have left the window
+    /// since that was asked for, and asking about all would pay for a part again: the rest comes with the next update.
     async fn up_to_answered(&self, lease: &Lease, mut material: Material) -> StoreResult<Material> {
-        // Of one exchange there is no part, and what the built-in summariser says isn't kept.
+        // One exchange can't be cut, and the built-in summariser's answers aren't journalled.
         if material.exchanges.len() < 2 || self.is_offline() {
             return Ok(material);
         }
         let pending = numbers(&material.exchanges);
         let answered = self.longest_answered(lease, &material, &pending).await?;
         if let Some(answered) = answered.filter(|answered| *answered < pending.len()) {
-            // Whether the limits had room for all stays as it was: what is left is new, and may wait for company.
+            // `takes_all` stays as it was: what is left is new, and may wait for more.
             material.exchanges.truncate(answered);
             let last = material.exchanges.last();
             material.hi = last.map_or(material.lo, |last| last.exchange.exchange);
@@ -310,11 +310,11 @@ impl Worker {
         Ok(material)
     }
 
-    /// What is revisited; or items that answers are there about, if these are others, too. After a failure fewer items are
-    /// revisited at once, and an answer about others would be paid for again.
+    /// The revisited material; or, if the journal has answers about other items, the material of those. After a failure
+    /// fewer items are revisited at once, and what was answered about others would be paid for again.
     async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // As it was asked about: an item that was written anew, for a forgetting say, is revisited last, whatever it is about.
+        // Read as the answers' questions were: an item that was rewritten (after a forgetting, say) is revisited last.
         let whole = self.parts.store.material(lease, all).await?;
         let mut told = numbers(&whole.exchanges);
         let mut answered = 0;
@@ -330,17 +330,17 @@ impl Worker {
             return Ok(material);
         }
         let whole = revisiting(whole, &told);
-        // Who fails alone holds up no others, be they answered.
+        // Not `whole` if an exchange that failed alone is in it: that must not hold up the others, answered or not.
         let fails = self
             .portions
             .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
-        // Something may be pending by now: then nothing is revisited.
+        // Exchanges may have become pending by now: then nothing is revisited.
         let is_better = !fails && !whole.revisited.is_empty();
         Ok(if is_better { whole } else { material })
     }
 
-    /// How many of the next exchanges are asked about at once. One item that is revisited may stand for more of them than
-    /// the portion, which differs from attempt to attempt: what was answered is taken as it was asked, since in other
+    /// How many of the next exchanges are asked about at once. One revisited item may stand for more of them than the
+    /// portion, which differs from attempt to attempt. So what an answer is about is taken as it was asked: in other
     /// pieces it would be paid for again.
     async fn at_once(
         &self,
@@ -350,24 +350,24 @@ impl Worker {
         portion: usize,
     ) -> StoreResult<usize> {
         let within_portion = rest.len().min(portion);
-        // Pending exchanges are taken in batches that are a portion at most, and one exchange is asked about alone.
+        // Pending exchanges come in batches of a portion at most, and one exchange is asked about alone.
         if material.revisited.is_empty() || rest.len() == 1 {
             return Ok(within_portion);
         }
-        // Each piece takes its own, since what was answered isn't always the first: no answer is kept about what nobody could
-        // tell of.
+        // Looked up for each piece: the first piece may have no answer, because no model could summarise it, while a
+        // later one has.
         let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
         Ok(longest.unwrap_or(within_portion))
     }
 
-    /// How many of those exchanges, from the first one on, the longest answer in the journal is about.
+    /// How many of those exchanges, from the first one on, the longest answer in the journal covers.
     async fn longest_answered(
         &self,
         lease: &Lease,
         material: &Material,
         exchanges: &[i64],
     ) -> StoreResult<Option<usize>> {
-        // All in one look: there may be a thousand of them.
+        // All keys in one query: there may be a thousand of them.
         let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
         let keys: Vec<String> = beginnings
             .map(|begun| self.piece_key(lease, material, begun))
@@ -422,14 +422,14 @@ impl Worker {
         origin: Origin,
     ) -> Result<Vec<Item>, CoverageError> {
         let mut items = items_from(drafts, &rows(exchanges), origin)?;
-        // What the model left out will be left out again: its digests are there to stay.
+        // What the model left out it would leave out again: the digests of these exchanges are final.
         for item in &mut items {
             item.provisional = false;
         }
         Ok(items)
     }
 
-    /// What is believed of an answer.
+    /// The answer's items, parsed, checked against the exchanges `asked`, and redacted.
     pub(super) fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
         Ok(reply::parse(answer, asked, &self.parts.redactor)?.drafts)
     }
@@ -472,7 +472,7 @@ impl Worker {
         }
     }
 
-    /// What marks the fence of one prompt.
+    /// A random text that marks the fence of one prompt.
     pub(super) fn nonce(&self) -> String {
         self.draw(|random| {
             std::iter::repeat_with(|| random.alphanumeric())
@@ -481,18 +481,20 @@ impl Worker {
         })
     }
 
-    /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
+    /// Whether the model is the built-in summariser. It costs nothing: its answers aren't counted as calls, nor
+    /// journalled.
     pub(super) fn is_offline(&self) -> bool {
         self.parts.model.provider() == offline::OFFLINE
     }
 
-    /// Names the question about those exchanges: which ones are revisited, the watermarks don't tell.
+    /// The journal key of the question about those exchanges; the watermarks alone don't tell which ones are revisited.
     pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
         let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
         self.journal_key(lease, material, &named.join(","))
     }
 
-    /// Names a question: the same question asked again, after a crash, has the same answer, whatever is pending besides by then.
+    /// The journal key of a question. The same question asked again after a crash has the same key, whatever else is
+    /// pending.
     pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
         let (model, Material { version, lo, .. }) = (&self.parts.model, material);
         let question = [

@@ -35,11 +35,12 @@ use crate::{
     },
 };
 
-/// How often there is a look at what is due.
+/// How often the courier looks for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Batches looked after in one step.
+/// The most batches looked after in one step.
 const LOOKS_MAX: i64 = 100;
-/// The provider's ids that are known to be ours: older ones aren't listed among the newest any more.
+/// The most ids of the provider's that are read as known to be ours: older batches aren't among the newest listed any
+/// more.
 const KNOWN_MAX: i64 = 1_000;
 /// Letters and digits at the end of a batch's name.
 const NAME_CHARS: usize = 16;
@@ -50,7 +51,7 @@ pub struct Courier {
     batching: Batching,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
-    /// Of those who wait for a limit: less may count against it than before.
+    /// Resumes updates that wait for a limit, since less may count against it after a batch than before.
     resumption: Resumption,
 }
 
@@ -83,7 +84,7 @@ impl Courier {
                 }
                 () = stop.cancelled() => return,
             }
-            // However long a step took, the next one is that much later: pauses under way are written down by then.
+            // Reset after a step of whatever length, so that pauses under way are written down before the next one.
             look.reset();
         }
     }
@@ -91,12 +92,13 @@ impl Courier {
     /// Looks after the batches that are due, and sends what waits.
     ///
     /// # Errors
-    /// What the store fails with. Nothing is lost by that; the next step goes on.
+    /// When the store fails. Nothing is lost by that; the next step goes on.
     pub async fn step(&self) -> StoreResult<()> {
-        // First, so that no other failure keeps it waiting.
+        // First, so that no failure below keeps it waiting.
         self.resumption.step().await;
         self.look_after_due().await?;
-        // Once, for both: mostly nothing does. What fails here has changed nothing, and owes nothing.
+        // One query for both, since mostly no question waits. Failing here has changed nothing, so no resumption is
+        // owed.
         if !self.batching.store.has_waiting().await? {
             return Ok(());
         }
@@ -116,7 +118,7 @@ impl Courier {
             .await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
-                // Somebody changed the configuration: nobody can be asked about it.
+                // The configuration names another provider now: this batch can't be asked about any more.
                 _ if batch.provider != self.batching.model.provider() => {
                     self.give_up(&batch, "other_provider").await?;
                 }
@@ -129,7 +131,8 @@ impl Courier {
 
     async fn withdraw_outdated(&self) -> StoreResult<()> {
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
-        // It may be done all the same. The next step sees to it: who can't write now can't resume anybody either.
+        // It may have been done although the call failed. If so, the next step resumes updates, once the store answers
+        // again.
         if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {
             self.wake_waiting().await;
         }
@@ -240,7 +243,7 @@ impl Courier {
         self.close(batch, Vec::new(), why).await
     }
 
-    /// Does what follows from a sight that brought no results. `error` is why, and may say when to come back.
+    /// Takes the step that follows from a sight without results. `error` is the reason, and may say when to come back.
     async fn go_on(&self, batch: &OpenBatch, sight: Sight, error: Option<&LlmError>) -> StoreResult<()> {
         let step = self.next(batch, sight);
         if let Step::Wait { wait_ms } | Step::Submit { wait_ms } = step {
@@ -249,7 +252,7 @@ impl Courier {
             self.hold(batch, wait_ms.max(asked_ms)).await?;
             return Ok(());
         }
-        // Seeing may have taken so long that another daemon thought this one gone.
+        // Looking may have taken so long that another daemon has taken the batch over.
         let Some(held) = self.hold(batch, LOOK_MS).await? else {
             info!(batch = batch.wanted.name, "batch.taken_over");
             return Ok(());
@@ -261,7 +264,7 @@ impl Courier {
         }
     }
 
-    /// Keeps others from a batch for so long; `None` if another daemon has it.
+    /// Keeps other daemons from a batch for `wait_ms`; `None` if another daemon has it.
     async fn hold(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
         let until = self.now().plus_ms(wait_ms);
         let step = BatchMove {
@@ -282,14 +285,14 @@ impl Courier {
         step(batch.state, sight, batch.looks, age_ms)
     }
 
-    /// Journals what is believed of the results, and wakes whoever waits for them.
+    /// Journals what is believed of the results, and wakes the rows that wait for them.
     async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
         let asked: HashMap<&str, &[i64]> = lines
             .iter()
             .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
             .collect();
-        // What nobody asked for belongs to somebody else.
+        // A result with another key isn't an answer to one of our questions.
         let ours = results.into_iter().filter_map(|result| {
             let asked = asked.get(result.key.as_str())?;
             Some((self.reply(&result, asked, &batch.model), result.billed))
@@ -301,7 +304,7 @@ impl Courier {
             now: self.now(),
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
-        // It may be closed all the same, and then nobody comes back to it.
+        // The batch may be closed although the call failed, and then no later step comes back to it.
         let closed = closed.inspect_err(|_| self.resumption.owe())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
@@ -324,7 +327,7 @@ impl Courier {
     /// than was expected.
     async fn wake_waiting(&self) {
         self.resumption.owe();
-        // Should it fail, the next step tries it again: batches don't wait for it.
+        // If it fails, the next step tries it again: batches don't wait for it.
         self.resumption.step().await;
         self.parts.notices.wake_queue();
     }
@@ -343,7 +346,7 @@ impl Courier {
         }
     }
 
-    /// What is believed, not what was said: no secret that a model repeats is kept.
+    /// The parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
     fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
         let believed = reply::parse(text, asked, &self.parts.redactor);
         let items = believed.map_err(|error| error.class().to_owned())?.drafts;
@@ -380,7 +383,7 @@ impl Courier {
     }
 }
 
-/// Whether a batch may exist after its sending failed so.
+/// Whether the provider may have made the batch although sending it failed with `error`.
 fn may_have_been_made(error: &LlmError) -> bool {
     matches!(error, LlmError::Transient(_) | LlmError::RateLimited { .. })
 }

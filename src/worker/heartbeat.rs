@@ -13,7 +13,7 @@ use tracing::warn;
 use super::WorkerParts;
 use crate::{domain::work::Lease, telemetry::metrics::labels::RenewalResult};
 
-/// Leases are renewed so many times in their length: three beats may be lost before the lease is.
+/// How often a lease is renewed within its length: three beats may be lost before the lease is.
 const BEATS_PER_LEASE: i64 = 4;
 
 /// The leases in flight.
@@ -42,12 +42,12 @@ impl Heartbeat {
         lost
     }
 
-    /// Lets a lease go.
+    /// Stops renewing a lease.
     pub(super) fn remove(&self, lease: &Lease) {
         self.held().remove(&lease.token);
     }
 
-    /// Beats until `stop`, as long as anything is held.
+    /// Renews the leases until `stop`, as long as any is held.
     pub(super) async fn run(&self, parts: &WorkerParts, stop: CancellationToken) {
         let beat = Duration::from_millis(u64::try_from(self.lease_ms / BEATS_PER_LEASE).unwrap_or(1).max(1));
         loop {
@@ -58,7 +58,7 @@ impl Heartbeat {
         }
     }
 
-    /// From one beat to the next. While nothing is held, there is no next one.
+    /// Waits for the next beat; while no lease is held, there is none.
     async fn pause(&self, beat: Duration) {
         if self.held().is_empty() {
             self.added.notified().await;

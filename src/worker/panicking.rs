@@ -1,4 +1,4 @@
-//! Panics in the middle of an update: a defect, which ends one attempt and nothing else.
+//! Panics in the middle of an update: each is a defect, and ends one attempt and nothing else.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -7,8 +7,8 @@ use tracing::error;
 
 use crate::{domain::work::Lease, store::AttemptError};
 
-/// What `work` comes to. A panic in it is a failure of the attempt: it is tried again, and given up like any other. What the
-/// work held goes with it, and nothing of it is looked at again.
+/// The result of `work`. A panic in it is a failed attempt, which is retried and given up like any other. The state
+/// that the work held is dropped, and nothing of it is looked at again.
 pub(super) fn caught<T>(
     lease: &Lease,
     work: impl Future<Output = T>,
@@ -17,7 +17,7 @@ pub(super) fn caught<T>(
     ended.map(move |ended| ended.map_err(|_| panicked(lease)))
 }
 
-/// The panic's text has gone through the panic hook already. It may hold what was said, so it is kept nowhere else.
+/// The panic's text has gone through the panic hook already. It may quote a conversation, so it is kept nowhere else.
 fn panicked(lease: &Lease) -> AttemptError {
     error!(agent_id = %lease.agent, attempt = lease.attempt, lease_token = lease.token, "update.panicked");
     AttemptError {

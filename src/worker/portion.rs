@@ -1,8 +1,8 @@
-//! How many exchanges an agent is asked about at once, after some were too many, and whose fault a failure is.
+//! How many exchanges of an agent are asked about at once, after a question was too much, and what a failure is due to.
 //!
-//! Three things are learned from how questions end: how much to ask at once ([`size`]), whether an exchange or an outage
-//! is to blame for a failure ([`blame`]), and which exchanges are beyond which models ([`beyond`]). They are kept in memory
-//! alone: after a restart they are found again.
+//! Three things are learned from how questions end: how many exchanges to ask about at once ([`size`]), whether an
+//! exchange or an outage is to blame for a failure ([`blame`]), and which exchanges are beyond which models
+//! ([`beyond`]). They are kept in memory alone: after a restart they are learned again.
 
 mod beyond;
 mod blame;
@@ -17,10 +17,10 @@ use beyond::Beyond;
 use blame::Alone;
 use size::Size;
 
-/// Of so many agents it is kept.
+/// The most agents that are remembered.
 const AGENTS_MAX: usize = 10_000;
 
-/// What is kept of agents whose questions failed.
+/// What was learned from failed questions, per agent.
 #[derive(Debug, Default)]
 pub(super) struct Portions(Mutex<Kept>);
 
@@ -49,7 +49,7 @@ impl Default for Kept {
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAgent {
     size: Size,
-    /// The exchange that failed alone: one at a time, since the oldest is asked about first.
+    /// The exchange that failed alone. There is one at a time, since the oldest is asked about first.
     alone: Option<Alone>,
 }
 
@@ -61,13 +61,13 @@ impl Portions {
         of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
     }
 
-    /// A question about those exchanges was too much.
+    /// Notes that a question about those exchanges was too much for the model.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
         self.kept().halved(agent, asked, false);
     }
 
-    /// A question about those exchanges failed, perhaps for what it is about. Of one that is taken for an outage, returns
-    /// whether it still is.
+    /// Notes that a question about those exchanges failed, perhaps because of them. Returns whether the failure still
+    /// counts as an outage, given that it looks like one (`is_outage`).
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
         let kept = &mut *self.kept();
         let answers = kept.answers;
@@ -80,7 +80,7 @@ impl Portions {
         is_outage && alone.may_be_outage()
     }
 
-    /// Whether a question that has just failed, and isn't noted yet, did so for what it is about.
+    /// Whether a question that has just failed, and isn't noted yet, failed because of the exchange it is about.
     pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
         let kept = self.kept();
         let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
@@ -93,7 +93,8 @@ impl Portions {
         alone.is_some_and(|alone| alone.is_among(asked))
     }
 
-    /// How the model at that place failed over that exchange alone: it would again, and be billed again.
+    /// The failure by which that one exchange is known to be beyond the model at `place`: asking again would fail, and
+    /// be billed.
     pub(super) fn beyond(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
         let &[exchange] = asked else {
             return None;
@@ -101,7 +102,7 @@ impl Portions {
         self.kept().beyond.failure(agent, exchange, place)
     }
 
-    /// Exchanges are beyond the model at that place, which failed so.
+    /// Notes that one exchange is beyond the model at `place`, and the failure that showed it.
     pub(super) fn was_beyond(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
         let &[exchange] = asked else {
             return;
@@ -109,7 +110,7 @@ impl Portions {
         self.kept().beyond.note(agent, exchange, place, error);
     }
 
-    /// Whether the model at that place has answered anything.
+    /// Whether the model at `place` has answered anything since the start.
     pub(super) fn has_answered(&self, place: usize) -> bool {
         self.kept().beyond.has_answered(place)
     }
@@ -129,7 +130,7 @@ impl Portions {
         self.kept().beyond.settle(agent, asked);
     }
 
-    /// The model at that place answered a question about those exchanges.
+    /// Notes that the model at `place` answered a question about those exchanges just now.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let mut kept = self.kept();
         kept.answers += 1;
@@ -138,7 +139,8 @@ impl Portions {
         self.was_told(agent, asked, place);
     }
 
-    /// As [`Self::was_answered`], but some time ago, as answers from batches are: that the provider works now they don't show.
+    /// As [`Self::was_answered`], for an answer from a batch: it is older, so it doesn't show that the provider works
+    /// now.
     pub(super) fn was_told(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let kept = &mut *self.kept();
         kept.beyond.was_answered(place);
@@ -155,7 +157,7 @@ impl Portions {
 }
 
 impl Kept {
-    /// What is kept of the agent, after a question about those exchanges was too much, or may have met an outage.
+    /// Halves the agent's portion after a question about those exchanges was too much, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
         let of_agent = self.agents.entry(agent.clone());
         let of_agent = of_agent.or_insert_with(OfAgent::default);

@@ -1,4 +1,4 @@
-//! Updates that wait without having failed, and what was paid for nothing.
+//! Updates that wait without having failed, and the cost of attempts that had no effect.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::{
     telemetry::metrics::labels::PostponeReason,
 };
 
-/// No work is given back for less.
+/// The shortest wait, in milliseconds, for which a lease is given back.
 const WAIT_MS_MIN: i64 = 500;
 
 /// What an update waits for.
 pub(super) enum Waiting {
-    /// A provider, for so long.
+    /// A provider, for that long.
     Provider(Duration, Wait),
-    /// The next day.
+    /// The next day, since a limit is used up.
     Paused(Paused),
 }
 
 impl Worker {
-    /// Gives a lease back until nobody needs to wait any more. No attempt is burnt.
+    /// Gives a lease back until the wait is over. It counts as no attempt.
     pub(super) async fn postpone(&self, lease: &Lease, waiting: Waiting, mut run: RunRecord) -> Outcome {
         let now = self.parts.clock.now();
         run.finished_at = now;
@@ -51,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// Those who wait for the same thing come back over some time, and not all at once.
+    /// The time at which a wait ends, with jitter: updates that wait for the same thing don't all come back at once.
     fn after(&self, now: Timestamp, wait: Duration) -> Timestamp {
         let wait_ms = i64::try_from(wait.as_millis())
             .unwrap_or(i64::MAX)
@@ -60,13 +60,13 @@ impl Worker {
             .plus_ms(self.draw(|random| random.i64(0..=wait_ms / 4)))
     }
 
-    /// Somebody else went first.
+    /// Ends an update that lost to another one: only its cost is recorded.
     pub(super) async fn superseded(&self, lease: &Lease, run: RunRecord) -> Outcome {
         self.note_cost(lease, run).await;
         Outcome::Superseded
     }
 
-    /// What an attempt paid without effect counts against the limits all the same.
+    /// Records what an attempt without effect cost, since that counts against the limits, too.
     pub(super) async fn note_cost(&self, lease: &Lease, mut run: RunRecord) {
         if run.model_calls == 0 {
             return;

@@ -1,4 +1,5 @@
-//! Resuming updates that wait for a limit of the day: less counts against it than before, or it may be another one.
+//! Makes updates that were paused by a spending limit due again once the limits, or what counts against them, may have
+//! changed.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -10,21 +11,21 @@ use tracing::warn;
 
 use super::WorkerParts;
 
-/// How often they are resumed each time. A worker that read the limits before may write its pause behind the first one, and
-/// by the next one it has.
+/// How often paused updates are resumed each time. A worker that read the limits before may write its pause after the
+/// first resumption, but not after the second.
 const RESUMPTIONS: u8 = 2;
-/// How long after one the next one comes, whatever came of it.
+/// The time between two resumptions, whatever came of the first.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Has updates that wait for a limit look again, until that is done.
+/// Makes updates that are paused by a limit due again, until all owed resumptions are done.
 pub struct Resumption {
     parts: WorkerParts,
-    /// How often they are still to be resumed.
+    /// How many resumptions are still to be made.
     owed: AtomicU8,
 }
 
 impl Resumption {
-    /// One that has nothing to do yet.
+    /// Makes one that has nothing to do yet.
     pub(super) fn new(parts: WorkerParts) -> Self {
         Self {
             parts,
@@ -32,12 +33,12 @@ impl Resumption {
         }
     }
 
-    /// From now on they are to be resumed.
+    /// Asks for resumptions from now on.
     pub(super) fn owe(&self) {
         self.owed.store(RESUMPTIONS, SeqCst);
     }
 
-    /// Resumes them until nothing is owed any more, or `stop`.
+    /// Resumes paused updates until no resumption is owed any more, or until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let resuming = async {
             self.step().await;
@@ -49,7 +50,7 @@ impl Resumption {
         stop.run_until_cancelled(resuming).await;
     }
 
-    /// Resumes them once, if that is owed. Should it fail, it is owed as before.
+    /// Resumes paused updates once, if that is owed. If it fails, it stays owed.
     pub async fn step(&self) {
         let owed = self.owed.load(SeqCst);
         if owed == 0 {
@@ -58,7 +59,7 @@ impl Resumption {
         match self.parts.store.resume_paused(self.parts.clock.now()).await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);
-                // However few were resumed by this call: one before may have done it without having been heard of.
+                // However few were resumed: an earlier call may have done it although its answer was lost.
                 self.parts.notices.wake_queue();
             }
             Err(error) => {

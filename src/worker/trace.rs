@@ -1,4 +1,4 @@
-//! What traces say of updates and of calls to models: figures and names, never what was said.
+//! The trace spans of updates and of calls to models: figures and names, never any text of a conversation.
 
 use tracing::{Span, field::Empty, info_span};
 
@@ -8,7 +8,7 @@ use crate::{
     telemetry::trace::{ERROR, TARGET},
 };
 
-/// An update, from its claim to its end. By OpenTelemetry's names it is one of an agent's memory.
+/// The span of an update, from its claim to its end. By OpenTelemetry's names it updates an agent's memory.
 pub(super) fn update(lease: &Lease) -> Span {
     info_span!(
         target: TARGET,
@@ -23,7 +23,7 @@ pub(super) fn update(lease: &Lease) -> Span {
     )
 }
 
-/// A call to a model.
+/// The span of a call to a model.
 pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     let name = format!("chat {}", model.model());
     info_span!(
@@ -46,7 +46,7 @@ pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     )
 }
 
-/// What came of a call.
+/// Records the result of a call in its span.
 pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     match answer {
         Ok(answer) => {
@@ -59,7 +59,7 @@ pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
                 call.record("gen_ai.response.id", id.as_str());
             }
         }
-        // It wasn't asked: a limit is used up, or it rests.
+        // The call wasn't made: a limit is used up, or the model rests.
         Err(LlmError::Waiting { .. }) => {
             call.record("recapd.is_waiting", true);
         }
@@ -69,7 +69,7 @@ pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     }
 }
 
-/// A provider by OpenTelemetry's name for it.
+/// OpenTelemetry's name for a provider.
 fn provider(name: &str) -> &str {
     match name {
         "openai-responses" => "openai",

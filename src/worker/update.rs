@@ -50,14 +50,14 @@ pub enum Outcome {
     Superseded,
     /// The lease was given back.
     Released,
-    /// It waits for a provider, or for the next day.
+    /// It waits for a provider, or for the next day's limits.
     Postponed,
-    /// The question waits for a batch, and the row for its answer.
+    /// Its question waits for a batch, and the row for the answer.
     Deferred,
 }
 
 impl Outcome {
-    /// Its name in traces.
+    /// The outcome's name in traces.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -73,7 +73,7 @@ impl Outcome {
         }
     }
 
-    /// The label in metrics; none if the update goes on later.
+    /// The outcome's label in metrics; `None` if the update goes on later.
     pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
             Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
@@ -83,14 +83,14 @@ impl Outcome {
         }
     }
 
-    /// Whether a version was written, and so everything about it was said.
+    /// Whether a version was written; then the metrics of the update are recorded already.
     pub(super) fn has_written(self) -> bool {
         matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
     }
 }
 
 impl Worker {
-    /// Carries out an update. Nothing that goes wrong in it leaves this function.
+    /// Carries out an update. Every failure in it, a panic included, is dealt with here.
     pub(super) async fn update(&self, hold: &Hold) -> Outcome {
         let lease = &hold.lease;
         let mut run = RunRecord {
@@ -182,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// Nothing is pending: the clock may still have moved items to another section.
+    /// Nothing is pending, but time may have moved items to another section.
     async fn without_pending(
         &self,
         lease: &Lease,
@@ -206,7 +206,8 @@ impl Worker {
         Ok(Outcome::Settled)
     }
 
-    /// Composes the document and writes everything in one go. With `park` the row is parked instead of finished.
+    /// Composes the document and writes everything in one transaction. With `park` the row is parked instead of
+    /// finished.
     async fn apply(
         &self,
         lease: &Lease,
@@ -223,7 +224,7 @@ impl Worker {
             &self.policy(material),
             self.parts.counter.as_ref(),
         );
-        // What it needed, not what was left to do.
+        // The path that the items needed before a model compacted them, if one did.
         composed.path = draft.path.unwrap_or(composed.path);
         let (merged, condensed) = (draft.merged, draft.condensed);
         run.truncated = composed.truncated;
@@ -239,7 +240,7 @@ impl Worker {
             run,
         );
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
-        // What ends now needs no heartbeat, and its end is no loss.
+        // An update that ends needs no heartbeat, and losing its lease from here on is no loss.
         self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
         self.tell(lease, material, &composed, completed, run);
@@ -288,7 +289,7 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // What stands in for a model's items waits until one is back.
+        // Provisional items of this update wait until a model is back: they are no reason to go on at once.
         let stands_in = items.iter().any(|(item, _)| item.item == 0 && item.provisional);
         let is_left = |(item, dropped): &(Item, bool)| item.provisional && !dropped;
         let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
@@ -314,7 +315,7 @@ impl Worker {
             as_of,
             next_ageing_at: composition.next_change,
             park,
-            // What found no room has waited for company already, and more of it would find none either.
+            // What found no room in this update has waited already, and nothing is gained by waiting for more.
             rearm_wait_ms: if material.takes_all {
                 self.settings.max_wait_ms
             } else {
@@ -350,13 +351,13 @@ impl Worker {
         }
     }
 
-    /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
+    /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let AttemptError { class, message } = fault.clone();
         let applied = async {
-            // More than was asked about: the row is parked, and what waits behind it is to be seen, too.
+            // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
-            // What is condensed again has its digests already.
+            // Revisited exchanges have their digests already.
             let material = Material {
                 revisited: Vec::new(),
                 exchanges: pending(material.exchanges, material.lo),
@@ -378,7 +379,7 @@ impl Worker {
                 outcome
             }
             Ok(Err(error)) => self.after_store_error(lease, error, run).await,
-            // There is nothing left to try: it waits for the next eviction, or for a hand.
+            // There is nothing left to try: the row waits for the next eviction, or for an operator.
             Err(panicked) => {
                 let retry = Retry {
                     after_ms: 0,
@@ -436,7 +437,7 @@ impl Worker {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
                 self.superseded(lease, run).await
             }
-            // Read again with the lease in hand: the state moved on, which is no failure.
+            // The state moved on, which is no failure: the row is read again by its next claim.
             StoreError::Fenced(fence) => {
                 info!(agent_id = %lease.agent, %fence, "update.fenced");
                 self.give_back(lease).await;
@@ -449,7 +450,8 @@ impl Worker {
             }
             error => {
                 self.parts.metrics.service.db_failed(error.class());
-                // A database that is away comes back; what it refuses is a defect, and not tried for ever.
+                // A database that is away comes back; an error of any other kind is a defect, and isn't retried for
+                // ever.
                 let is_away = matches!(error, StoreError::Unavailable(_));
                 let class = if is_away { "db" } else { "internal" };
                 let fault = AttemptError {
@@ -463,7 +465,7 @@ impl Worker {
     }
 }
 
-/// What a version is made of, and what was composed of it.
+/// The contents of a new version, and the document composed of them.
 struct Contents<'a> {
     draft: Draft,
     composition: &'a Composition,
@@ -472,23 +474,23 @@ struct Contents<'a> {
 
 /// When a failed update is tried again.
 struct Retry {
-    /// Not before so long.
+    /// The least wait, in milliseconds.
     after_ms: i64,
-    /// Not before a hand or an eviction revives it.
+    /// Whether the row is parked until an operator or an eviction revives it.
     park: bool,
 }
 
-/// What stops an attempt, by what happens next.
+/// Why an attempt stopped, by what happens next.
 enum Trouble {
-    /// It may pass; not before so many milliseconds.
+    /// A failure that may pass; not before so many milliseconds.
     Passing(AttemptError, i64),
-    /// It won't.
+    /// A failure that won't pass by itself.
     Final(AttemptError),
-    /// The store said no.
+    /// The store refused or failed.
     Store(StoreError),
-    /// There is nobody to go on for.
+    /// The lease is lost, or the daemon stops.
     Interrupted(Interruption),
-    /// Nothing failed, but nobody can be asked yet.
+    /// Nothing failed, but no model can be asked yet.
     Waiting(Waiting),
 }
 

@@ -1,4 +1,4 @@
-//! A counter that errs on the safe side by what was learned.
+//! A token counter corrected by what was learned, so that it errs on the safe side.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
 /// An estimating counter times the guard of its calibration. Exact counters are never scaled.
 ///
-/// The factor is rounded up to a hundredth, so that it changes seldom and the method says all of it:
+/// The factor is rounded up to a hundredth, so that it changes seldom and the method's name shows all of it:
 /// `o200k*claude×1.12`.
 pub struct GuardedCounter {
     base: Arc<dyn TokenCounter>,

@@ -1,4 +1,4 @@
-//! What one agent's messages and the reports among them tell about the estimates.
+//! What one agent's messages, and the usage reports among them, say about the estimates.
 //!
 //! A report is about one request: its prompt is everything before the answer, system and tools included, and its output
 //! is the answer. So there are two samples in it. The output against the estimate of the answer needs nothing else, but
@@ -20,7 +20,7 @@ pub struct ReportedUsage {
     pub prompt_tokens: i64,
     /// Tokens of the answer, if reported; with [`Self::thinking_tokens`].
     pub output_tokens: Option<i64>,
-    /// Those of them that were thinking, if the provider tells them apart.
+    /// How many of those were thinking, if the provider says so.
     pub thinking_tokens: Option<i64>,
 }
 
@@ -50,20 +50,20 @@ impl ReportedUsage {
 /// A stored message, as an observer sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Its plain estimate.
+    /// Its estimated tokens, uncorrected.
     pub tokens: i64,
-    /// The model said it: an answer or a call of a tool.
+    /// Whether the model wrote it: an answer or a tool call.
     pub is_answer: bool,
-    /// Metadata: no model sees it.
+    /// Whether it is metadata, which no model sees.
     pub is_metadata: bool,
-    /// Its tokens depend on more than its text: thinking, which providers count by what nobody sees and drop from later
-    /// prompts, or an image.
+    /// Whether its tokens depend on more than its text: an image, or thinking, which providers count in full although
+    /// they show only part of it, and drop from later prompts.
     pub is_opaque: bool,
     /// The report that it carries.
     pub usage: Option<ReportedUsage>,
 }
 
-/// What the window of the agent showed when messages were stored. A prompt compares only with one from the same state.
+/// What the agent's window showed when messages were stored. Prompts can be compared only if it is the same for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Where the window begins.
@@ -75,7 +75,7 @@ pub struct Shown {
 /// One answer, perhaps in several messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Answer {
-    /// Tokens of all that was said before it.
+    /// Tokens of all messages before it.
     before: i64,
     tokens: i64,
     is_opaque: bool,
@@ -83,7 +83,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether `seen` is more of it.
+    /// Whether `seen` is another part of this answer.
     fn goes_on_in(&self, seen: &Seen) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
@@ -92,8 +92,8 @@ impl Answer {
         }
     }
 
-    /// What the output says. An answer without any mark of thinking may have had some, if the provider doesn't say how
-    /// much of the output it was: then the output says nothing.
+    /// The sample from its output. An answer without visible thinking may still have had some, if the provider doesn't
+    /// report how much: then there is no sample.
     fn sample(&self) -> Option<Sample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
         Some(Sample {
@@ -107,17 +107,17 @@ impl Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observer {
     shown: Option<Shown>,
-    /// Tokens of all that was said, as far as it was watched.
+    /// Tokens of all messages seen so far.
     said: i64,
     meter: Meter,
-    /// Something opaque was said since the last report.
+    /// Whether an opaque message was seen since the last report.
     is_blurred: bool,
     answer: Option<Answer>,
 }
 
 impl Observer {
-    /// Takes in the messages of one append, after which the window is as `shown`. With a step among them (a clear or a
-    /// rewind) what was said before is no longer what the next prompt holds.
+    /// Takes in the messages of one append, after which the window is as `shown`. `has_step`: a clear or a rewind is
+    /// among them, so the next prompt no longer holds what was said before.
     pub fn watch(&mut self, messages: &[Seen], shown: Shown, has_step: bool) -> Vec<Sample> {
         let mut samples = Vec::new();
         for seen in messages {
@@ -125,7 +125,7 @@ impl Observer {
         }
         let has_moved = self.shown.replace(shown).is_some_and(|before| before != shown);
         if has_moved || has_step {
-            // The request of the answer under way may have been written before or after: nobody knows.
+            // The request of the answer under way may have been written before the step or after it.
             self.meter = Meter::default();
             self.answer = None;
             samples.clear();
@@ -160,7 +160,7 @@ impl Observer {
         samples
     }
 
-    /// A report that comes by itself is about the answer before it.
+    /// Takes a report that comes in a message of its own: it is about the answer before it.
     fn take_report(&mut self, usage: Option<&ReportedUsage>) -> Vec<Sample> {
         match (&mut self.answer, usage) {
             (Some(answer), Some(usage)) if answer.usage.is_none() => answer.usage = Some(usage.clone()),
@@ -169,7 +169,7 @@ impl Observer {
         self.end_answer()
     }
 
-    /// The answer is whole: the next message isn't part of it.
+    /// Ends the answer: the next message isn't part of it.
     fn end_answer(&mut self) -> Vec<Sample> {
         let Some(answer) = self.answer.take() else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Alternation: no two neighbouring turns of one side. Nothing ever comes between a call and its results, since those
+//! Alternation: no two consecutive turns of one side. Nothing ever comes between a call and its results, since those
 //! are of different sides.
 
 use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, Reason, Role, Turn, fence::attribute};
@@ -27,7 +27,7 @@ pub(super) fn clash(before: Role, next: Role) -> bool {
     side(before).is_some() && side(before) == side(next)
 }
 
-/// Puts the user first, with `opening`: a conversation can't begin with the model or with results.
+/// Puts a user's turn with `opening` in front, if need be: a conversation can't begin with the model or with results.
 pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     let first = turns.iter().position(|turn| turn.role != Role::System);
     if let Some(first) = first.filter(|&first| turns[first].role != Role::User) {
@@ -36,17 +36,17 @@ pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     }
 }
 
-/// What the user is made to say before the model.
+/// The user's made-up turn before the model's first.
 pub(super) fn first_turn<'a>(opening: &str, exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::FirstTurn, opening, exchange)
 }
 
-/// What the user is made to say behind the model's last word.
+/// The user's made-up turn after the model's last.
 pub(super) fn last_turn<'a>(exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::Alternation, CONTINUATION, exchange)
 }
 
-/// Puts a silence behind whatever the model says that the user doesn't answer, at the end too.
+/// Puts a silence of the user's after each turn of the model's that the user doesn't answer, at the end, too.
 pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
     let mut answered: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
     let mut before = None;
@@ -71,13 +71,13 @@ pub(super) fn is_silence_between(before: Option<Role>, next: Role) -> bool {
     before == Some(Role::Assistant) && next == Role::Assistant
 }
 
-/// What a silent partner says.
+/// The turn that stands for a speaker's silence.
 pub(super) fn silence<'a>(exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::Silence, SILENCE, exchange)
 }
 
-/// Leaves the last word to the user, where somebody waits for the model although a late result has gone to its call,
-/// before what the model said since.
+/// Puts a user's turn at the end where the model is to answer, but a late result was moved to its call, before what the
+/// model said since.
 pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     let last = turns.iter().rfind(|turn| turn.role != Role::System);
     if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
@@ -135,7 +135,7 @@ pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bo
     repaired
 }
 
-/// The model's short answer between two turns of the user's.
+/// The model's made-up short answer between two turns of the user's.
 pub(super) fn acknowledgement<'a>(exchange: i64) -> Turn<'a> {
     said(Role::Assistant, Reason::Alternation, ACKNOWLEDGEMENT, exchange)
 }

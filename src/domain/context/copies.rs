@@ -22,7 +22,7 @@ pub const COPIES_MAX: usize = 50;
 pub struct SourceCopy<'a> {
     /// Its exchange.
     pub exchange: i64,
-    /// It was pinned by hand; else it is important to its session.
+    /// Whether it was pinned by hand; if not, it is important to its session.
     pub pinned: bool,
     /// The message, with its tokens.
     pub message: SourceMessage<'a>,
@@ -35,11 +35,11 @@ pub struct LeftCopy {
     pub seq: i64,
     /// Its exchange.
     pub exchange: i64,
-    /// It was pinned by hand.
+    /// Whether it was pinned by hand.
     pub pinned: bool,
 }
 
-/// All that can be copied, in order, as it would be sent.
+/// All messages that can be copied, in order, as they would be sent.
 pub(super) struct Copies<'a>(Vec<Copy<'a>>);
 
 struct Copy<'a> {
@@ -50,7 +50,7 @@ struct Copy<'a> {
     piece: Piece<'a>,
 }
 
-/// What is sent, by its place among the copies, and what had no room.
+/// The copies that are sent, by their places, and those that didn't fit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) taken: Vec<usize>,
@@ -58,7 +58,7 @@ pub(super) struct Chosen {
 }
 
 impl<'a> Copies<'a> {
-    /// What can be copied: what says something, and isn't sent anyway with the preamble.
+    /// The messages that can be copied: those that say something, and aren't in the preamble anyway.
     pub(super) fn new(input: &ContextInput<'a>, counter: &dyn TokenCounter) -> Self {
         let in_preamble = |seq: i64| input.preamble.iter().any(|message| message.seq == seq);
         let of_input = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
@@ -87,8 +87,8 @@ impl<'a> Copies<'a> {
         self.0.get(at).map_or(0, |copy| copy.seq)
     }
 
-    /// Chooses among the messages before `first_exchange` but for the `anchor`, which is sent as such: the newest, the
-    /// pinned ones first, as many as have at most `max_tokens`. One that is too long by itself keeps no other out.
+    /// Chooses among the messages before `first_exchange`, without the `anchor`, which is sent anyway: the newest,
+    /// pinned ones first, up to `max_tokens` together. A message that is too long by itself keeps no other out.
     pub(super) fn choose(&self, first_exchange: i64, anchor: Option<i64>, max_tokens: i64) -> Chosen {
         let (mut chosen, mut room) = (Chosen::default(), max_tokens);
         for pinned in [true, false] {
@@ -117,8 +117,8 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// A copy as the model reads it: fenced, and said to be one. `None` if the message says nothing, or nothing to `viewer`:
-/// what tools answered belongs to their callers.
+/// The copy as the model reads it: fenced, and marked as a copy. `None` if the message has no text, or none for
+/// `viewer`: tools' results are only for the speaker who called them.
 fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     let message: &Message = copy.message.message;
     let lines: Vec<String> = match viewer {

@@ -1,5 +1,5 @@
-//! Stored messages as drafts of turns: metadata and blank texts gone, thinking as far as it may be sent, calls only
-//! the model's and results only among results; in a shared conversation as one speaker sees it.
+//! Stored messages as drafts of turns: without metadata and blank texts, with as much thinking as may be sent, calls
+//! only in the model's and results only among results; in a shared conversation from one speaker's perspective.
 
 use std::borrow::Cow;
 
@@ -10,24 +10,24 @@ use crate::domain::{
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
 
-/// What a speaker sees of a draft.
+/// How much of a draft the speaker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
     /// All of it.
     Seen,
-    /// The results of calls that are seen, and what came along with them.
+    /// The results of calls that the speaker sees, and what came with them.
     WithCalls,
-    /// Nothing: it is there to find out whose the results are.
+    /// Nothing: it is kept to find out which calls the results belong to.
     Unseen,
 }
 
-/// A message, or a share of one, that says something to the model.
+/// A message, or a part of one, that says something to the model.
 pub(super) struct Draft<'a> {
     pub(super) role: Role,
     pub(super) exchange: i64,
     pub(super) seq: i64,
     pub(super) parts: Cow<'a, [Part]>,
-    /// The message, if `parts` are all of it but for blank texts and thinking.
+    /// The message, if `parts` are all of it except blank texts and thinking.
     pub(super) source: Option<&'a Message>,
     pub(super) sight: Sight,
     keeps_thinking: bool,
@@ -46,7 +46,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A share of it as a piece of a turn.
+    /// Some of its parts as a piece of a turn.
     pub(super) fn share(&self, parts: Vec<Part>) -> Piece<'a> {
         Piece {
             parts: Cow::Owned(parts),
@@ -86,7 +86,7 @@ pub(super) fn of_exchange<'a>(
         .flat_map(move |message| of_message(message, number, keeps_thinking, viewer))
 }
 
-/// The drafts of a message: none if it says nothing, two if it holds results among what somebody says.
+/// The drafts of a message: none if it says nothing, two if it holds results and someone's words.
 pub(super) fn of_message<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
@@ -108,7 +108,7 @@ pub(super) fn of_message<'a>(
     };
     let mut drafts = seen.map_or_else(Vec::new, |seen| of_seen(stored, exchange, keeps_thinking, seen));
     if role != Role::Tool && !is_caller {
-        // Results answer a call of the speaker's, whoever handed them in, but for those that were meant for others.
+        // Results belong to calls of the speaker's, whoever passed them on, unless they were meant for others.
         let others = unseen(stored, exchange).filter(|draft| is_meant || draft.sight == Sight::Unseen);
         drafts.extend(others);
     } else if role == Role::Tool && !viewer.is_own(message) {
@@ -120,7 +120,7 @@ pub(super) fn of_message<'a>(
     drafts
 }
 
-/// Calls and results that a message holds beside what is heard of it.
+/// Calls and results in a message besides what the speaker hears of it.
 fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
     let all = stored.message.parts.iter();
     let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
@@ -144,7 +144,7 @@ fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draf
     })
 }
 
-/// The drafts of what is seen of a message.
+/// The drafts of what the speaker sees of a message.
 fn of_seen<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
@@ -195,7 +195,7 @@ fn role(message: &Message) -> Option<Role> {
     }
 }
 
-/// The parts that are sent, and whether they are all but blank texts and thinking.
+/// The parts that are sent, and whether only blank texts and thinking are missing.
 fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, bool) {
     let may_call = role == Role::Assistant;
     let stays = |part: &Part| match part {
@@ -211,7 +211,7 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     }
     let kept = parts.iter().filter(|part| stays(part));
     let kept = kept.map(|part| match part {
-        // No provider takes calls from anybody but the model.
+        // No provider accepts calls by anyone but the model.
         Part::ToolCall { name, arguments, .. } if !may_call => {
             Part::Text(format!("[called {name} with {arguments}]"))
         }
@@ -220,7 +220,7 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     (Cow::Owned(kept.collect()), is_faithful)
 }
 
-/// Results apart from what else their message says: before the user's words, after the model's.
+/// Separates results from the rest of their message: before the user's words, after the model's.
 fn apart<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
     let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);

@@ -8,7 +8,7 @@ use crate::domain::{
     tokens::{TokenCounter, count_part},
 };
 
-/// Characters that one token stands for at most, as far as the search for the best length looks.
+/// The most characters per token, as far as the search for the best length looks.
 const CHARS_PER_TOKEN_MAX: i64 = 8;
 /// What may stay unused of the room for results: one part in so many.
 const SLACK: i64 = 64;
@@ -27,8 +27,8 @@ pub struct Elision {
     pub chars: usize,
 }
 
-/// Shortens the longest results in `turns`, whose tokens are `excess` too many, until they fit or nothing is left of
-/// them.
+/// Shortens the longest results in `turns`, which have `excess` tokens too many, until they fit or nothing is left of
+/// the results.
 pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCounter) -> Vec<Elision> {
     let results = texts(turns, counter);
     let before: i64 = results.iter().map(|result| result.tokens).sum();
@@ -135,8 +135,8 @@ fn apply(turns: &mut [Turn<'_>], keep: usize, counter: &dyn TokenCounter) -> Vec
     elided
 }
 
-/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns how many characters are
-/// left out.
+/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns how many characters
+/// were left out.
 pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usize {
     let mut chars = 0;
     for part in &mut message.parts {
@@ -150,8 +150,8 @@ pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usi
     chars
 }
 
-/// The head and the tail of a text, `keep` characters together, with a note of what is left out and where it is to
-/// be found; what was left out of it before counts. `None` if that saves nothing.
+/// The head and the tail of a text, `keep` characters together, with a note between them of how much is left out
+/// (earlier cuts included) and where to find it. `None` if that saves nothing.
 fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     if text.len() <= keep {
         return None;
@@ -203,7 +203,7 @@ fn note_end(exchange: i64) -> String {
     format!(" characters left out of exchange #{exchange} …]")
 }
 
-/// How many characters were left out before, as a note in `text` says.
+/// How many characters an earlier note in `text` says were left out.
 fn noted(text: &str, exchange: i64) -> Option<usize> {
     let (before, _) = text.split_once(&note_end(exchange))?;
     let (_, number) = before.rsplit_once(NOTE_HEAD)?;

@@ -8,20 +8,20 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// What a tag of the fence is named.
+/// The name of the fence's tag.
 const NAME: &str = "summary";
 
 /// The most characters of a speaker's name in the tag.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The summary as the model reads it: fenced, named, and marked as notes. No tag inside can end the fence, or begin
-/// another one. `reader` is the speaker who reads it, in a shared conversation: the notes call speakers by their names.
+/// another. `reader` is the speaker for whom it is, in a shared conversation: the notes call speakers by their names.
 pub fn fence(agent: &AgentId, version: i64, markdown: &str, reader: Option<&str>) -> String {
     let you = reader.map_or_else(String::new, |name| format!(" you=\"{}\"", attribute(name)));
     fenced(agent, version, markdown, &you)
 }
 
-/// As [`fence`], for a copy that was made `at` some time and may be behind.
+/// As [`fence`], for a copy that was made at the time `at` and may be outdated.
 pub fn fence_copy(agent: &AgentId, version: i64, markdown: &str, at: Timestamp) -> String {
     fenced(
         agent,
@@ -39,13 +39,13 @@ fn fenced(agent: &AgentId, version: i64, markdown: &str, attributes: &str) -> St
     )
 }
 
-/// A name that can stand between quotes.
+/// The name, made safe for an attribute in quotes.
 pub(super) fn attribute(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"\"<>".contains(*c)).collect();
     cut(&one_line(&plain), NAME_CHARS_MAX)
 }
 
-/// `markdown` with a look-alike for the bracket of every tag of that `name`, however it is written.
+/// `markdown` with the bracket of every tag of that `name`, in whatever spelling, replaced by a look-alike.
 pub(super) fn escaped(markdown: &str, name: &str) -> String {
     let mut pieces = markdown.split('<');
     let mut text = pieces.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Fitting a context into its limit: the oldest exchanges are left out whole, never the newest; inside that one, the
+//! Fitting a context into its limit: the oldest exchanges are left out whole, never the newest; within that one, the
 //! longest tool results are shortened.
 
 use super::{
@@ -36,14 +36,14 @@ struct Plan<'i, 'a> {
     body: Vec<Turn<'a>>,
 }
 
-/// What follows a turn: whatever it is, and the next thing that is said, instructions aside.
+/// What follows a turn: the next turn of any kind, and the next one that isn't instructions.
 #[derive(Clone, Copy, Default)]
 struct Neighbours {
     turn: Option<Role>,
     said: Option<Role>,
 }
 
-/// Builds the context with that much thinking.
+/// Builds the context with the given thinking.
 pub(super) fn fit<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -140,7 +140,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         plan
     }
 
-    /// The first exchange that is sent.
+    /// The index of the first exchange that is sent.
     fn start(&self, limit: Option<i64>) -> usize {
         let (Some(limit), Some(newest)) = (limit, self.input.exchanges.len().checked_sub(1)) else {
             return 0;
@@ -149,7 +149,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         walk(0, newest, |at| self.fixed(at) + costs[at] <= limit)
     }
 
-    /// What the exchanges from each on cost, with the turns that may have to be put between them.
+    /// The tokens of the exchanges from each index on, with the turns that may have to be put between them.
     fn costs_from(&self) -> Vec<i64> {
         let mut costs = vec![0; self.input.exchanges.len() + 1];
         let (mut at, mut sum) = (self.body.len(), 0);
@@ -160,7 +160,7 @@ impl<'i, 'a> Plan<'i, 'a> {
                     break;
                 }
                 sum += turn.tokens(self.counter) + self.between(turn.role, next);
-                // Instructions that move to the front don't keep their neighbours apart.
+                // Instructions that move to the front don't separate their neighbours.
                 if turn.role != Role::System || self.options.system_in_place {
                     next.turn = Some(turn.role);
                 }
@@ -174,7 +174,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         costs
     }
 
-    /// What everything but the exchanges costs, if they begin with exchange number `start` of the window.
+    /// The tokens of everything but the exchanges, if these begin at index `start` of the window.
     fn fixed(&self, start: usize) -> i64 {
         let preamble = self
             .preamble
@@ -182,7 +182,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(&self.head(start))
             .map(|turn| turn.tokens(self.counter))
             .sum::<i64>();
-        // Between head and window there may be one turn more, or one in front of both; behind them a silence.
+        // There may be one more turn between head and window, or one before both; and a silence after them.
         let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
         let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
         let answered = match (self.is_silent(), self.options.ends_with_user) {
@@ -193,7 +193,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         preamble + acknowledged.max(opened) + answered
     }
 
-    /// What has to be said between a turn of role `before` and its neighbours.
+    /// The turns that have to be put between a turn of role `before` and its neighbours.
     fn between(&self, before: Role, next: Neighbours) -> i64 {
         let is_silence = |said| alternation::is_silence_between(Some(before), said);
         if self.is_silent() && next.said.is_some_and(is_silence) {
@@ -233,7 +233,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// The copies that are sent if the exchanges begin with number `start` of the window.
+    /// The copies that are sent if the exchanges begin at index `start` of the window.
     fn choose(&self, start: usize) -> Chosen {
         let first = self.input.exchanges.get(start);
         let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
@@ -243,7 +243,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .choose(first_exchange, anchor.map(|anchor| anchor.seq), max_tokens)
     }
 
-    /// What stands between preamble and window: anchor, copies, summary, and what was left out, in one turn of the user's.
+    /// The user's turn between preamble and window: anchor, copies, summary, and the note of what was left out.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let first_seq = input
@@ -345,7 +345,8 @@ fn text_of(part: &Part) -> Option<&str> {
     }
 }
 
-/// Says what the model doesn't see, since neither window nor summary does: what wasn't read, and `exchanges` after it.
+/// The note of exchanges that neither window nor summary shows the model: those that weren't read, and `exchanges`
+/// after them.
 fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
     let mut left_out = unread.iter().copied().chain(numbers(exchanges));
     let first = left_out.next()?;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::domain::message::{Kind, Message};
 
-/// Whether a window may begin with `message`: the user said it, and no tool result is in it.
+/// Whether a window may begin with `message`: it is the user's, without tool results.
 pub fn is_safe_boundary(message: &Message) -> bool {
     message.kind == Kind::User && !message.parts.iter().any(draft::is_result)
 }
@@ -49,7 +49,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     alternation::repair(turns, Alternation::Ack, false)
 }
 
-/// The first place from `cut` on that is safe; `newest` if there is none before it, whatever it is.
+/// The first place from `cut` on that is safe; `newest` if there is none before that.
 pub(super) fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
     (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
 }

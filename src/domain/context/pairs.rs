@@ -1,5 +1,5 @@
-//! Pairs of calls and results: found by the nearest open call of the id, else by name and order; put side by side;
-//! completed where one half is missing.
+//! Pairs of calls and results: matched by id with the nearest open call, else by name and order; put next to each
+//! other; completed where one half is missing.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::message::Part;
 
-/// The parts of a draft that are one result: the result and the images that came in it.
+/// The parts of a draft that are one result: the result itself and the images that came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     draft: usize,
@@ -20,37 +20,38 @@ struct Span {
 struct Call {
     draft: usize,
     part: usize,
-    /// Calls with nothing between them but the model's words: they were made at once.
+    /// Calls with the same number were made at once: nothing but the model's words lies between them.
     batch: usize,
     result: Option<Span>,
 }
 
-/// The calls of all drafts, in order, with the results that were found for them.
+/// The calls of all drafts, in order, with the results found for them.
 struct Pairs<'d, 'a> {
     drafts: &'d [Draft<'a>],
     calls: Vec<Call>,
-    /// Open calls by id.
+    /// The calls without a result, by id.
     open: HashMap<&'d str, Vec<usize>>,
-    /// Where the calls of each draft begin.
+    /// The index of each draft's first call.
     first_call: Vec<usize>,
     /// The tools of calls that are seen and have their results, by the calls' ids.
     answered: HashMap<&'d str, &'d str>,
     passes: Passes,
 }
 
-/// What became of a message of results.
+/// How much of a message of results was moved to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Given {
-    /// None of it stands beside a call yet.
+    /// None of it.
     Nothing,
-    /// Some of its results do.
+    /// Some of its results.
     Some,
-    /// It does as a whole.
+    /// All of it.
     Whole,
 }
 
-/// Turns of which every call is followed by its result. What is no pair is completed: a call gets a result that says
-/// so, a result becomes a text of the user's that names the tool. Calls that aren't seen go with their results.
+/// Makes turns in which every call is followed by its result. Halves of pairs are completed: a call gets a result that
+/// says none was recorded, a result becomes a text of the user's that names the tool. Calls that the speaker doesn't
+/// see are dropped with their results.
 pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
     let pairs = Pairs::find(drafts, passes);
     let mut taken = vec![Vec::new(); drafts.len()];
@@ -83,7 +84,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
             at += 1;
         }
     }
-    // Thinking alone says nothing to a provider that didn't think it.
+    // Thinking alone says nothing to a provider that didn't write it.
     let says_something = |turn: &Turn<'_>| turn.parts().any(|part| !matches!(part, Part::Thinking(_)));
     turns.retain(says_something);
     turns
@@ -153,7 +154,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         }
     }
 
-    /// The first open call of that id among those made last.
+    /// Among the calls made last, the first open one with that id.
     fn by_id(&mut self, id: &str) -> Option<usize> {
         let calls = &self.calls;
         let open = self.open.get_mut(id)?;
@@ -163,7 +164,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(open.remove(first))
     }
 
-    /// The first open call of the exchange with that name; if the result has an id, only a call without one.
+    /// The first open call of the exchange with that tool name; if the result has an id, only a call without one.
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (made, drafts) = (self.first_call[result], self.drafts);
@@ -197,14 +198,14 @@ impl<'d, 'a> Pairs<'d, 'a> {
         later.next().unwrap_or(drafts.len())
     }
 
-    /// Whether a call of the drafts from `at` to `end` has its result after `end`.
+    /// Whether a call in the drafts from `at` to `end` has its result after `end`.
     fn waits(&self, at: usize, end: usize) -> bool {
         let calls = &self.calls[self.first_call[at]..self.first_call[end]];
         let mut results = calls.iter().filter_map(|call| call.result.as_ref());
         results.any(|result| result.draft > end)
     }
 
-    /// The results of the calls in `drafts`, in call order. A message that holds nothing else stays whole.
+    /// The results of the calls in `drafts`, in call order. A message that holds only these stays whole.
     fn results(
         &self,
         drafts: Range<usize>,
@@ -307,7 +308,7 @@ fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<Span> {
     ranges.into_iter().map(|parts| Span { draft, parts }).collect()
 }
 
-/// Where results stand, each with the images that came in it.
+/// The ranges of the results, each with the images that came with it.
 fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let of_result = |start: usize| {
         let images = parts[start + 1..]

@@ -1,22 +1,22 @@
-//! The repairs that make a context valid, each by its name, so that a test can show for each that without it the
-//! self-test finds something. Whoever builds a context makes them all.
+//! The repairs that make a context valid, each with a name, so that a test can show that the self-test notices when it
+//! is left out. All real contexts get every repair.
 
 use super::Thinking;
 
 /// A repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// A call without a result gets one that says so.
+    /// A call without a result gets one that says none was recorded.
     MissingResults,
-    /// A result without a call becomes something that the user says.
+    /// A result without a call becomes the user's words.
     OrphanResults,
     /// Results stand right after their calls, in call order.
     ResultOrder,
-    /// The user begins.
+    /// The conversation begins with the user.
     FirstTurn,
-    /// Neighbouring turns of one side are told apart or merged.
+    /// Consecutive turns of one side are separated or merged.
     Alternation,
-    /// Thinking goes once what stood before it is gone.
+    /// Thinking is dropped once what came before it is gone.
     Thinking,
     /// The oldest exchanges are left out until the rest fits.
     Fitting,
@@ -38,7 +38,7 @@ impl Passes {
         Self { dropped: Some(pass) }
     }
 
-    /// How much thinking is sent once what stood before it is gone, if `bound` is what may be.
+    /// The thinking that is sent, if `bound` is what may be.
     pub(super) fn thinking(self, bound: Thinking) -> Thinking {
         if self.has(Pass::Thinking) {
             bound

@@ -7,9 +7,9 @@ use std::{collections::BTreeSet, hash::Hash, iter::Sum, ops::Add};
 
 use super::Components;
 
-/// Shorter texts than this, in characters, are compared by their letters, longer ones by their words.
+/// Texts shorter than this, in characters, are compared by their letters, longer ones by their words.
 const SHORT_CHARS: usize = 50;
-/// What some models write before what they say.
+/// Labels that some models write before their words.
 const LABELS: [&str; 2] = ["**Agent A**", "**Agent B**"];
 /// What ends a sentence.
 const SENTENCE_ENDS: [char; 3] = ['.', '!', '?'];
@@ -50,7 +50,7 @@ impl Features {
         }
     }
 
-    /// How alike `one` and `other` are, both of `messages` messages.
+    /// How alike `one` and `other` are, each the counts of `messages` messages.
     pub(super) fn likeness(one: &Self, other: &Self, messages: usize, content: f64) -> Components {
         let rates = |features: &Self| features.punctuation.map(|marks| share(marks, features.chars));
         let averages = |features: &Self| features.structure.map(|count| share(count, messages));
@@ -86,7 +86,7 @@ impl Sum for Features {
     }
 }
 
-/// Without labels, with one blank line where several were, trimmed.
+/// The text without labels, with single blank lines, trimmed.
 pub(super) fn clean(text: &str) -> String {
     let text = LABELS.iter().fold(text.to_owned(), |text, label| {
         let mut pieces = text.split(label);
@@ -146,7 +146,7 @@ fn list_items(text: &str) -> usize {
     bullets + numbers
 }
 
-/// How alike two clean texts are: the same, one within the other, or by letters or words that both have.
+/// How alike two clean texts are: equal, one within the other, or by the letters or words that both have.
 pub(super) fn content_likeness(one: &str, other: &str) -> f64 {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     if one == other {
@@ -188,7 +188,7 @@ fn ratio_or_zero(one: usize, other: usize) -> f64 {
     share(one.min(other), one.max(other))
 }
 
-/// The mean, over all features, of the smaller by the larger: 1 where both lack it, 0 where one does.
+/// The mean, over all features, of the smaller divided by the larger: 1 where both are 0, 0 where only one is.
 fn mean_ratio<const N: usize>(one: [f64; N], other: [f64; N]) -> f64 {
     let ratios = one.into_iter().zip(other).map(|(one, other)| {
         let larger = one.max(other);

@@ -11,19 +11,19 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// What a forked agent began with, as of the fork. Its first exchanges are its parent's: their messages stand in the
-/// journals of the agents they came from. What its document showed then is here, since it has no exchanges to make it
-/// from again.
+/// What a forked agent began with, as of the fork. Its first exchanges are its parent's: their messages are in the
+/// journals of the agents they came from. What its document showed then is recorded here, since the fork has no
+/// exchanges to make it from again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkRecord {
     /// The agent it came from.
     pub parent: AgentId,
     /// The parent's last exchange then, if it had one.
     pub fork_exchange: Option<i64>,
-    /// When.
+    /// When it was forked.
     #[serde(with = "wire::time")]
     pub forked_at: Timestamp,
-    /// Its own messages are numbered from behind this.
+    /// The number after which its own messages are numbered.
     pub last_seq: i64,
     /// Number of the last exchange.
     pub last_exchange: i64,
@@ -41,7 +41,7 @@ pub struct ForkRecord {
     pub summarized_through: i64,
     /// Number of the last item.
     pub last_item: i64,
-    /// What each message of these exchanges cost then: its source may have counted it anew since.
+    /// The tokens of each message of these exchanges at the fork: its source may have counted it anew since.
     #[serde(default)]
     pub counts: Vec<CountRecord>,
     /// The exchanges that it shares, and the preamble.
@@ -60,7 +60,7 @@ pub struct ForkRecord {
 }
 
 impl ForkRecord {
-    /// Where the agent stands before its first own message.
+    /// The agent's ledger before its first own message.
     pub fn ledger(&self) -> Ledger {
         let shared = |number: Option<i64>| {
             let mut shared = self.exchanges.iter();
@@ -82,8 +82,8 @@ impl ForkRecord {
 }
 
 impl ForkRecord {
-    /// Takes out what was made of forgotten messages of an exchange: `forgotten` are their numbers and what each cost,
-    /// `headline` is what the exchange is called by now.
+    /// Removes what was derived from forgotten messages of an exchange: `forgotten` are their numbers and tokens,
+    /// `headline` is the exchange's new headline.
     pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
         let mut gone_tokens = 0;
         if let Some(shared) = self
@@ -93,7 +93,7 @@ impl ForkRecord {
         {
             let within = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
             for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| within(seq)) {
-                // It may have been counted anew before the fork.
+                // The message may have been counted anew before the fork.
                 let count = self.counts.iter_mut().find(|count| count.seq == seq);
                 gone_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));
             }
@@ -117,7 +117,7 @@ impl ForkRecord {
         }
     }
 
-    /// Everything behind `exchange` has so many tokens less before it.
+    /// Reduces the running totals of everything after `exchange` by `gone_tokens`.
     fn shift_totals(&mut self, exchange: i64, gone_tokens: i64) {
         let less = |total: &mut i64| *total = (*total - gone_tokens).max(0);
         for shared in self
@@ -147,7 +147,7 @@ impl SharedExchange {
             session: self.session,
             first_seq: self.first_seq,
             last_seq: self.last_seq,
-            // Not told, since its messages tell; where messages go doesn't depend on it.
+            // Not recorded, since the messages show it; where messages go doesn't depend on it.
             messages: 0,
             tokens: self.tokens,
             tokens_before: self.tokens_before,
@@ -160,10 +160,10 @@ impl SharedExchange {
     }
 }
 
-/// An exchange whose messages are another agent's.
+/// An exchange whose messages belong to another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedExchange {
-    /// Whose messages.
+    /// The agent that the messages belong to.
     pub source: AgentId,
     /// Its number.
     pub exchange: i64,
@@ -179,7 +179,7 @@ pub struct SharedExchange {
     pub tokens: i64,
     /// Tokens of the exchanges before it.
     pub tokens_before: i64,
-    /// Whether more was expected.
+    /// Whether more messages were expected.
     pub state: ExchangeState,
     /// When it began.
     #[serde(with = "wire::time")]
@@ -187,14 +187,14 @@ pub struct SharedExchange {
     /// When it was last added to.
     #[serde(with = "wire::time")]
     pub last_at: Timestamp,
-    /// What it was about.
+    /// Its headline.
     pub headline: Headline,
 }
 
 /// A message that stays in view when its exchange has left the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinRecord {
-    /// Whose message.
+    /// The agent that the message belongs to.
     pub source: AgentId,
     /// Its number.
     pub seq: i64,
@@ -202,16 +202,16 @@ pub struct PinRecord {
     pub exchange: i64,
     /// The session of that.
     pub session: i64,
-    /// It was pinned by hand.
+    /// Whether it was pinned by hand.
     pub pinned: bool,
-    /// It said that it is important to its session.
+    /// Whether it was marked as important to its session.
     pub important: bool,
 }
 
-/// What a message costs.
+/// The tokens of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountRecord {
-    /// The message.
+    /// The message's number.
     pub seq: i64,
     /// Its tokens.
     pub tokens: i64,
@@ -228,7 +228,7 @@ pub struct DocumentRecord {
     pub tokens: i64,
     /// How it was made: `append`, `merge` or `full`.
     pub path: String,
-    /// By which time its items were aged.
+    /// The time its items were aged by.
     #[serde(with = "wire::time")]
     pub as_of: Timestamp,
     /// When it was made.
@@ -242,28 +242,28 @@ pub struct DocumentRecord {
 /// An item that a fork copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRecord {
-    /// Whose it is.
+    /// The agent that it belongs to.
     pub source: AgentId,
     /// Its number.
     pub item: i64,
-    /// Which exchanges it stands for.
+    /// The exchanges that it covers.
     pub ranges: Vec<ExchangeRange>,
-    /// The earliest time in them.
+    /// The earliest time in these.
     #[serde(with = "wire::time")]
     pub started_at: Timestamp,
-    /// The latest time in them.
+    /// The latest time in these.
     #[serde(with = "wire::time")]
     pub ended_at: Timestamp,
     /// Their tokens.
     pub source_tokens: i64,
-    /// How much they matter.
+    /// How important it is.
     pub importance: Importance,
-    /// Where the texts come from.
+    /// Who wrote the texts.
     pub origin: Origin,
-    /// Detailed.
+    /// The detailed text.
     pub text: String,
-    /// Shorter.
+    /// The shorter text.
     pub brief: String,
-    /// Headline.
+    /// The headline.
     pub gist: String,
 }

@@ -1,7 +1,7 @@
-//! Whether what a head tells is so of an agent that has its messages already.
+//! Whether an agent that has its messages already is also in the state that its journal's head describes.
 //!
-//! An agent that came in pieces, of which none had both the head and the last message, has all messages and nothing that
-//! only the head tells. It can't be told from its messages, so what stands beside them is compared.
+//! If an agent was imported in pieces, of which none had both the head and the last message, it has all messages but
+//! nothing that only the head tells. Its messages don't show that, so the rest of its state is compared.
 
 use std::cmp::Ordering;
 
@@ -9,26 +9,27 @@ use serde_json::Value;
 
 use super::{Head, SessionRecord};
 
-/// Why a session ended, where its messages don't say so.
+/// The reason of a session's end that no message shows.
 const ENDED_BY_HAND: &str = "end";
-/// The ceilings of a window to which nothing was appended yet.
+/// The ceilings of a window that nothing was appended to yet.
 const NO_CEILINGS: (i64, i64) = (0, 0);
 
-/// How an agent that is there stands to the head of its journal.
+/// How an existing agent compares with the head of its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is as the head tells, or has gone on from there.
+    /// It is as the head says, or has gone on from there.
     Settled,
-    /// It has all messages and nothing that the head doesn't tell: setting the head takes nothing away.
+    /// It has all messages and nothing else than the head says: applying the head takes nothing away.
     Due,
-    /// Messages are missing, or it has gone on without what the head tells, or lived a life that it doesn't tell.
+    /// Messages are missing, or it has gone on without the head's state, or it has another history.
     Open,
 }
 
 impl Head {
-    /// How the agent that `there` tells of stands to this head, once its messages were compared up to `compared_through`.
+    /// How the agent described by `there` compares with this head, once its messages were compared up to
+    /// `compared_through`.
     pub fn standing_of(&self, there: &Self, compared_through: i64) -> Standing {
-        // A live journal goes on behind its head.
+        // A live journal goes on after its head.
         let is_compared = compared_through >= self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
             Ordering::Less if self.is_kept_in(there) => Standing::Settled,
@@ -38,14 +39,14 @@ impl Head {
         }
     }
 
-    /// Whether it was set there. Without a further message none of this changes any more, but that more exchanges leave the
-    /// window and more sessions end.
+    /// Whether the head was applied there. Without further messages none of this changes any more, except that more
+    /// exchanges leave the window and more sessions end.
     fn is_in_force(&self, there: &Self) -> bool {
         self.is_kept_in(there) && self.as_of == there.as_of && self.ceilings() == there.ceilings()
     }
 
-    /// Whether what never changes is there, however long the agent goes on: nothing but setting a head takes back what was
-    /// evicted, or opens a session again that has ended.
+    /// Whether the part of the state that never changes is there, however long the agent goes on: only applying a head
+    /// takes back evictions, or reopens a session that has ended.
     fn is_kept_in(&self, there: &Self) -> bool {
         let mut ended = self.sessions.iter().filter(|session| session.ended_at.is_some());
         self.created_at == there.created_at
@@ -53,7 +54,7 @@ impl Head {
             && ended.all(|session| there.has(session))
     }
 
-    /// Whether setting it there takes nothing away: the agent was made from this journal, and nobody has changed it since.
+    /// Whether applying the head takes nothing away: the agent was made from this journal, and wasn't changed since.
     fn tells_all_of(&self, there: &Self) -> bool {
         let settings = |head: &Self| serde_json::from_str::<Value>(head.settings.get()).ok();
         let mut by_hand = there

@@ -1,4 +1,4 @@
-//! The lines as they are written.
+//! The text of the journal's lines.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub enum Line {
     Message(MessageRecord),
 }
 
-/// Why a line is none of a journal.
+/// Why a line isn't one of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// It isn't JSON, or lacks what a line must have.
@@ -33,7 +33,7 @@ pub enum LineError {
     NoPayload(i64),
 }
 
-/// What tells a head from a message.
+/// Tells a head from a message.
 #[derive(Deserialize)]
 struct Probe {
     journal: Option<u32>,
@@ -68,7 +68,7 @@ impl Line {
     /// Reads a line.
     ///
     /// # Errors
-    /// [`LineError`]; nothing of the line is known then.
+    /// [`LineError`]; nothing of the line is used then.
     pub fn parse(line: &str) -> Result<Self, LineError> {
         match serde_json::from_str::<Probe>(line)?.journal {
             Some(version) if version > JOURNAL_VERSION => Err(LineError::TooNew(version)),
@@ -137,7 +137,7 @@ fn one_line_json(payload: &str) -> Option<&RawValue> {
         return None;
     }
     let json: &RawValue = serde_json::from_str(payload).ok()?;
-    // `null` would be read back as no payload, and white space around a value is not part of it.
+    // `null` would be read back as no payload, and white space around a value isn't part of it.
     (json.get().len() == payload.len() && payload != "null").then_some(json)
 }
 

@@ -3,11 +3,11 @@
 /// The most tokens that a provider is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
-    /// Whose.
+    /// The provider's name.
     pub provider: &'static str,
-    /// Tokens of its models' context.
+    /// The context length of its models, in tokens.
     pub context_tokens: i64,
-    /// Tokens that are used of it.
+    /// How many of these are used.
     pub limit_tokens: i64,
 }
 

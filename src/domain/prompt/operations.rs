@@ -1,4 +1,4 @@
-//! What a model is told that compacts a document: the instructions, and the items as fenced, untrusted data.
+//! The prompt for a model that compacts a document: the instructions, and the items as fenced, untrusted data.
 
 use super::{FENCE_WORD, Prompt, asked_chars, clean_nonce, neutral};
 use crate::domain::{
@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 impl Prompt {
-    /// The prompt that asks for operations on the items of `question`, of which at most `texts_max` write anything.
+    /// The prompt that asks for operations on the items of `question`, of which at most `texts_max` write texts.
     /// `nonce` is as for [`Prompt::new`].
     pub fn for_operations(question: &Question<'_>, nonce: &str, texts_max: i64) -> Self {
         let nonce = clean_nonce(nonce);

@@ -9,7 +9,7 @@ use crate::domain::text::one_line;
 pub const QUERY_CHARS_MAX: usize = 1_000;
 /// The most terms of a query.
 pub const TERMS_MAX: usize = 16;
-/// A word of a query of at least so many characters finds every word that begins with it.
+/// A query's word of at least so many characters finds every word that begins with it.
 pub const OPEN_CHARS_MIN: usize = 3;
 /// The longest excerpt, in characters.
 pub const EXCERPT_CHARS_MAX: usize = 240;
@@ -79,15 +79,15 @@ impl Term {
     }
 }
 
-/// What is looked for.
+/// The terms to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     terms: Vec<Term>,
 }
 
 impl Query {
-    /// Reads a query: words, and phrases in quotation marks. Nothing else has a meaning, so no text is wrong, but one
-    /// without a word.
+    /// Parses a query: words, and phrases in quotation marks. Nothing else has a meaning, so every text with a word is
+    /// valid.
     ///
     /// # Errors
     /// When it holds no word, is too long or has too many terms.
@@ -118,7 +118,7 @@ impl Query {
         }
     }
 
-    /// What each hit is searched for; never empty.
+    /// The terms to search for; never empty.
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
@@ -134,8 +134,8 @@ impl Query {
         found
     }
 
-    /// The part of `text` that holds most terms, as one clean line of at most [`EXCERPT_CHARS_MAX`] characters. Where
-    /// none is found, its beginning.
+    /// The part of `text` with the most terms, as one clean line of at most [`EXCERPT_CHARS_MAX`] characters; the
+    /// beginning, if it has none of them.
     pub fn excerpt(&self, text: &str) -> String {
         let spans = self.spans(text);
         let within = |start: usize| {
@@ -152,12 +152,12 @@ impl Query {
             seen.into_iter().filter(|seen| *seen).count()
         };
         let starts = spans.iter().map(|(_, span)| span.start);
-        // Of equally good places the first.
+        // Of equally good places, the first.
         let best = starts.rev().max_by_key(|&start| within(start)).unwrap_or(0);
         around(text, best)
     }
 
-    /// Where terms stand in `text`: the term's place in the query, and bytes.
+    /// Where terms are in `text`: the term's place in the query, and the range of bytes.
     fn spans(&self, text: &str) -> Vec<(usize, Range<usize>)> {
         let words: Vec<Word> = words(text).collect();
         let mut spans = Vec::new();

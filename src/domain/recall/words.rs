@@ -43,8 +43,8 @@ fn begins_word(c: char) -> bool {
     c.is_alphanumeric() && !is_mark(c)
 }
 
-/// Whether it belongs to the letter before it: accents, and the voicing marks of Japanese. Names of files on macOS are
-/// written with such.
+/// Whether the character belongs to the letter before it: accents, and the voicing marks of Japanese. File names on
+/// macOS are written with these.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}')
 }

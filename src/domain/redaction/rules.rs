@@ -1,31 +1,32 @@
-//! The shipped rules: the shapes that issuers document, written as expressions over bytes.
+//! The built-in rules: the shapes that issuers document, written as expressions over bytes.
 //!
-//! The more certain rule stands first: where two overlap, it names the mark. Each rule has hints, one of which stands in
-//! everything it finds: it is only run around them, so that a text without any costs one pass for all rules together.
+//! More certain rules come first: where two overlap, the first one names the mark. Each rule has hints, one of which is
+//! in everything it finds: a rule is only run around its hints, so a text without any costs one pass for all rules
+//! together.
 
 use std::ops::Range;
 
 use super::value::{is_bare_secret, is_card, is_credential, is_no_placeholder, is_random};
 
-/// How much of a text before a hint a rule sees, in bytes: no expression may have more before it.
+/// How much of a text before a hint a rule searches, in bytes: no expression may need more.
 pub(super) const SEEN_BEFORE_BYTES: usize = 64;
-/// How far a private key is looked for behind its first line, in bytes: one of 16,384 bits has 13,000.
+/// How far after its first line a private key is searched for its end, in bytes: one of 16,384 bits has 13,000.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
 /// One kind of secret.
 pub(super) struct Rule {
-    /// What it is, in the words of a mark and a metric.
+    /// Its name, as marks and metrics show it.
     pub(super) name: &'static str,
-    /// Words of which one stands in every find, written like this unless the pattern says `(?i)`. None: the rule sees
-    /// every text whole.
+    /// Words of which one is in every find, in this case unless the pattern says `(?i)`. None: the rule searches every
+    /// text whole.
     pub(super) hints: &'static [&'static str],
-    /// How much behind a hint a rule sees, in bytes. A token that goes on is taken along.
+    /// How much after a hint the rule searches, in bytes. A token that goes on is included.
     pub(super) seen_after_bytes: usize,
-    /// How it looks. The first group that takes part is the secret, or all if there is none.
+    /// Its pattern. The first group that takes part is the secret, or the whole match if there is none.
     pub(super) pattern: &'static str,
-    /// Tells a secret from what only looks like one, by the text and the secret's place in it.
+    /// Whether a match is a secret and not only looks like one, by the text and the match's place in it.
     pub(super) is_secret: fn(&str, &Range<usize>) -> bool,
-    /// Where the secret ends, by the text and where the match ends.
+    /// Where the secret ends, by the text and the end of the match.
     pub(super) reach: fn(&str, usize) -> usize,
 }
 
@@ -57,7 +58,7 @@ fn to_the_end(_: &str, end: usize) -> usize {
     end
 }
 
-/// Through the key's last line; without one, as far as its letters go.
+/// The end of the key's last line; without that line, the end of its letters.
 fn through_key(text: &str, end: usize) -> usize {
     let window_end = text.floor_char_boundary(end.saturating_add(KEY_BYTES_MAX));
     let rest = text.get(end..window_end).unwrap_or_default();
@@ -69,7 +70,7 @@ fn through_key(text: &str, end: usize) -> usize {
     let letters = || {
         let is_key = |c: char| c.is_ascii_alphanumeric() || "+/=\\\r\n\t ".contains(c);
         let body = rest.find(|c| !is_key(c)).unwrap_or(rest.len());
-        // Prose may follow: its words are shorter than the key's lines.
+        // Prose may follow, whose words are shorter than the key's lines.
         let mut reach = 0;
         let mut at = 0;
         for word in rest

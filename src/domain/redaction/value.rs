@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Words that stand where a secret would.
+/// Words that stand in place of a secret.
 const PLACEHOLDERS: [&str; 27] = [
     "password",
     "passwd",
@@ -32,7 +32,7 @@ const PLACEHOLDERS: [&str; 27] = [
     "todo",
     "empty",
 ];
-/// What placeholders begin with.
+/// The beginnings of placeholders.
 const TEMPLATES: [&str; 13] = [
     "${",
     "$(",
@@ -51,12 +51,13 @@ const TEMPLATES: [&str; 13] = [
 /// A random text of letters and digits has nearly 6 bits a character, an identifier between 2 and 3.5.
 const BITS_PER_CHAR_MIN: f64 = 3.0;
 
-/// Any value but a placeholder: what a key that says `password` is set to in quotes or in an env file.
+/// Whether it is anything but a placeholder: for the value of a key such as `password`, in quotes or in an env file.
 pub(super) fn is_no_placeholder(text: &str, span: &Range<usize>) -> bool {
     text.get(span.clone()).is_some_and(|value| !is_placeholder(value))
 }
 
-/// A bare value that is neither a placeholder nor code: it has letters and digits, and no call follows it.
+/// Whether it is a bare value that is neither a placeholder nor code: it has letters and digits, and no call follows
+/// it.
 pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -71,7 +72,7 @@ pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
         && !value.contains("//")
 }
 
-/// A value that looks drawn at random: no placeholder, digits among letters, no word.
+/// Whether a value looks random: no placeholder, digits among letters, no word.
 pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -85,7 +86,7 @@ pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
         && !matches!(text.as_bytes().get(span.end), Some(b'(' | b'['))
 }
 
-/// The base64 of `user:password`: it has no blanks, and is no word.
+/// Whether it is the base64 of `user:password`: it has no blanks, and is no word.
 pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -96,7 +97,7 @@ pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
             .any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
 }
 
-/// The number of a payment card: its check digit is right, and it isn't a part of a longer number.
+/// Whether it is the number of a payment card: its check digit is right, and it isn't part of a longer number.
 pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
     let bytes = text.as_bytes();
     let before = span.start.checked_sub(1).and_then(|at| bytes.get(at));
@@ -117,7 +118,7 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
         && luhn(&digits)
 }
 
-/// ISO/IEC 7812-1, annex B.
+/// Whether the check digit is right, by ISO/IEC 7812-1, annex B.
 fn luhn(digits: &[u32]) -> bool {
     let sum: u32 = digits
         .iter()

@@ -1,5 +1,5 @@
-//! Making a model's text fit to stand in a summary: one line of plain words that can neither pose as structure nor
-//! repeat the instructions.
+//! Making a model's text fit for a summary: one line of plain words that can neither pose as structure nor repeat the
+//! instructions.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -9,7 +9,7 @@ use crate::domain::{
     text::{begins_with_day, floor_cut, one_line},
 };
 
-/// So many words in a row that also stand in the instructions are no chance.
+/// How many consecutive words of the instructions can't be in a text by chance.
 const ECHO_WORDS: usize = 8;
 /// Bytes that a character may have on average; bounds texts whose characters are piles of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
@@ -22,7 +22,7 @@ pub(super) fn clean(text: &str, chars_max: usize) -> String {
     quoted(floor_cut(unmarked(&line), bytes_max), chars_max)
 }
 
-/// Whether `text` repeats a run of words of the instructions: small models do that when the material is thin.
+/// Whether `text` repeats a run of words of the instructions: small models do that when the material says little.
 pub(super) fn is_echo(text: &str) -> bool {
     static INSTRUCTIONS: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let all = prompt::all_instructions();
@@ -55,7 +55,7 @@ fn unmarked(line: &str) -> &str {
     }
 }
 
-/// Without marks of headings and quotations; `>= 3.10` is none.
+/// The line without marks of headings and quotations; `>= 3.10` isn't one.
 fn without_quotation(line: &str) -> &str {
     let said = line.trim_start_matches(['#', '>', ' ']);
     let marks = line.len() - said.len();

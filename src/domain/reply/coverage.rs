@@ -1,4 +1,4 @@
-//! Which exchanges the items of an answer stand for.
+//! Which exchanges the items of an answer cover.
 
 use super::Checked;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
@@ -17,8 +17,8 @@ pub enum RangeFault {
     Overlapping(ExchangeRange, ExchangeRange),
 }
 
-/// The exchanges of `range` among `exchanges` (ascending), as runs of neighbouring numbers: what an item of that
-/// range really stands for, since a range may span exchanges that were set aside.
+/// The exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers: what an item of that range
+/// really covers, since a range may span exchanges that were set aside.
 pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
     within(range, exchanges)
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
@@ -26,7 +26,7 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about, puts them in order and finds what they leave out.
+/// Clips the drafts to the exchanges asked about, sorts them and finds the exchanges they leave out.
 pub(super) fn place(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Checked, RangeFault> {
     for draft in &mut drafts {
         draft.exchanges = clip(draft.exchanges, asked)?;

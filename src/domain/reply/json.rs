@@ -8,7 +8,7 @@ use crate::domain::summary::item::ItemDraft;
 /// How many beginnings of an object are tried; bounds the work on hostile text.
 const OBJECTS_TRIED_MAX: usize = 64;
 
-/// The list `items` of the first outermost object that has one.
+/// The list `items` of the first top-level object that has one.
 pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
     first(
         text,
@@ -20,7 +20,8 @@ pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
     )
 }
 
-/// What `take` finds in the first outermost object in which it finds anything; `missing` says what there was not.
+/// What `take` returns for the first top-level object for which it returns anything; `missing` is the error if there is
+/// none.
 pub(super) fn first<T>(
     text: &str,
     missing: &str,
@@ -66,7 +67,7 @@ fn first_of<T>(
 
 /// The item of that number (from 1) as a draft.
 pub(super) fn draft(mut item: Value, number: usize) -> Result<ItemDraft, ReplyError> {
-    // Providers don't guarantee the case of enumerated words.
+    // Providers don't guarantee the case of enum values.
     if let Some(Value::String(importance)) = item.get_mut("importance") {
         *importance = importance.trim().to_lowercase();
     }
@@ -75,8 +76,8 @@ pub(super) fn draft(mut item: Value, number: usize) -> Result<ItemDraft, ReplyEr
     })
 }
 
-/// What follows the reasoning that some open models write before their answer. An answer that begins at once may hold the
-/// mark of its end itself.
+/// The text after the reasoning that some open models write before their answer. An answer without reasoning may itself
+/// hold the mark that ends one.
 fn answer(text: &str) -> &str {
     if text.trim_start().starts_with(['{', '`']) {
         return text;

@@ -1,4 +1,4 @@
-//! What a model may answer about a document that grew too big: operations on its items.
+//! The answers that a model may give about a document that grew too big: operations on its items.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::domain::{
     },
 };
 
-/// The schema of [`Operations`]. Importance, times and totals aren't asked for: what is joined has those of its parts.
+/// The schema of [`Operations`]. Importance, times and totals aren't asked for: a merged item gets them from its parts.
 pub const OPERATIONS: Schema = Schema {
     name: "summary_operations",
     json: r#"{
@@ -53,8 +53,9 @@ pub const OPERATIONS: Schema = Schema {
 }"#,
 };
 
-/// Reads the operations that a model proposes, with clean texts; secrets are redacted by the rules of `redactor`. What
-/// is no operation is left out: there is no asking again, and without any the document is composed as it is.
+/// Parses the operations that a model proposes, and cleans their texts; secrets are redacted by the rules of
+/// `redactor`. Invalid ones are left out: the model isn't asked again, and without any the document is composed as it
+/// is.
 ///
 /// # Errors
 /// When the answer isn't the JSON that was asked for, or proposes nothing.
@@ -91,7 +92,7 @@ fn taken(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
     }
 }
 
-/// Those of `values` that are what they should be. More than there are items can't be.
+/// Those of `values` that have the right form. There can't be more than there are items.
 fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
     let values = values.into_iter().take(ITEMS_ASKED_MAX);
     values
@@ -99,7 +100,7 @@ fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
         .collect()
 }
 
-/// Cleans the texts; whether each of them says something.
+/// Cleans the texts; returns whether each of them says something.
 fn clean(wording: &mut Wording, redactor: &Redactor) -> bool {
     [
         (&mut wording.text, TEXT_CHARS_MAX),

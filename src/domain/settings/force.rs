@@ -1,4 +1,4 @@
-//! What is in force for an agent, and where each value comes from.
+//! The settings in force for an agent, and where each value comes from.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub struct InForce {
 }
 
 impl AgentSettings {
-    /// What is in force for the agent of these settings where the configuration says `configured`, setting by setting.
+    /// The value in force of each setting, for an agent with these settings and the configuration `configured`.
     pub fn in_force(&self, configured: &Self, basis: &Basis) -> Vec<InForce> {
         let sources = [
             (Source::Agent, json!(self)),

@@ -13,25 +13,25 @@ pub enum SettingsError {
     /// No setting has that name.
     #[error("setting `{0}` is unknown")]
     Unknown(String),
-    /// The setting can't have that value.
+    /// The setting doesn't allow that value.
     #[error("setting `{name}` must be {expected}")]
     Invalid {
         /// Its name.
         name: &'static str,
-        /// What it may be.
+        /// The values that it allows.
         expected: &'static str,
     },
 }
 
-/// A change of settings, known to be a sound one: each value replaces, null takes back to the configuration.
+/// A valid change of settings: each value replaces the setting's, null resets it to the configuration's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingsPatch(Map<String, Value>);
 
 impl SettingsPatch {
-    /// Reads a merge patch (RFC 7396).
+    /// Parses a merge patch (RFC 7396).
     ///
     /// # Errors
-    /// When it isn't an object, or holds a name or a value that can't be.
+    /// When it isn't an object, or has an unknown name or an invalid value.
     pub fn parse(patch: Value) -> Result<Self, SettingsError> {
         let Value::Object(patch) = patch else {
             return Err(SettingsError::NotAnObject);
@@ -55,7 +55,7 @@ impl SettingsPatch {
 fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
     let known = SETTINGS.iter().find(|(known, ..)| *known == name);
     let &(known, _, expected) = known.ok_or_else(|| SettingsError::Unknown(name.to_owned()))?;
-    // U+0000 is what PostgreSQL's texts can't hold.
+    // PostgreSQL's texts can't hold U+0000.
     let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
     let alone = Value::from_iter([(known, value.clone())]);
     let is_sound = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_sound());
@@ -68,8 +68,7 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
 }
 
 impl AgentSettings {
-    /// The value that `text`, as typed by a person, stands for: a number, true or false, nothing (`null` or empty),
-    /// else a text.
+    /// The JSON value for `text` as a person types it: a number, true or false, nothing (`null` or empty), else a text.
     pub fn typed(text: &str) -> Value {
         match text {
             "" | "null" => Value::Null,

@@ -1,4 +1,4 @@
-//! The settings' names, and what each may be.
+//! The names of the settings, and the values that each allows.
 
 use super::AgentSettings;
 use crate::domain::{
@@ -6,16 +6,16 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// The most tokens that a setting may hold, as for the configuration's budget.
+/// The largest number of tokens in a setting, as for the configuration's budget.
 const TOKENS_MAX: i64 = 100_000_000;
-/// The most messages that a window may be said to hold.
+/// The largest number of messages of a window in a setting.
 const MESSAGES_MAX: i64 = 1_000_000;
 /// The longest provider's or model's name, and the longest tag, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The longest list of participants, in bytes.
 pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
-/// The settings' names, the keys of the configuration that they override, and what each may be.
+/// The names of the settings, the keys of the configuration that they override, and the values that each allows.
 #[rustfmt::skip]
 pub(super) const SETTINGS: [(&str, &str, &str); 19] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
@@ -50,7 +50,7 @@ impl AgentSettings {
         SETTINGS.iter().map(|&(name, key, _)| (name, key))
     }
 
-    /// Whether each value is one that the table allows.
+    /// Whether the table allows each value.
     pub(super) fn is_sound(&self) -> bool {
         let tokens = [
             self.budget_tokens,

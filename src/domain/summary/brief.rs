@@ -1,7 +1,7 @@
-//! Less of a document, for readers that have no room for it: its newest lines, and where the rest is.
+//! A shorter form of a document, for readers without room for all of it: its newest lines, and where the rest is.
 //!
-//! Hooks hold back what is too long for them, whole: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
-//! brief stays below both.
+//! Coding agents drop what a hook adds entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond
+//! 2,500 tokens. The brief stays below both.
 //!
 //! Invariant: the text never exceeds the limits it is given.
 
@@ -21,29 +21,29 @@ const DAY_MARK: &str = "### ";
 /// The shortest piece of a line that is worth showing, in characters.
 const PIECE_CHARS_MIN: usize = 40;
 
-/// How long a text may be.
+/// The limits on a text's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// In characters.
+    /// The most characters.
     pub chars_max: usize,
-    /// In tokens.
+    /// The most tokens.
     pub tokens_max: i64,
 }
 
 impl Limits {
-    /// Those of the brief.
+    /// The limits of the brief.
     pub const BRIEF: Self = Self {
         chars_max: BRIEF_DOCUMENT_CHARS_MAX,
         tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
     };
 }
 
-/// In which order lines stand.
+/// The order of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As in the document: by section, the oldest one of each first.
+    /// As in the document: by section, within each the oldest first.
     Document,
-    /// The newest one first.
+    /// The newest first.
     NewestFirst,
 }
 
@@ -61,12 +61,12 @@ pub struct Excerpt {
     pub text: String,
     /// Its tokens.
     pub tokens: i64,
-    /// Lines of the document are missing.
+    /// Whether lines of the document are missing.
     pub truncated: bool,
 }
 
 impl Wanted {
-    /// The brief or the document in its own order, within these limits; none if that is all of it.
+    /// The brief, or the document in its own order, within these limits; `None` if the whole document is wanted.
     pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
         if !is_brief && chars_max.is_none() && tokens_max.is_none() {
             return None;
@@ -87,7 +87,7 @@ impl Wanted {
         Some(Self { order, limits })
     }
 
-    /// That much of the `document` of `agent`. Counting a full document takes some milliseconds.
+    /// The wanted part of the `document` of `agent`. Counting a full document takes some milliseconds.
     pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
         let closing = closing(agent);
         let (text, truncated) = cut_down(document, &closing, self.order, self.limits, counter);
@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// The line that says where the whole is.
+/// The line that says where the whole document is.
 fn closing(agent: &AgentId) -> String {
     format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
 }
@@ -114,7 +114,7 @@ pub struct DocumentSection<'d> {
     pub content: &'d str,
 }
 
-/// The sections of a document, in order. A last line that is about the document belongs to none.
+/// The sections of a document, in order. A footer belongs to none.
 pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = document.trim_end();
     let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
@@ -122,7 +122,7 @@ pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = if is_remark { above } else { document };
     let mut sections = Vec::new();
     for (place, part) in document.split("\n## ").enumerate() {
-        // What stands before the first heading is none.
+        // Text before the first heading is no section.
         let part = match place {
             0 => part.strip_prefix(SECTION_MARK),
             _ => Some(part),
@@ -143,18 +143,19 @@ pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
 struct Line<'d> {
     section: &'d str,
     day: Option<&'d str>,
-    /// Without its number.
+    /// The text, without its number.
     text: &'d str,
 }
 
-/// The brief of `document`: newest lines first, within [`Limits::BRIEF`]. Its last line is `closing`, which says where
-/// the whole is. Of an empty document it is empty.
+/// The brief of `document`: the newest lines first, within [`Limits::BRIEF`]. Its last line is `closing`, which says
+/// where the whole is. The brief of an empty document is empty.
 pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
     excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
 }
 
-/// The newest lines of `document`, as many as `limits` allow, and `closing` as the last one. A document within the limits
-/// stays as it is where the order is its own. Where there is no room for `closing` the text is empty.
+/// The newest lines of `document`, as many as `limits` allow, with `closing` as the last line. A document within the
+/// limits is returned unchanged if it is wanted in its own order. If there is no room even for `closing`, the text is
+/// empty.
 pub fn excerpt(
     document: &str,
     closing: &str,
@@ -165,7 +166,7 @@ pub fn excerpt(
     cut_down(document, closing, order, limits, counter).0
 }
 
-/// As [`excerpt`], and whether lines of the document are missing in it.
+/// As [`excerpt`]; returns also whether lines of the document are missing.
 fn cut_down(
     document: &str,
     closing: &str,
@@ -195,7 +196,7 @@ fn cut_down(
     })
 }
 
-/// How many lines may fit, by their sum; a few too many rather than too few.
+/// How many lines may fit, by the sum of their tokens; rather a few too many than too few.
 fn fitting(lines: &[Line<'_>], closing: &str, limits: Limits, counter: &dyn TokenCounter) -> usize {
     let mut room = (limits.chars_max, limits.tokens_max - counter.count(closing));
     lines
@@ -208,7 +209,7 @@ fn fitting(lines: &[Line<'_>], closing: &str, limits: Limits, counter: &dyn Toke
         .count()
 }
 
-/// As much of the newest line as fits, when not even that one does.
+/// As much of the newest line as fits, if not even that fits whole.
 fn piece(line: &Line<'_>, closing: &str, limits: Limits, counter: &dyn TokenCounter) -> Option<String> {
     let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
         Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
@@ -225,8 +226,8 @@ fn piece(line: &Line<'_>, closing: &str, limits: Limits, counter: &dyn TokenCoun
         .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
 }
 
-/// The lines of a document, the newest one first: what has just left the window stands behind the sections, of which the
-/// first is the newest; in each the last line is.
+/// The lines of a document, the newest first: exchanges that just left the window come after the sections, of which the
+/// first is the newest; within each the last line is.
 fn newest_first(document: &str) -> Vec<Line<'_>> {
     let lines = lines(document);
     let (pending, summarised): (Vec<_>, Vec<_>) = lines
@@ -258,14 +259,14 @@ fn lines(document: &str) -> Vec<Line<'_>> {
     found
 }
 
-/// `12. Fixed it` and `- Fixed it` without what numbers them.
+/// `12. Fixed it` and `- Fixed it` without the number or dash.
 fn bare(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = rest.strip_prefix(". ").filter(|_| rest.len() < line.len());
     numbered.or_else(|| line.strip_prefix("- ")).unwrap_or(line)
 }
 
-/// Writes `newest` with their headings, and `closing` behind them.
+/// The text of `newest` with their headings, and `closing` at the end.
 fn text(newest: &[Line<'_>], order: Order, closing: &str) -> String {
     let lines = match order {
         Order::NewestFirst => newest.to_vec(),
@@ -288,7 +289,7 @@ fn text(newest: &[Line<'_>], order: Order, closing: &str) -> String {
     text
 }
 
-/// Lines that are the newest ones, in the document's order again.
+/// The newest lines, in the document's order again.
 fn in_order<'d>(newest: &[Line<'d>]) -> Vec<Line<'d>> {
     let sections: Vec<&[Line<'d>]> = newest.chunk_by(|one, next| one.section == next.section).collect();
     let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {

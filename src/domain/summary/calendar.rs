@@ -1,4 +1,4 @@
-//! Ageing by the calendar: what was yesterday is yesterday, wherever the agent works and whatever its clocks do.
+//! Ageing by the calendar: yesterday is yesterday in the agent's time zone, whatever its clocks do.
 
 use super::section::Section;
 use crate::domain::{time::Timestamp, zone::Zone};
@@ -12,12 +12,12 @@ pub struct RunningSession {
     pub last_at: Timestamp,
 }
 
-/// What the calendar of one agent is.
+/// What an agent's calendar depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentTime {
-    /// Where it works; `None` where the configuration says.
+    /// Its time zone; `None` for the configuration's.
     pub zone: Option<Zone>,
-    /// The session that it is in.
+    /// The session that it is in, if any.
     pub session: Option<RunningSession>,
 }
 
@@ -28,20 +28,20 @@ pub struct AgentTime {
 /// - *This Week*: older; from [`Self::days`] days on an item leaves the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar {
-    /// Where its days begin and end.
+    /// The time zone by which its days begin and end.
     pub zone: Zone,
     /// Up to this age an item is in [`Section::Session`].
     pub session_ms: i64,
-    /// So many days after its own an item leaves.
+    /// How many days after its own an item leaves the document.
     pub days: i64,
-    /// A session is over when nothing was said for so long; 0 never ends one.
+    /// A session without a message for so long is over; 0 never ends one.
     pub idle_gap_ms: i64,
-    /// The agent's session, if it is in one.
+    /// The agent's running session, if there is one.
     pub session: Option<RunningSession>,
 }
 
 impl Calendar {
-    /// The calendar of an agent, where this one is the configuration's.
+    /// The calendar of an agent; this one is the configuration's.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Calendar {
         }
     }
 
-    /// The section at `as_of` of what ended at `ended_at`; `None` when it has left the document.
+    /// The section, at `as_of`, of an item that ended at `ended_at`; `None` when it has left the document.
     pub(super) fn section_of(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Section> {
         let days_ago = self.zone.day(as_of) - self.zone.day(ended_at);
         let is_new = days_ago <= 0 || as_of.since_ms(ended_at) < self.session_ms;
@@ -63,7 +63,7 @@ impl Calendar {
         }
     }
 
-    /// The first moment after `as_of` at which what ended at `ended_at` changes its section or leaves.
+    /// The first moment after `as_of` at which an item that ended at `ended_at` changes its section or leaves.
     pub(super) fn next_change(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Timestamp> {
         let now = self.section_of(ended_at, as_of)?;
         let day = self.zone.day(ended_at);

@@ -1,7 +1,7 @@
 //! Compaction: which items the document shows and how long each is, within the ceiling, without a model.
 //!
-//! The paths are seed 003's ("Compression Heuristics"): as it is, while the document is small; shorter lines in the
-//! newest section, when it grows; shorter lines everywhere and at last fewer items, when it is full.
+//! The paths are seed 003's ("Compression Heuristics"): unchanged while the document is small; shorter lines in the
+//! newest section when it grows; shorter lines everywhere, and in the end fewer items, when it is full.
 //!
 //! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows;
 //! the rest is room for what is pending ([`super::pending`]).
@@ -25,9 +25,9 @@ pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
 pub struct SummaryPolicy {
     /// The ceiling in tokens; held to 0..=[`SUMMARY_TOKENS_MAX`].
     pub max_tokens: i64,
-    /// Under this part of the ceiling new items are just appended.
+    /// Below this part of the ceiling new items are just appended.
     pub append_below: f64,
-    /// Under this part of the ceiling only the newest section is shortened; no document is ever longer.
+    /// Below this part of the ceiling only the newest section is shortened; no document is ever longer.
     pub merge_below: f64,
     /// How items age.
     pub ageing: Ageing,
@@ -46,7 +46,7 @@ impl Default for SummaryPolicy {
 }
 
 impl SummaryPolicy {
-    /// The policy for an agent, where this one is the configuration's.
+    /// The policy for an agent; this one is the configuration's.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         let ageing = match self.ageing {
@@ -61,12 +61,12 @@ impl SummaryPolicy {
         self.max_tokens.clamp(0, SUMMARY_TOKENS_MAX)
     }
 
-    /// Documents under this many tokens are left as they are.
+    /// Documents of fewer tokens than this are left as they are.
     pub fn append_tokens(&self) -> i64 {
         self.part(self.append_below.min(self.merge_below))
     }
 
-    /// Documents stay under this many tokens.
+    /// Documents always have fewer tokens than this.
     pub fn merge_tokens(&self) -> i64 {
         self.part(self.merge_below)
     }
@@ -81,7 +81,7 @@ impl SummaryPolicy {
     }
 }
 
-/// What it took to make the document fit.
+/// What was needed to make the document fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
@@ -104,7 +104,7 @@ impl Path {
     }
 }
 
-/// A document and how it came about.
+/// A document, and how it was made to fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
     /// Markdown; empty when there is nothing to show.
@@ -117,14 +117,14 @@ pub struct Composition {
     pub dropped: Vec<usize>,
     /// Those of `dropped` that are too old; the others found no room, and might find it later.
     pub aged: Vec<usize>,
-    /// What it took.
+    /// What was needed to make it fit.
     pub path: Path,
-    /// Not even all decisions and constraints fit (seed 003, "Emergency Compression"): count it and warn. That lower
-    /// ranks give way to them is what compaction is for.
+    /// Whether not even all decisions and constraints fit (seed 003, "Emergency Compression"), which is counted and
+    /// warned about. That items of lower rank give way to them is what compaction is for.
     pub truncated: bool,
-    /// Tokens of the decisions and constraints cut off, as short as they could be; 0 unless `truncated`.
+    /// Tokens of the decisions and constraints that were cut off, in their shortest form; 0 unless `truncated`.
     pub truncated_tokens: i64,
-    /// When the clock will change the document; compose again then.
+    /// When time will change the document; then it has to be composed again.
     pub next_change: Option<Timestamp>,
 }
 
@@ -150,7 +150,7 @@ pub fn compose(
     for index in page.candidates() {
         has_aged[index] = false;
     }
-    // What found no room may find some when something else changes, so its own changes count as well.
+    // An item without room may find some when something else changes, so its own changes count as well.
     let young = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
     let next_change = policy.ageing.next_change(young.map(|(item, _)| item), as_of);
     Composition {
@@ -166,7 +166,7 @@ pub fn compose(
     }
 }
 
-/// The items with the times that clocks of that zone show, for rendering.
+/// The items with their times converted to that zone, for rendering.
 pub(super) fn on_the_wall(items: &[Item], zone: Zone) -> Cow<'_, [Item]> {
     if zone == Zone::UTC {
         return Cow::Borrowed(items);

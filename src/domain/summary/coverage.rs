@@ -1,4 +1,4 @@
-//! Coverage: from drafts to items that stand for each exchange exactly once.
+//! Coverage: making drafts into items that cover each exchange exactly once.
 //!
 //! Invariant: the ranges of the items cover each live exchange that was asked about exactly once, and no other; their
 //! tokens add up. Times and tokens come from the exchanges, never from a model.
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::domain::exchange::Exchange;
 
-/// How many exchanges nobody summarised share one digest item.
+/// How many exchanges without a summary share one digest item.
 pub const DIGEST_EXCHANGES_MAX: usize = 4;
 
-/// Why drafts can't be believed. Whoever gets one asks the model again or falls back on [`digest_items`].
+/// Why drafts can't be used. The caller asks the model again, or falls back on [`digest_items`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverageError {
     /// A draft ends before it begins.
@@ -25,13 +25,13 @@ pub enum CoverageError {
         /// Its last exchange.
         last: i64,
     },
-    /// A draft begins before the one ahead of it ends.
+    /// A draft begins before the one preceding it ends.
     #[error("exchange #{exchange} is covered twice, or drafts are out of order")]
     Overlap {
         /// The first exchange of the later draft.
         exchange: i64,
     },
-    /// A draft names exchanges beyond those it was asked about, or none of them.
+    /// A draft names exchanges that weren't asked about, or none at all.
     #[error("a draft is about exchanges #{first} to #{last}, which were not asked about")]
     NotAsked {
         /// Its first exchange.
@@ -41,8 +41,8 @@ pub enum CoverageError {
     },
 }
 
-/// Makes items of `drafts` (disjoint, ascending) about `exchanges`; set-aside ones are left out. What no draft covers
-/// is filled by provisional digest items. Items come oldest first; those of drafts aren't provisional.
+/// Makes items of `drafts` (disjoint, ascending) about `exchanges`; set-aside ones are left out. Exchanges that no
+/// draft covers get provisional digest items. Items come oldest first; those of drafts aren't provisional.
 ///
 /// # Errors
 /// When the drafts overlap, are out of order, or name exchanges that were not asked about.
@@ -146,7 +146,7 @@ fn digests(gap: &[&Exchange]) -> Vec<Item> {
 }
 
 fn digest(covered: &[&Exchange]) -> Item {
-    // Each gets its share of a text, so that the last one is not cut off by a talkative first one.
+    // Each exchange gets a share of the text, so that a long first one doesn't cut off the last one.
     let joined = |chars_max: usize, said: &dyn Fn(&Exchange) -> String| {
         let separators = "; ".len() * (covered.len().max(1) - 1);
         let share = (chars_max - separators) / covered.len().max(1);
@@ -173,7 +173,7 @@ fn digest(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// The title that says most, and how many more there are: four shares of a headline would say nothing.
+/// The longest title, and how many more there are: four shares of a headline would say nothing.
 fn gist(titles: &[String]) -> String {
     let others = match titles.len() {
         0 | 1 => String::new(),
@@ -185,7 +185,7 @@ fn gist(titles: &[String]) -> String {
     clean(title, GIST_CHARS_MAX - others.len()) + &others
 }
 
-/// What recapd knows of the exchanges without anybody's words: a provisional digest item without texts.
+/// An item for the exchanges with the facts alone: a provisional digest without texts.
 fn blank(covered: &[&Exchange]) -> Item {
     Item {
         item: 0,
@@ -203,7 +203,7 @@ fn blank(covered: &[&Exchange]) -> Item {
         source_tokens: covered
             .iter()
             .fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
-        // Nobody has judged it: neither dropped early nor kept to the last.
+        // Its importance isn't known: it is neither dropped early nor kept to the last.
         importance: Importance::Fix,
         text: String::new(),
         brief: String::new(),

@@ -1,32 +1,32 @@
-//! What changed between two documents, told by lines.
+//! The changes between two documents, line by line.
 //!
-//! Lines are matched by the exchanges they stand for, not by their places: a document is written anew each time, so
-//! that numbers, days and sections move although nothing was said differently.
+//! Lines are matched by the exchanges they cover, not by their places: a document is written anew each time, so
+//! numbers, days and sections change although the texts stay the same.
 
 use serde::Serialize;
 
 use super::{item::ExchangeRange, line::ranges, render::FOOTER};
 
-/// What became of some lines.
+/// How some lines changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// They are new.
+    /// New lines.
     Added,
-    /// They are gone.
+    /// Removed lines.
     Removed,
-    /// They say less.
+    /// Shorter lines.
     Shortened,
-    /// They say something else, or more.
+    /// Lines that say something else, or more.
     Rewritten,
     /// Several lines became one.
     Merged,
-    /// They stand in another section.
+    /// Lines that are in another section.
     Moved,
 }
 
 impl ChangeKind {
-    /// The word for it.
+    /// The kind in a word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -44,14 +44,14 @@ impl ChangeKind {
 pub struct DocumentLine {
     /// The heading of its section; empty before the first one.
     pub section: String,
-    /// What it says, its source included.
+    /// Its text, source included.
     pub text: String,
     #[serde(skip)]
     exchanges: Vec<ExchangeRange>,
 }
 
 impl DocumentLine {
-    /// A line as it stands under the heading `section`; none if it says nothing: headings, the footer, blanks.
+    /// A line under the heading `section`; `None` if it isn't an item's: headings, the footer, blanks.
     pub fn read(section: &str, line: &str) -> Option<Self> {
         if line.is_empty() || line.starts_with('#') || line == FOOTER {
             return None;
@@ -69,8 +69,8 @@ impl DocumentLine {
         &self.exchanges
     }
 
-    /// What it says, without and from its source on: of `Added JWT (#12, ~5k tokens)` these are `Added JWT` and
-    /// `(#12, ~5k tokens)`, which is empty if there is none.
+    /// Its text without its source, and the source (empty if there is none): `Added JWT (#12, ~5k tokens)` gives
+    /// `Added JWT` and `(#12, ~5k tokens)`.
     pub fn parts(&self) -> (&str, &str) {
         let source = source_of(&self.text);
         let at = self.text.rfind(source).filter(|_| !source.is_empty());
@@ -82,7 +82,7 @@ impl DocumentLine {
 /// Lines about the same exchanges, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What became of them.
+    /// How they changed.
     pub kind: ChangeKind,
     /// The exchanges: `#12–#14, #20`; empty if the lines name none.
     pub exchanges: String,
@@ -92,8 +92,8 @@ pub struct Change {
     pub after: Vec<DocumentLine>,
 }
 
-/// What changed from the document `before` to the document `after`, in the order of the exchanges. Lines that both have
-/// in the same section, whatever their places, are no change.
+/// The changes from the document `before` to the document `after`, in the order of the exchanges. Lines that both have
+/// in the same section are no change, wherever they are in it.
 pub fn diff(before: &str, after: &str) -> Vec<Change> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
@@ -144,7 +144,7 @@ impl Group {
     }
 }
 
-/// Puts a line to the lines about the same exchanges, which may bring together what was apart.
+/// Adds a line to the group of lines about the same exchanges, which may join groups.
 fn add(groups: &mut Vec<Group>, is_after: bool, line: DocumentLine) {
     let mut group = Group {
         exchanges: line.exchanges.clone(),
@@ -186,7 +186,7 @@ fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
     }
 }
 
-/// The lines that say something: no headings, no footer.
+/// The lines of items: no headings, no footer.
 fn lines(document: &str) -> Vec<DocumentLine> {
     let mut section = String::new();
     let mut lines = Vec::new();
@@ -200,7 +200,7 @@ fn lines(document: &str) -> Vec<DocumentLine> {
     lines
 }
 
-/// `1. text` and `- text` without what stands before the text.
+/// The text of `1. text` and `- text`.
 fn without_number(line: &str) -> &str {
     let unnumbered = line
         .trim_start_matches(|c: char| c.is_ascii_digit())

@@ -1,5 +1,5 @@
-//! What an operator may change about an item: its words, how much they matter, and whether it is pinned. Never its
-//! exchanges, times or tokens: those are facts.
+//! What an operator may change about an item: its texts, its importance, and whether it is pinned. Never its exchanges,
+//! times or tokens: those are facts.
 
 use serde_json::{Map, Value};
 
@@ -9,26 +9,27 @@ use crate::domain::redaction::Redactor;
 /// The names of the fields, in the order of [`Item`].
 pub const FIELDS: [&str; 5] = ["text", "brief", "gist", "importance", "pinned"];
 
-/// Why a change can't be.
+/// Why a change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// It isn't an object, or an empty one.
+    /// It isn't an object, or is an empty one.
     #[error("a change is an object with at least one of `text`, `brief`, `gist`, `importance`, `pinned`")]
     Nothing,
-    /// There is no such field.
+    /// There is no field of that name.
     #[error("an item has no field `{0}` that can be changed")]
     Unknown(String),
-    /// The field can't have that value.
+    /// The field doesn't allow that value.
     #[error("field `{name}` can't be that: give {expected}")]
     Invalid {
-        /// Which field.
+        /// The field's name.
         name: &'static str,
-        /// What it may be.
+        /// The values that it allows.
         expected: String,
     },
 }
 
-/// A change. A shorter text that isn't given with a longer one is cut from that one, so that no old words stay behind.
+/// A change of an item. A shorter text that isn't given with a longer one is cut from that, so that no old words
+/// remain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemEdit {
     /// The detailed text, 1 to [`TEXT_CHARS_MAX`] characters.
@@ -37,14 +38,14 @@ pub struct ItemEdit {
     pub brief: Option<String>,
     /// The headline, 1 to [`GIST_CHARS_MAX`] characters.
     pub gist: Option<String>,
-    /// How much it matters.
+    /// The importance.
     pub importance: Option<Importance>,
     /// Whether it is pinned.
     pub pinned: Option<bool>,
 }
 
 impl ItemEdit {
-    /// Reads a change such as `{"text": "Chose RS256", "pinned": true}`.
+    /// Parses a change such as `{"text": "Chose RS256", "pinned": true}`.
     ///
     /// # Errors
     /// [`EditError`], which names the field.
@@ -89,7 +90,7 @@ impl ItemEdit {
         }
     }
 
-    /// `item` after the change. New words are the operator's, so nothing condenses them again.
+    /// `item` after the change. New texts are the operator's, so no model condenses them again.
     #[must_use]
     pub fn apply(&self, item: &Item) -> Item {
         let mut changed = item.clone();

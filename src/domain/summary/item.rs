@@ -113,9 +113,9 @@ impl ExchangeRange {
 /// What a summariser says about a run of exchanges. Everything else in an [`Item`] is filled by recapd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemDraft {
-    /// Which exchanges it stands for.
+    /// The exchanges that it covers.
     pub exchanges: ExchangeRange,
-    /// How much they matter.
+    /// How important they are.
     pub importance: Importance,
     /// What happened, in detail, identifiers verbatim: at most [`TEXT_CHARS_MAX`] characters.
     pub text: String,
@@ -156,7 +156,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether it stands for that exchange.
+    /// Whether it covers that exchange.
     pub fn covers(&self, exchange: i64) -> bool {
         self.ranges.iter().any(|range| range.contains(exchange))
     }

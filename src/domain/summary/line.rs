@@ -14,11 +14,11 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// How many ranges a line lists; of more, the last one stands behind an ellipsis.
+/// The most ranges that a line lists; if there are more, the last one follows an ellipsis.
 pub const RANGES_SHOWN_MAX: usize = 5;
 /// Bytes allowed per character of a text's cap: a grapheme may carry any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
-/// What stands for a text of which nothing is left after cleaning.
+/// The text in place of one of which nothing is left after cleaning.
 const NO_TEXT: &str = "(no text)";
 /// The mark of an item that is a digest until a summariser has seen its exchanges.
 const PROVISIONAL_MARK: &str = " (not yet condensed)";
@@ -34,7 +34,7 @@ pub fn item_line(item: &Item, section: Section, form: Form) -> String {
     format!("{text} {source}{}", mark(item))
 }
 
-/// What tells a digest that nobody has condensed yet.
+/// The mark of an item that is a provisional digest; empty for others.
 pub(super) fn mark(item: &Item) -> &'static str {
     if item.provisional && item.origin == Origin::Digest {
         PROVISIONAL_MARK
@@ -48,7 +48,7 @@ pub(super) fn item_text(item: &Item, form: Form) -> String {
     clean(said(item, form), chars_max(form))
 }
 
-/// What a line beneath a day's heading stands for: `(#12–#14, ~5k tokens)`; where these end on a later day
+/// The source in a line beneath a day's heading: `(#12–#14, ~5k tokens)`; if its exchanges end on a later day
 /// `(to 6 January 2026, #12–#14, ~5k tokens)`.
 pub(super) fn source_of_day(items: &[&Item]) -> String {
     let mut covered: Vec<ExchangeRange> = items
@@ -94,8 +94,8 @@ pub(super) fn source(when: &str, ranges: &str, tokens: i64) -> String {
     format!("({})", parts.join(", "))
 }
 
-/// The text of that form. A missing or longer "shorter" text is replaced by the next longer one, which is then cut:
-/// shortening a line never makes it longer.
+/// The item's text of that form. A missing shorter text, or one that isn't shorter, is replaced by the next longer one,
+/// which is then cut: shortening a line never makes it longer.
 fn said(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
     let mut said = texts
@@ -123,7 +123,7 @@ fn chars_max(form: Form) -> usize {
 pub fn clean(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
-    // What was cut in two, or stood behind a mark, may begin anew.
+    // Cutting or removing a mark may leave a new mark at the beginning.
     let line = defanged(&quoted(without_marks(&line), chars_max));
     if line.is_empty() {
         NO_TEXT.to_owned()
@@ -132,7 +132,7 @@ pub fn clean(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// What only looks like a mark, in another form: a day before its month, and `>=`.
+/// What only looks like a mark, rewritten: a day before its month, and `>=`.
 fn unmistakable(line: &str) -> Cow<'_, str> {
     if let Some(rest) = line.strip_prefix(">=") {
         return format!("≥{rest}").into();

@@ -1,8 +1,9 @@
-//! Compaction by a model: what it is asked about a document that grew too big, and the operations that it may propose
-//! (seed 003, "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
+//! Compaction by a model: the question about a document that grew too big, and the operations that the model may
+//! propose (seed 003, "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant
+//! ones).
 //!
-//! A model proposes, [`Question::carry_out`] disposes: every operation is checked, those that break a rule are left out,
-//! and an answer that saves too little is refused as a whole.
+//! A model only proposes: [`Question::carry_out`] checks every operation and leaves out those that break a rule; an
+//! answer that saves too little is refused as a whole.
 //!
 //! Invariant: whatever is proposed, each exchange is covered as it was before, by items that are in the document or left
 //! it; times and totals are joined, never written by a model; decisions and constraints are dropped last.
@@ -26,44 +27,44 @@ use crate::domain::{
 
 /// The most items that one question is about.
 pub const ITEMS_ASKED_MAX: usize = 200;
-/// What replaces items spans at most so long, in milliseconds: joined with newer ones again and again an item would
-/// never grow old, and a line about a month would mislead.
+/// The longest span of a merged item, in milliseconds: joined with newer ones again and again, an item would never grow
+/// old, and a line about a month would mislead.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
-/// Compaction aims at this part of what a document may have without any shortening, in percent: asking for less would
-/// mean to ask again after the next update.
+/// Compaction aims at this part of the size at which no shortening is needed, in percent: with less to spare a model
+/// would have to be asked again after the next update.
 const GOAL_PERCENT: i64 = 85;
-/// An answer must save this part of what is too much, in percent.
+/// The part of the excess that an answer must save, in percent.
 const PROGRESS_PERCENT: i64 = 50;
-/// Or this part of the ceiling, in percent, if that is less: in a single answer not everything can be said.
+/// Or this part of the ceiling, in percent, if that is less: one answer can't propose everything.
 const PROGRESS_CEILING_PERCENT: i64 = 10;
 
 /// The texts that a model writes for an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wording {
-    /// Detailed.
+    /// The detailed text.
     pub text: String,
-    /// Shorter.
+    /// The shorter text.
     pub brief: String,
-    /// Headline.
+    /// The headline.
     pub gist: String,
 }
 
-/// Items that become one.
+/// Items to be joined into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
     /// Their labels in the question.
     pub items: Vec<i64>,
-    /// What the one says.
+    /// The joined item's texts.
     #[serde(flatten)]
     pub wording: Wording,
 }
 
-/// An item that says the same in fewer words.
+/// An item to be worded more briefly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shorten {
     /// Its label in the question.
     pub item: i64,
-    /// What it says then.
+    /// Its new texts.
     #[serde(flatten)]
     pub wording: Wording,
 }
@@ -76,7 +77,7 @@ pub struct Operations {
     pub merge: Vec<Merge>,
     /// Verbose items to condense.
     pub shorten: Vec<Shorten>,
-    /// Labels of items that may leave the document.
+    /// Labels of items to be dropped from the document.
     pub drop: Vec<i64>,
 }
 
@@ -87,10 +88,10 @@ impl Operations {
     }
 }
 
-/// By which rules a question is put and answered.
+/// The rules by which the question is made and the answer is carried out.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    /// Items are as old as they are at this time.
+    /// The time by which items are aged.
     pub as_of: Timestamp,
     /// How long the document may be, and how it ages.
     pub policy: &'a SummaryPolicy,
@@ -102,29 +103,30 @@ pub struct Rules<'a> {
     pub chars_max: usize,
 }
 
-/// Where an item stands, and what its line costs there in tokens.
+/// An item's section, and the tokens of its line there.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     section: Section,
     tokens: i64,
 }
 
-/// What a model is asked about a document that grew too big.
+/// The question to a model about a document that grew too big.
 pub struct Question<'a> {
     items: &'a [Item],
     rules: Rules<'a>,
-    /// Of each item; `None` where it is too old for the document.
+    /// The standing of each item; `None` if it is too old for the document.
     standings: Vec<Option<Standing>>,
     /// Indices of the items asked about: label 1 is the first of them.
     asked: Vec<usize>,
-    /// How many tokens are too much.
+    /// By how many tokens the document is too big.
     excess_tokens: i64,
 }
 
 impl<'a> Question<'a> {
     /// The question about `items`, of which a document by `path` is to be composed: about those of its newest section
-    /// ([`Path::Merge`]) or all of them ([`Path::Full`]), oldest first. Provisional items will be written anew anyway and
-    /// are left out, and so is what an operator pinned or wrote. `None` when there is nothing to ask: the document isn't too big, or there aren't two such items.
+    /// ([`Path::Merge`]) or all of them ([`Path::Full`]), oldest first. Left out are provisional items, which will be
+    /// written anew anyway, and items that an operator pinned or wrote. `None` if the document isn't too big, or there
+    /// are fewer than two such items.
     pub fn about(items: &'a [Item], path: Path, rules: Rules<'a>) -> Option<Self> {
         if path == Path::Append {
             return None;
@@ -156,7 +158,7 @@ impl<'a> Question<'a> {
         (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
     }
 
-    /// How many tokens the document has too much.
+    /// By how many tokens the document is too big.
     pub fn excess_tokens(&self) -> i64 {
         self.excess_tokens
     }
@@ -196,7 +198,7 @@ impl<'a> Question<'a> {
         within.take(ITEMS_ASKED_MAX).count()
     }
 
-    /// No model changes it.
+    /// Whether an operator wrote or pinned it, so that no model changes it.
     fn is_by_hand(item: &Item) -> bool {
         item.pinned || item.origin == Origin::Edited
     }
@@ -223,7 +225,7 @@ fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64
     counter.count(&item_line(item, section, section.default_form()))
 }
 
-/// Whether an item is kept to the last.
+/// Whether an item is dropped last: a decision or a constraint.
 fn is_kept_to_the_last(item: &Item) -> bool {
     item.importance >= Importance::Constraint
 }

@@ -1,5 +1,5 @@
-//! Pending exchanges: what has left the window and is not summarised yet, shown by its digests when the document is
-//! read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are shown when the
+//! document is read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
 //!
 //! Invariant: the text never exceeds the ceiling it is given.
 
@@ -14,7 +14,7 @@ use crate::domain::{time::Timestamp, tokens::TokenCounter};
 pub const PENDING_HEADING: &str = "Just Left the Window";
 /// The longest digest on a pending line, in characters.
 pub const PENDING_CHARS_MAX: usize = 360;
-/// Tokens allowed for the heading and the line of those that don't fit.
+/// Tokens reserved for the heading and for the line of exchanges that don't fit.
 const FOLD_TOKENS: i64 = 60;
 
 /// An exchange between the summary and the window.
@@ -30,7 +30,7 @@ pub struct PendingLine {
     pub digest: String,
 }
 
-/// How much of everything is shown.
+/// How much of the document and of the pending exchanges is shown.
 #[derive(Clone, Copy)]
 struct Share {
     /// Lines of the document, from its head.
@@ -65,7 +65,8 @@ pub fn with_pending(
         .unwrap_or_default()
 }
 
-/// What to try, from everything to nothing: fewer pending lines, then less of the document, then no pending lines.
+/// The shares to try, from everything to nothing: fewer pending lines, then less of the document, then no pending
+/// lines.
 fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = Share> {
     let all = (pending > 0).then_some(fitting);
     let fewer_pending = falling(fitting).map(move |kept| Share {
@@ -122,7 +123,7 @@ fn text(document: &[&str], pending: &[&PendingLine], share: Share, footer: Optio
     text
 }
 
-/// The first lines of the document, without a heading that has lost its items, and an empty line.
+/// The first lines of the document, without a heading that has lost its items, followed by an empty line.
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
     while let Some((last, before)) = head.split_last()

@@ -22,11 +22,11 @@ const SPEAKER_WORDS_MAX: usize = 3;
 /// An item's place in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    /// Its index in the items that were given.
+    /// Its index among the items that were given.
     pub index: usize,
-    /// Under which heading.
+    /// The section that it is in.
     pub section: Section,
-    /// In which length.
+    /// Which of its texts is shown.
     pub form: Form,
     /// How its line is written.
     pub layout: Layout,
@@ -36,9 +36,9 @@ pub struct Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// A numbered line of its own with everything about it: while there is room.
+    /// A numbered line of its own with everything about it, used while there is room.
     Line,
-    /// A line beneath the heading of the day on which it began, which needn't be said again: in a full document.
+    /// A line beneath the heading of the day on which it began, which it doesn't repeat: used in a full document.
     Day,
     /// The same, on the line of the item before it.
     Joined,
@@ -63,8 +63,8 @@ pub fn document(items: &[Item], shown: &[Shown]) -> String {
     document
 }
 
-/// What readers get where the document shows nothing any more of what it covers, up to and with `through`: what has aged
-/// is not in the window either, and nothing else would say that there is an archive.
+/// The text for readers when the document shows nothing of what it covers up to and including `through`: aged exchanges
+/// aren't in the window either, and nothing else would say that there is an archive.
 pub fn archived(through: i64) -> String {
     format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
 }
@@ -74,8 +74,8 @@ pub(super) fn is_footer(line: &str) -> bool {
     line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
 }
 
-/// What people and models are told in place of an empty text, of an agent or a project of which anything has left a
-/// window (`has_past`) or not.
+/// The text for people and models in place of an empty one, of an agent or a project from whose windows something has
+/// left (`has_past`) or not.
 pub fn in_place_of_nothing(has_past: bool) -> &'static str {
     if has_past {
         "(nothing of the summary is shown: what has left the window is archived, and recall finds it)"
@@ -138,8 +138,8 @@ fn joined(line: &[(&Item, &Shown)]) -> String {
     format!("{text} {}{}\n", source_of_day(&items), mark.unwrap_or_default())
 }
 
-/// `said` without the speaker's name it begins with, where the same one speaks already at the end of `line`:
-/// `Ida: I moved.` and `Ida: It rained.` make `Ida: I moved. It rained.`
+/// `said` without the speaker's name at its beginning, if the end of `line` has the same speaker: `Ida: I moved.` and
+/// `Ida: It rained.` make `Ida: I moved. It rained.`
 fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     const MARK: &str = ": ";
     let Some((name, rest)) = said.split_once(MARK) else {
@@ -154,7 +154,7 @@ fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     if is_name && speaks { rest } else { said }
 }
 
-/// What stands between `text` and what follows it on a line: where a sentence has ended, nothing needs to.
+/// What is put between `text` and the next text on a line: nothing, if `text` ends a sentence.
 fn joint(text: &str) -> &'static str {
     if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) {
         " "

@@ -1,6 +1,6 @@
-//! Sections and forms: where an item stands and how long its line is, by its age alone.
+//! Sections and forms: the section that an item is in and the length of its line, by its age alone.
 //!
-//! Invariant: the section is a function of the item's end and of `as_of`; asking twice, or late, changes nothing.
+//! Invariant: the section is a function of the item's end and of `as_of`, however often and late it is computed.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +14,11 @@ use crate::domain::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// What happened lately, in detail.
+    /// Recent items, in detail.
     Session,
-    /// Older, briefly.
+    /// Older items, briefly.
     Yesterday,
-    /// Oldest, as headlines.
+    /// The oldest items, as headlines.
     Week,
 }
 
@@ -35,7 +35,7 @@ impl Section {
         }
     }
 
-    /// The form in which its items stand while there is room (seed 003, "Time-Based Prioritization").
+    /// The form of its items while there is room (seed 003, "Time-Based Prioritization").
     pub fn default_form(self) -> Form {
         match self {
             Self::Session => Form::Text,
@@ -79,7 +79,7 @@ pub enum Ageing {
         /// From this age on an item is no longer in the document.
         week_ms: i64,
     },
-    /// By days.
+    /// By days of the calendar.
     Calendar(Calendar),
     /// Nothing ages: everything stays in [`Section::Session`], in the form that fits.
     Off,
@@ -112,8 +112,8 @@ impl Ageing {
             .map(|(section, _)| section)
     }
 
-    /// The first moment after `as_of` at which one of `items` changes its section or leaves the document. Before it,
-    /// rendering the same items again changes no section.
+    /// The first moment after `as_of` at which one of `items` changes its section or leaves the document. Until then
+    /// rendering the same items gives the same sections.
     pub fn next_change<'a>(
         self,
         items: impl IntoIterator<Item = &'a Item>,
@@ -134,7 +134,7 @@ impl Ageing {
             .min()
     }
 
-    /// The zone in whose times a document is written.
+    /// The time zone of the times in a document.
     pub fn zone(self) -> Zone {
         match self {
             Self::Calendar(calendar) => calendar.zone,

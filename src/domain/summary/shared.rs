@@ -1,12 +1,12 @@
 //! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
 //!
-//! It is made of the agents' own items and changes none of them: nobody has to merge anything, and what has no room here
-//! still stands in its agent's document. Under each heading the agents follow each other by name, so that a line's `#n`
-//! is known to be that agent's.
+//! It is made of the agents' own items and changes none of them: nothing has to be merged, and an item without room
+//! here is still in its agent's document. Under each heading the agents follow each other by name, so that a line's
+//! `#n` is known to be that agent's.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
-//! Invariant: room is shared fairly. Who needs less than an equal part leaves the rest to the others, and nobody gets
-//! less than another one but who needs no more.
+//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and of
+//! two agents one gets less only if it needs no more.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use crate::domain::{agent::AgentId, time::Timestamp, tokens::TokenCounter};
 /// The document's last line, when it has any other.
 pub const SHARED_FOOTER: &str =
     "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
-/// The only line of a document that shows nothing any more of what its agents' summaries cover.
+/// The only line of a document that shows nothing of what its agents' summaries cover.
 pub const SHARED_ARCHIVED: &str =
     "*Older history is archived: look it up in each agent's archive with recall.*";
 /// What makes a heading of an agent's name, beneath that of the section.
@@ -29,10 +29,10 @@ const AGENT_MARK: &str = "###";
 /// What makes a heading of a day, beneath that of the agent.
 const DAY_MARK: &str = "####";
 
-/// What an agent brings along.
+/// What an agent contributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<'a> {
-    /// Who.
+    /// The agent's name.
     pub agent: &'a AgentId,
     /// The items of its document, and digests of what is pending.
     pub items: &'a [Item],
@@ -50,7 +50,8 @@ pub struct SharedDocument {
 }
 
 impl SharedDocument {
-    /// The document of agents of which anything is covered: where it shows nothing, it says that there are archives.
+    /// The document; if it shows nothing although the agents' summaries cover something, a line that says there are
+    /// archives.
     #[must_use]
     pub fn or_archived(self, policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Self {
         let document = format!("{SHARED_ARCHIVED}\n");
@@ -119,7 +120,7 @@ pub fn compose_shared(
                 tokens,
             };
         }
-        // What stands around the parts was reckoned too low: less in proportion, and a little less each time.
+        // What is around the parts was estimated too low: proportionally less, and a little less each time.
         room = room * ceiling / tokens.max(1) - (room / 64).max(1);
     }
     SharedDocument {
@@ -146,14 +147,14 @@ fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
     }
 }
 
-/// Tokens of the headings that name `agent`: one in each section in which it has something to say.
+/// Tokens of the headings that name `agent`: one in each section in which it has lines.
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
     let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
     i64::try_from(sections).unwrap_or(i64::MAX) * counter.count(&agent_text(agent))
 }
 
-/// How much of `room` each gets who needs so much: equal parts, but nobody more than needed.
+/// Shares `room` by the `needs`: equal parts, but to no one more than needed.
 fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     let mut by_need: Vec<usize> = (0..needs.len()).collect();
     by_need.sort_by_key(|&place| needs[place]);

@@ -1,11 +1,11 @@
-//! How much a text tells: words that few other items hold count for much, numbers, names and identifiers for more.
+//! How much a text tells: words that few other items have count more, and numbers, names and identifiers count more.
 //!
-//! Nothing here knows a language: what is common is learnt from the items at hand. Integers throughout, so that every
-//! machine reckons the same.
+//! Nothing here knows a language: which words are common is learned from the items at hand. All is done in integers, so
+//! that every machine computes the same.
 
 use std::{collections::HashMap, hash::Hasher};
 
-/// What a word counts for by its look, before its rarity: three letters or fewer, longer, a number or a name, an
+/// How much a word counts by its kind, before its rarity: up to three letters, longer, a number or a name, an
 /// identifier.
 const SHORT: i64 = 5;
 /// See [`SHORT`].
@@ -18,9 +18,9 @@ const NUMBER: i64 = 20;
 const IDENTIFIER: i64 = 20;
 /// Words of up to this many characters are short.
 const SHORT_CHARS_MAX: usize = 3;
-/// Where one character is a word.
+/// From this character on, each character is a word.
 const IDEOGRAPHS_FROM: char = '\u{2e80}';
-/// Every word counts a little, or a text of everyday words would tell nothing.
+/// The least that a word counts, since a text of everyday words would tell nothing otherwise.
 const RARITY_MIN: i64 = 1;
 
 /// A word's fingerprint; case doesn't matter.
@@ -55,8 +55,8 @@ impl Rarity {
         rarity
     }
 
-    /// What `text` tells: its distinct words, each by rarity and look. Only comparable with others of the same
-    /// `Rarity`.
+    /// How much `text` tells: the sum over its distinct words, by rarity and kind. It can only be compared with values
+    /// of the same `Rarity`.
     pub(super) fn told(&self, text: &str) -> i64 {
         distinct(text)
             .iter()
@@ -64,7 +64,7 @@ impl Rarity {
             .sum()
     }
 
-    /// Quarter bits: 4 more for a word that half as many texts hold.
+    /// A word's rarity in quarter bits: 4 more for a word that half as many texts have.
     fn of(&self, word: Word) -> i64 {
         let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
         let times = u128::from(self.texts + 1) * 16 / u128::from(with);
@@ -74,7 +74,7 @@ impl Rarity {
     }
 }
 
-/// The words of `text`, each once, with the most telling look it has.
+/// The words of `text`, each once, with its most telling kind.
 fn distinct(text: &str) -> Vec<Seen> {
     let mut words = words(text);
     words.sort_unstable_by(|one, other| other.cmp(one));

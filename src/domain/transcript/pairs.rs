@@ -1,4 +1,4 @@
-//! Results beside their calls. Tools answer in any order, and many formats name the tool in the call alone.
+//! Putting results next to their calls. Tools answer in any order, and many formats name the tool only in the call.
 
 use super::{Line, Voice};
 
@@ -15,12 +15,12 @@ pub(super) struct Linked<'a> {
 struct Open<'a> {
     at: usize,
     id: Option<&'a str>,
-    /// Calls with nothing between them but the model's words were made at once, and have one number.
+    /// Calls with the same number were made at once: nothing but the model's words lies between them.
     batch: usize,
 }
 
-/// The lines with each result right behind its call and under its name; everything else keeps its order. Results that
-/// say nothing are left out.
+/// The lines with each result right after its call and under its name; everything else keeps its order. Empty results
+/// are left out.
 pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
@@ -46,7 +46,7 @@ pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
         .collect()
 }
 
-/// For each line that is a result, where its call stands.
+/// For each line that is a result, the index of its call.
 fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
     let mut open: Vec<Open<'_>> = Vec::new();
     let (mut batch, mut is_batch_over) = (0, true);
@@ -79,7 +79,7 @@ fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
     calls
 }
 
-/// The first open call of that id among those made last: ids may come again.
+/// The first open call of that id among those made last: ids may repeat.
 fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
     let id = id?;
     let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
@@ -87,7 +87,8 @@ fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
         .position(|call| call.id == Some(id) && call.batch == newest)
 }
 
-/// The first open call of that tool, or of any where the result doesn't say which. With an id, only a call without one.
+/// The first open call of that tool, or of any tool if the result doesn't name one. With an id, only a call without
+/// one.
 fn by_name(open: &[Open<'_>], lines: &[Linked<'_>], result: &Linked<'_>) -> Option<usize> {
     let name = &result.line.label;
     open.iter().position(|call| {

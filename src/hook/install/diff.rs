@@ -1,6 +1,6 @@
-//! What would change in a text, line by line.
+//! The changes to a text, line by line.
 
-/// Lines around a change that are shown.
+/// How many lines around a change are shown.
 const CONTEXT_LINES: usize = 2;
 
 /// The lines that only `before` has with `-`, those that only `after` has with `+`, and a few around them. Everything

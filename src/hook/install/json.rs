@@ -1,4 +1,4 @@
-//! Where the parts of a JSON text stand, so that one can be put in or taken out without touching the others.
+//! The places of the parts of a JSON text, so that one can be added or removed without touching the others.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,7 +9,7 @@ use serde_json::{
     value::RawValue,
 };
 
-/// Why a text isn't taken apart.
+/// Why a text can't be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidJson(String);
@@ -28,7 +28,7 @@ impl InvalidJson {
 #[derive(Clone, Debug)]
 pub(super) struct Container<'t> {
     text: &'t str,
-    /// Where the value stands in it.
+    /// The value's place in the text.
     range: Range<usize>,
     name: String,
 }
@@ -55,7 +55,7 @@ impl<'t> Container<'t> {
         self.text.get(self.range.clone()).unwrap_or_default()
     }
 
-    /// What it is, without its place.
+    /// The parsed value.
     pub(super) fn value(&self) -> Value {
         serde_json::from_str(self.source()).unwrap_or_default()
     }
@@ -107,7 +107,7 @@ impl<'t> Container<'t> {
         Ok(self.with_last(last.map(|last| last.range.end), json, indent, depth))
     }
 
-    /// The text with `part` behind `end`, or alone in what is empty.
+    /// The text with `part` after `end`, or as the only part of an empty container.
     fn with_last(&self, end: Option<usize>, part: &str, indent: &str, depth: usize) -> String {
         let inner = indent.repeat(depth);
         if let Some(end) = end {
@@ -141,7 +141,7 @@ impl<'t> Container<'t> {
         Ok(self.without(&places, Some(place)))
     }
 
-    /// Where members stand, from the quote before the key to the end of the value, in order.
+    /// The places of members, from the quote before the key to the end of the value, in order.
     fn places(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
         let mut values: Vec<Range<usize>> = self
             .members()?
@@ -161,7 +161,7 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// The text without the part at `place`, and without the comma that parted it from its neighbour.
+    /// The text without the part at `place`, and without the comma that separated it from its neighbour.
     fn without(&self, places: &[Range<usize>], place: Option<usize>) -> String {
         let Some((place, range)) = place.and_then(|place| Some((place, places.get(place)?))) else {
             return self.text.to_owned();

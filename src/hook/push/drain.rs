@@ -18,35 +18,35 @@ use crate::domain::{agent::AgentId, text::cut, time::Timestamp};
 
 /// The longest reason that is kept, in characters.
 const REASON_CHARS_MAX: usize = 200;
-/// A request has at most so many bytes of messages, if more than one.
+/// The most bytes of messages in a request, if it has more than one.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
-/// Requests of so many messages needn't be remembered as small.
+/// From this many messages on, a request's size limit needn't be remembered.
 const MANY: usize = 1_024;
 
-/// What is known of what was sent.
+/// What is remembered of the last sending.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in super::super) struct Sent {
-    /// When the daemon last took something.
+    /// When the daemon last took messages.
     pub(in super::super) last_push_at: Option<Timestamp>,
-    /// Messages that the daemon didn't take and never will.
+    /// How many messages the daemon has refused for ever.
     pub(in super::super) refused: u64,
-    /// Why something wasn't taken, if that was the last thing to happen, or it was refused.
+    /// Why messages weren't taken, if that was the last thing that happened, or any were refused.
     pub(in super::super) last_error: Option<String>,
-    /// So many messages the daemon is asked to take at once, when it didn't answer in time for more.
+    /// The most messages in a request, since the daemon didn't answer in time for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
 }
 
-/// How far sending came.
+/// How far sending got.
 struct Done {
-    /// So many messages are done with.
+    /// How many messages are done with.
     lines: usize,
-    /// The daemon answered to the last, whatever it said.
+    /// Whether the daemon answered the last request, in whatever way.
     answers: bool,
 }
 
-/// Sends what waits, until the daemon takes no more of it. If another hook is at it, it is left to that one. Tells whether
-/// the daemon answered, whatever it said.
+/// Sends what waits, until the daemon takes no more. If another hook is sending, it is left to that. Returns whether
+/// the daemon answered, in whatever way.
 pub(in super::super) fn drain(
     folder: &AgentFolder,
     agent: &AgentId,
@@ -83,8 +83,8 @@ pub(in super::super) fn drain(
     Ok(answers)
 }
 
-/// Gathers and sends what is left of other agents' sessions, until `deadline` or the daemon doesn't answer any more: they
-/// may never have another hook.
+/// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon doesn't answer any more:
+/// these agents may never have another hook.
 pub(in super::super) fn visit(
     folders: &[AgentFolder],
     daemon: &dyn Daemon,
@@ -112,9 +112,9 @@ pub(in super::super) fn visit(
     }
 }
 
-/// Sends messages in order and tells how far it came. When the daemon refuses some together, they are sent in
-/// ever smaller pieces, until the one is found that it refuses alone; that one is passed over. When it doesn't answer in
-/// time, it is sent less the next time.
+/// Sends messages in order and returns how far it got. If the daemon refuses several together, they are sent in ever
+/// smaller parts, until the one is found that it refuses alone; that one is skipped. If it doesn't answer in time, less
+/// is sent the next time.
 fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: &mut Sent) -> Done {
     let (mut done, mut most) = (0, sent.most.unwrap_or(lines.len()));
     let (mut is_late, mut answers) = (false, true);
@@ -124,7 +124,7 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
             Ok(()) => {
                 sent.last_error = sent.last_error.take().filter(|_| sent.refused > 0);
                 done += count;
-                // Nearing what takes too long, it goes slowly.
+                // After a timeout the size grows by one message at a time, up to what was too slow.
                 most = sent.most.map_or(most.saturating_mul(2), |_| most + 1);
             }
             Err(Unsent::Refused(reason)) if count == 1 => {
@@ -157,7 +157,7 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
     Done { lines: done, answers }
 }
 
-/// At most `most` of the first messages that are written alike: their format, a body, and how many they are.
+/// The first messages of the same format, at most `most`: their format, a body, and how many they are.
 fn request(lines: &[(String, String)], most: usize) -> (&str, String, usize) {
     let format = lines.first().map_or("", |(format, _)| format);
     let (mut body, mut count) = (String::new(), 0);

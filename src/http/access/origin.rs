@@ -1,8 +1,9 @@
-//! Web pages aren't welcome: a browser runs them where loopback is near, and sends what they ask for.
+//! Refusing requests of foreign web pages: a browser runs these on a machine that can reach loopback, and sends what
+//! they ask.
 //!
-//! A page names itself in `Origin`, so a request with another origin than the host it asks is refused. A page that gives
-//! its own name the address of this machine (DNS rebinding) is of the same origin; it asks by a name that isn't ours. Who
-//! has a token is no such page.
+//! A browser names the page in `Origin`, so a request whose origin isn't the host it is sent to is refused. A page that
+//! points its own name at this machine's address (DNS rebinding) has the same origin, but asks for a name that isn't
+//! ours. A request with a token isn't from such a page.
 
 use std::net::Ipv6Addr;
 
@@ -13,7 +14,8 @@ use super::super::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem};
 /// Names of the machine itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Whom the request asks, as it says: name or address, and perhaps a port. None in HTTP/1.0, which browsers don't speak.
+/// The host that the request is sent to: name or address, and perhaps a port. HTTP/1.0, which browsers don't use, has
+/// none.
 fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.as_bytes()),
@@ -21,7 +23,7 @@ fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     }
 }
 
-/// Refuses what pages of others ask for.
+/// Refuses requests of pages with another origin.
 pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -40,7 +42,7 @@ pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem
     .hint("ask from a program; pages of others have no access"))
 }
 
-/// Refuses what is asked by a name that isn't this machine's nor one of `allowed`.
+/// Refuses a request to a name that is neither this machine's nor one of `allowed`.
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
     let Some(asked) = asked(uri, headers) else {
         return Ok(());
@@ -63,7 +65,7 @@ fn name_of(authority: &str) -> &str {
         return authority;
     }
     if let Some(rest) = authority.strip_prefix('[') {
-        // Nothing but an address stands in brackets, and nothing but a port behind them.
+        // Only an address may be in brackets, and only a port may follow them.
         let parts = rest.split_once(']');
         let address = parts.filter(|(address, port)| {
             address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'))

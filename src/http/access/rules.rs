@@ -1,27 +1,27 @@
-//! What each route demands: one table. A route that isn't in it is for administrators of everything, and a test fails.
+//! What each route demands, in one table. A route that isn't in it needs a token for everything, and makes a test fail.
 
 use axum::http::Method;
 
 use crate::domain::access::Scope::{self, Admin, Read, Write};
 
-/// Whom a route is about.
+/// What a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Whose {
-    /// Nobody: it tells nothing, to anybody.
+    /// Nothing: it reveals nothing, so no token is needed.
     Open,
     /// The agent `{id}` of the path.
     Agent,
     /// The project `{id}` of the path.
     Project,
-    /// Who asks: the handler shows what they may see.
+    /// The caller: the handler shows what the caller may see.
     Caller,
-    /// All agents: only for a token that reaches everything.
+    /// All agents: only for a token that reaches all.
     All,
 }
 use Whose::{Agent, All, Caller, Open, Project};
 
 impl Whose {
-    /// The word for it in the reference.
+    /// Its name in the reference.
     pub(in super::super) fn name(self) -> &'static str {
         match self {
             Open => "open",
@@ -40,13 +40,13 @@ pub(in super::super) struct Rule {
     pub(in super::super) whose: Whose,
 }
 
-/// A method that stands for all of them.
+/// A method that stands for every one.
 const ANY: &str = "*";
 
 /// Method and path, as they are registered; what they demand.
 ///
-/// To forget takes from forks, too, and who deletes an agent is told of its forks, so both reach beyond an agent. Settings
-/// decide what an agent costs, so they are no business of the agent itself.
+/// Forgetting affects forks, too, and deleting an agent reports its forks, so both reach beyond one agent. Settings
+/// decide what an agent costs, so the agent itself may not change them.
 #[rustfmt::skip]
 pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/agents", Read, Caller),
@@ -90,7 +90,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/queue", Read, Caller),
     ("POST", "/v1/queue/pause", Admin, All),
     ("POST", "/v1/queue/resume", Admin, All),
-    // Agents may be called so.
+    // Agents may have this name.
     ("GET", "/v1/queue/pause", Read, Agent),
     ("GET", "/v1/queue/resume", Read, Agent),
     ("GET", "/v1/queue/{id}", Read, Agent),
@@ -108,7 +108,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/readyz", Read, Open),
     // It names agents in its bodies, which only it reads.
     (ANY, "/mcp", Read, All),
-    // The pages: what changes something demands what the same demands above.
+    // The pages: what changes something demands what its counterpart above demands.
     ("GET", "/", Read, Open),
     ("GET", "/ui", Read, Open),
     ("GET", "/ui/", Read, Caller),
@@ -150,7 +150,7 @@ fn is_page(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/")
 }
 
-/// Every route but the pages, in reading order: method, path, and what it demands.
+/// Every route except the pages, in reading order: method, path, and what it demands.
 pub(in super::super) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
@@ -161,7 +161,8 @@ pub(in super::super) fn pages() -> impl Iterator<Item = (&'static str, &'static 
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// What a request demands. `path` is the route's; none where there is no route, which only strangers aren't told.
+/// The rule for a request. `path` is the route's, or `None` for no route: any caller with a valid token is told that
+/// there is none.
 pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
     let Some(path) = path else {
         return Rule {

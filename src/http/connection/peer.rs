@@ -1,4 +1,4 @@
-//! Who is at the other end, and how many connections they have.
+//! The other ends of connections, and how many connections each has.
 
 use std::{
     collections::HashMap,
@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Of an IPv6 address so many bits name a network: whoever has one address of it has all of them.
+/// How many bits of an IPv6 address name a network: its owner has all addresses of it.
 const NETWORK_BITS: u32 = 64;
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Peer {
     /// An address, or the network of one.
@@ -30,7 +30,7 @@ impl From<SocketAddr> for Peer {
     }
 }
 
-/// Who has how many connections. It holds no more entries than there are connections.
+/// How many connections each peer has. It has no more entries than there are connections.
 pub(super) struct Peers {
     most: usize,
     counts: Mutex<HashMap<Peer, usize>>,

@@ -1,4 +1,4 @@
-//! A socket in the file system: whoever may write the file may ask.
+//! A socket in the file system: whoever may write the file may send requests.
 
 use std::{
     fs,
@@ -9,31 +9,31 @@ use std::{
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// Names that are tried for the folder in which a socket is made.
+/// How many names are tried for the temporary folder in which a socket is made.
 const NAMES_TRIED_MAX: u32 = 16;
 
-/// A listening socket; its file goes with it.
+/// A listening socket; dropping it removes its file.
 pub struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
-    /// Device and inode, so that nobody else's file is removed.
+    /// The file's device and inode, so that no other file is removed.
     identity: (u64, u64),
 }
 
 impl Socket {
-    /// Listens at `path`, for those whom `mode` (as of `chmod`) lets write the file. A socket that stands there is removed if
-    /// nobody answers at it.
+    /// Listens at `path`; `mode` (as of `chmod`) says who may write the file. An old socket at that path is removed if
+    /// no one answers on it.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if somebody answers there, [`ErrorKind::AlreadyExists`] if it is no socket, and what the file
-    /// system says.
+    /// [`ErrorKind::AddrInUse`] if someone answers there, [`ErrorKind::AlreadyExists`] if it is no socket, and the file
+    /// system's errors.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
         let hidden = Hidden::beside(path)?;
         let listener = UnixListener::bind(&hidden.socket)?;
         fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
         let placed = fs::symlink_metadata(&hidden.socket)?;
-        // A link and no renaming: it replaces nobody's file who was quicker.
+        // A link, not a rename: that would replace a file that was made there meanwhile.
         fs::hard_link(&hidden.socket, path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => in_use(),
             _ => error,
@@ -46,15 +46,15 @@ impl Socket {
     }
 }
 
-/// A folder that only its owner enters, where a socket gets its permissions: between its making and that, everybody may write
-/// it whom the process's mask lets. It goes when it is dropped.
+/// A folder that only its owner can enter, where a socket gets its permissions: before that, anyone whom the process's
+/// umask allows could write it. It is removed when this is dropped.
 struct Hidden {
     folder: PathBuf,
     socket: PathBuf,
 }
 
 impl Hidden {
-    /// On the file system of `path`, with a path that is hardly longer: the length of a socket's path has a limit.
+    /// Makes it on the file system of `path`, with a path that is hardly longer, since a socket's path is limited.
     fn beside(path: &Path) -> io::Result<Self> {
         let beside = path.parent().unwrap_or(Path::new(""));
         for number in 0..NAMES_TRIED_MAX {

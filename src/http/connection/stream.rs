@@ -1,4 +1,4 @@
-//! What is listened on, and the bytes of a connection.
+//! Listeners, and the bytes of a connection.
 
 use std::{
     future::Future as _,
@@ -17,14 +17,14 @@ use tokio::{
 
 use super::{Doing, Peer, Socket};
 
-/// What a peer is told that has too many connections already. It waits for no request.
+/// The answer to a peer that has too many connections already. It is sent without waiting for a request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
 retry-after: 5\r\nconnection: close\r\n\r\n\
 {\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
 \"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
 \"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
 
-/// What is listened on.
+/// A listener for connections.
 pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
@@ -73,7 +73,7 @@ trait Bytes: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
 
 impl Stream {
-    /// Says that there are too many, if that can be said without waiting, and ends.
+    /// Sends the refusal, if that is possible without waiting, and closes the connection.
     pub(super) fn refuse(self) {
         // A client that doesn't read it sees the connection closed.
         let _told = match self {
@@ -83,11 +83,11 @@ impl Stream {
     }
 }
 
-/// A connection whose client has to take what is written.
+/// A connection that fails if its client doesn't read for too long.
 pub(super) struct Timed {
     stream: Stream,
     stall_timeout: Duration,
-    /// Runs while the client takes nothing.
+    /// Runs while the client doesn't read.
     stall: Option<Pin<Box<Sleep>>>,
     doing: Arc<Doing>,
 }
@@ -109,7 +109,7 @@ impl Timed {
         }
     }
 
-    /// `written`, or an error if nothing has been for too long.
+    /// `written`, or an error if nothing could be written for too long.
     fn in_time(
         &mut self,
         context: &mut Context<'_>,

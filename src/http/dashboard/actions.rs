@@ -1,4 +1,4 @@
-//! What a hand does on pages: a form with its key, then the page from which it came.
+//! Actions on pages: a signed form, then back to the page from which it came.
 
 use axum::{
     extract::{Request, State},
@@ -32,7 +32,7 @@ fn came_from(request: &Request, otherwise: &str) -> String {
     }
 }
 
-/// Does something if the form is ours, to its end even if the browser leaves, and goes back.
+/// Carries out an action if the form is recapd's, to its end even if the browser leaves, and goes back.
 async fn by_hand<Done, T>(
     app: &SharedApp,
     request: Request,
@@ -49,7 +49,7 @@ where
     Ok((sent_to(&back, None), done))
 }
 
-/// What became of a row of the queue.
+/// The result of an action on a row of the queue.
 fn handled((back, handled): (Response, Handled), agent: &AgentId) -> Result<Response, Problem> {
     match handled {
         Handled::Done(_) | Handled::Running(_) => Ok(back),

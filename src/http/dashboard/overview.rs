@@ -1,4 +1,4 @@
-//! `GET /ui/`: how it all is.
+//! `GET /ui/`: the overview.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const ANSWER_MS_MAX: u64 = 2_000;
 /// Agents that wait the longest.
 const STALE_SHOWN: i64 = 5;
 
-/// Shows how it all is. Who sees some agents only is sent to those.
+/// Shows the overview. A caller who may see only some agents is sent to the list of these.
 pub(super) async fn show(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
@@ -72,7 +72,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
     })
 }
 
-/// What can be told without the database, which failed with `database`.
+/// The overview without the database, which failed with `database`.
 fn without(app: &App, database: String) -> Overview {
     Overview {
         sample: None,

@@ -31,14 +31,14 @@ use crate::{
 
 /// The cookie that holds the token.
 const NAME: &str = "recapd_session";
-/// Where browsers send it.
+/// The cookie's attributes.
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
 /// The longest body of a form.
 const FORM_BYTES_MAX: usize = 8_192;
 /// Digits of a form's key.
 const KEY_DIGITS: usize = 32;
 
-/// What forms are signed with where there are no tokens; another one with each start.
+/// The secret that signs forms where there are no tokens; it is another one after each start.
 pub(in super::super) fn made_secret() -> String {
     let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
         tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
@@ -58,17 +58,17 @@ pub(in super::super) fn token(headers: &HeaderMap) -> Option<&str> {
         .find_map(|(name, value)| (name == NAME).then_some(value))
 }
 
-/// What the forms of a page must bring along: it can be had only with the token, or from a page of this run.
+/// The key that the forms of a page must send: it can be had only with the token, or from a page of this run.
 pub(super) fn form_key(app: &App, headers: &HeaderMap) -> String {
     let secret = bearer(headers).or_else(|| token(headers));
     let digest = digest_of(&format!("form {}", secret.unwrap_or(&app.form_secret)));
     digest.chars().take(KEY_DIGITS).collect()
 }
 
-/// The fields of a form that does something, by name.
+/// The fields of a form that triggers an action, by name.
 pub(super) type Fields = BTreeMap<String, String>;
 
-/// Reads a form, and refuses one that isn't from our own pages. (Where it comes from was looked at before: `access::origin`.)
+/// Reads a form, and refuses one that isn't from recapd's pages. (Its origin was checked before: `access::origin`.)
 pub(super) async fn check(app: &App, request: Request) -> Result<Fields, Problem> {
     let key = form_key(app, request.headers());
     let form: Fields = read(request).await?;
@@ -82,7 +82,7 @@ pub(super) async fn check(app: &App, request: Request) -> Result<Fields, Problem
     Err(Problem::new(FOREIGN_ORIGIN, detail).hint("open the page again, and try once more"))
 }
 
-/// A form that can't be read.
+/// The problem of a form that can't be read.
 pub(super) fn refused(detail: impl Into<String>) -> Problem {
     Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more")
 }
@@ -112,9 +112,9 @@ pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
     Ok(shown(sign_in_page("/ui/", false)))
 }
 
-/// Takes a token into a cookie, if it opens anything.
+/// Puts a token into a cookie, if it is valid.
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
-    // Over plain HTTP a browser would throw a cookie away that demands more.
+    // Over plain HTTP a browser would discard a cookie with stricter attributes.
     let origin = request
         .headers()
         .get(ORIGIN)
@@ -127,7 +127,7 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let form: SignIn = read(request).await?;
     let to = own_place(&form.to);
     let token = form.token.trim();
-    // Where there are no tokens everybody is let in, and a cookie would be of no use.
+    // Where there are no tokens everyone is let in, and a cookie would be of no use.
     if app.parts.access.identify(None).await.is_ok() {
         return Ok(sent_to(to, None));
     }
@@ -146,7 +146,7 @@ pub(super) async fn sign_out(uri: Uri) -> Result<Response, Problem> {
     ))
 }
 
-/// A place of the dashboard, whatever the form says.
+/// A path of the dashboard, whatever the form asks for.
 fn own_place(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
@@ -156,7 +156,7 @@ fn own_place(to: &str) -> &str {
     }
 }
 
-/// A browser that posted a form goes on by asking for `place`.
+/// Redirects a browser that posted a form to `place`.
 pub(super) fn sent_to(place: &str, cookie: Option<&str>) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();

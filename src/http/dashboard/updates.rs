@@ -93,7 +93,7 @@ pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<Agen
     Ok(rows.map(|row| row.agent_id).collect())
 }
 
-/// Shows what came of updates.
+/// Shows the runs.
 pub(super) async fn runs(
     State(app): State<SharedApp>,
     Extension(caller): Asking,

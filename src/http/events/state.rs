@@ -1,7 +1,7 @@
-//! Where an agent stands, and what happened between two such states: pure.
+//! An agent's state, and the events between two such states; without IO.
 //!
-//! An event's id names the state behind it. So whoever comes back with the last id is told what is different by now, by any
-//! daemon and after any time, and no event is kept anywhere.
+//! An event's id names the state after it. So a client that reconnects with the last id is told what has changed since,
+//! by any daemon and after any time, and no event is stored anywhere.
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ use crate::{
 const FNV_OFFSET: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
 
-/// Where an agent stands.
+/// An agent's state.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct State {
     pub(super) agent_id: AgentId,
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-/// What tells a row's states apart; times that pass aren't in it.
+/// A fingerprint of a row's state; passing time doesn't change it.
 fn queue_print(row: &QueueRow) -> u32 {
     let QueueRow {
         state,
@@ -80,7 +80,7 @@ fn queue_print(row: &QueueRow) -> u32 {
     ))
 }
 
-/// What tells failures apart; 0 if no attempt failed.
+/// A fingerprint of a failure; 0 if no attempt failed.
 fn failure_print(row: &QueueRow) -> u32 {
     let failed = failed_attempts(row);
     match &row.last_error {
@@ -89,7 +89,7 @@ fn failure_print(row: &QueueRow) -> u32 {
     }
 }
 
-/// Attempts that are over.
+/// How many attempts have failed.
 fn failed_attempts(row: &QueueRow) -> i64 {
     row.attempts - i64::from(row.state == QueueState::Running)
 }
@@ -100,7 +100,7 @@ fn print(text: &str) -> u32 {
     text.bytes().fold(FNV_OFFSET, mix).max(1)
 }
 
-/// What is remembered of a state: an event's id.
+/// What is remembered of a state, as an event's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     version: i64,
@@ -123,7 +123,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// A text is no position.
+/// The text is no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoPosition;
 
@@ -146,15 +146,15 @@ impl FromStr for Position {
     }
 }
 
-/// Something that happened: its name, and what is told of it.
+/// An event: its name and its data.
 pub(super) type Happened = (&'static str, Value);
 
-/// The first that is told of an agent of which nothing is known yet.
+/// The first event about an agent of which nothing was reported yet.
 pub(super) fn first_told(state: &State) -> Happened {
     ("agent.changed", json!(state))
 }
 
-/// What happened between `before` and `after`; nothing if they are the same.
+/// The events between `before` and `after`; none if they are the same.
 pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();

@@ -1,24 +1,24 @@
-//! Whom to look at, by what moved: pure.
+//! Which agents to look at, given the changes; without IO.
 
 use std::collections::BTreeSet;
 
 use crate::{domain::agent::AgentId, notice::Change};
 
-/// Whom to look at. Of all agents, unless it is of one.
+/// The agents to look at: any, or only one.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     only: Option<AgentId>,
     due: BTreeSet<AgentId>,
-    /// Those that couldn't be looked at.
+    /// Agents that couldn't be looked at.
     later: BTreeSet<AgentId>,
 }
 
-/// Something moved, and nobody knows what.
+/// Changes were missed, and it isn't known which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missed;
 
 impl Watch {
-    /// Of this agent alone, which is to be looked at first of all.
+    /// Watches only this agent, which is looked at first.
     pub(super) fn one(agent: AgentId) -> Self {
         Self {
             due: BTreeSet::from([agent.clone()]),
@@ -31,7 +31,7 @@ impl Watch {
         self.only.is_none()
     }
 
-    /// Something moved; none: something that wasn't heard. Of one agent the next look tells everything all the same.
+    /// Notes a change; `None` if it wasn't heard. For one agent the next look shows everything anyway.
     pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), Missed> {
         match (change, &self.only) {
             (Some(Change::Agent(agent)), only) => {
@@ -51,17 +51,17 @@ impl Watch {
         }
     }
 
-    /// The next to look at.
+    /// The next agent to look at.
     pub(super) fn next(&mut self) -> Option<AgentId> {
         self.due.pop_first()
     }
 
-    /// It couldn't be looked at.
+    /// Notes that an agent couldn't be looked at.
     pub(super) fn later(&mut self, agent: AgentId) {
         self.later.insert(agent);
     }
 
-    /// Time went by: those that couldn't be looked at are due, and the one that it is about.
+    /// After some time: makes agents due that couldn't be looked at, and the one that is watched.
     pub(super) fn again(&mut self) {
         self.due.append(&mut self.later);
         self.due.extend(self.only.clone());

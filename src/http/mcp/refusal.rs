@@ -1,4 +1,4 @@
-//! What `/mcp` refuses before a message reaches the protocol's server.
+//! Refusals of `/mcp` before a message reaches the protocol's server.
 
 use axum::{
     body::to_bytes,
@@ -8,13 +8,13 @@ use axum::{
 
 use super::super::problem::Problem;
 
-/// More than this nobody has to say about a refusal.
+/// The longest text of a refusal.
 const WORDS_BYTES_MAX: usize = 4_096;
-/// How one gets what is missing, or isn't there any more.
+/// How to get a session that is missing or gone.
 const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
                        further request. From version 2026-07-28 on there are no sessions";
 
-/// `response` with its problem, if the library refused in bare words: nobody would see them else.
+/// `response` as a problem, if the library refused with a bare text, which clients wouldn't show.
 pub(super) async fn told(mut response: Response) -> Response {
     let status = response.status();
     let is_bare = !response.headers().contains_key(CONTENT_TYPE);

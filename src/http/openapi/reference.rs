@@ -1,5 +1,5 @@
-//! The reference of the interface, as Markdown: made of its description and of the table of what routes demand, so that it
-//! can't be out of date.
+//! The reference of the interface as Markdown, generated from its description and the table of what routes demand, so
+//! that it can't be out of date.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
     TAGS, document, shape,
 };
 
-/// What stands above the routes.
+/// The text before the routes.
 const HEAD: &str = "\
 # The HTTP interface
 
@@ -39,7 +39,7 @@ What a route demands is a scope, where tokens are demanded at all ([security](se
 Beside these, `/mcp` speaks the Model Context Protocol ([mcp](mcp.md)), and `/ui/` has pages for people ([dashboard](dashboard.md)).
 ";
 
-/// Answers that every route may give, and that are therefore said once.
+/// Answers that every route may give, and that are therefore mentioned only once.
 const EVERYWHERE: [&str; 6] = ["400", "401", "403", "429", "500", "503"];
 
 /// A route with what it demands.
@@ -195,7 +195,7 @@ fn headers(answer: &Value, text: &mut String) {
     }
 }
 
-/// What a body may be: a shape, or the media type of what is no JSON.
+/// The formats of a body: a shape, or the media type of what isn't JSON.
 fn contents(content: &Map<String, Value>) -> String {
     let kinds = content.iter().map(|(media, described)| match media.as_str() {
         "application/json" | "application/problem+json" => shape::kind(&described["schema"]),

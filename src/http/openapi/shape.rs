@@ -1,10 +1,10 @@
-//! Schemas as people read them.
+//! Schemas in a form for people.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The most values of a word that are named where it is used.
+/// The most values of an enumeration that are listed where it is used.
 const WORDS_SHOWN_MAX: usize = 12;
 
 /// The chapter with every shape of `document`.
@@ -65,7 +65,7 @@ fn said_with_kind(schema: &Value) -> String {
     }
 }
 
-/// What a value may be, in a few words.
+/// The values that a schema allows, in a few words.
 pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("[{name}](#{})", anchor(name));
@@ -130,7 +130,7 @@ pub(super) fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a heading can be linked by: small letters and digits, with hyphens for blanks.
+/// The anchor of a heading: lower-case letters and digits, with hyphens for blanks.
 pub(super) fn anchor(heading: &str) -> String {
     let kept = heading
         .chars()

@@ -1,8 +1,8 @@
 //! A file of the live journal.
 //!
-//! Invariant: a message's line stands behind that of the message before it, once, whoever writes: a thread that nobody
-//! waits for any longer, or another process with the same folder. So it is written under the file's lock, after a look at
-//! how the file ends.
+//! Invariant: a message's line follows that of the message before it, once, whatever writes it: a thread that isn't
+//! waited for any longer, or another process with the same folder. So it is written under the file's lock, after a look
+//! at the file's end.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -19,24 +19,24 @@ use crate::{
     journal::import::LINE_BYTES_MAX,
 };
 
-/// So much of a file's end is read first, in bytes; where its last line is longer, more.
+/// How many bytes of a file's end are read first; more, if its last line is longer.
 const END_BYTES: u64 = 16 << 10;
 
 /// Where lines may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Behind the message before them, if that was received at this time or later.
+    /// After the message before them, if that was received at this time or later.
     Next { since: Timestamp },
-    /// Behind this one, whichever they are.
+    /// After this message, whatever their numbers.
     Behind(Last),
-    /// At the beginning of a file, which is made.
+    /// At the beginning of a new file.
     Beginning,
 }
 
-/// What came of lines.
+/// The result of writing lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// They stand in the file.
+    /// They are in the file.
     All,
     /// None was written: the file ends with another message than the one before them.
     Nothing(Last),
@@ -49,7 +49,7 @@ pub(super) enum Written {
 pub(super) struct Last {
     /// Its number.
     pub(super) seq: i64,
-    /// Tells it from a message that another life of the agent has in its place.
+    /// Tells it from the message that has its number in another life of the agent.
     received_at: Timestamp,
 }
 
@@ -75,14 +75,14 @@ impl Last {
     }
 }
 
-/// How a file ends.
+/// The end of a file.
 #[derive(Default)]
 struct End {
     /// Whether it holds no whole line.
     is_empty: bool,
-    /// None: it holds no message yet, or its last line isn't known for one. Anything may follow.
+    /// `None` if it holds no message yet, or its last line isn't a message. Anything may follow.
     last: Option<Last>,
-    /// Where a line begins that a crash or a full disk has torn, in bytes.
+    /// Where an incomplete line begins, left by a crash or a full disk, in bytes.
     torn_at: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ impl End {
                     torn_at: (torn > 0).then_some(bytes - torn),
                 });
             }
-            // A longer line no import reads either.
+            // An import doesn't read a longer line either.
             if window >= LINE_BYTES_MAX as u64 {
                 return Ok(Self::default());
             }
@@ -148,16 +148,16 @@ fn text(records: &[MessageRecord]) -> String {
     lines.collect()
 }
 
-/// A file that isn't whole yet, under another name. Whoever has it holds its lock.
+/// A file that isn't whole yet, under another name. It is locked while this exists.
 pub(super) struct Beginning {
     file: File,
     name: PathBuf,
-    /// The message that it ends with; none if it has to be begun from its first line on.
+    /// The message that it ends with; `None` if it has to be begun from its first line on.
     pub(super) last: Option<Last>,
 }
 
 impl Beginning {
-    /// What was begun under this name, be it nothing.
+    /// Opens what was begun under this name, or a new file.
     pub(super) fn open(name: PathBuf) -> io::Result<Self> {
         let file = open_private(&name, true)?;
         hold(&file)?;
@@ -168,8 +168,8 @@ impl Beginning {
         Ok(Self { file, name, last })
     }
 
-    /// Writes lines behind what is there; with a head, in its place. What the disk has no room for goes, so that it gets back
-    /// what it gave.
+    /// Appends lines, or with a head replaces what is there. If the disk has no room for them they are removed again,
+    /// so that it gets the room back.
     pub(super) fn go_on(mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<Self> {
         match self.write(head, records) {
             Ok(()) => Ok(self),
@@ -186,7 +186,7 @@ impl Beginning {
             self.file.write_all((head.line() + "\n").as_bytes())?;
         }
         self.file.write_all(text(records).as_bytes())?;
-        // Now, so that the last chunk doesn't wait for all of them.
+        // Here, so that the last chunk doesn't have to wait for all of them.
         self.file.sync_all()
     }
 
@@ -195,7 +195,7 @@ impl Beginning {
         remove_if_there(&self.name)
     }
 
-    /// Gives the file, which is whole, the name that it is for.
+    /// Gives the file, which is whole, its proper name.
     pub(super) fn finish(self, path: &Path) -> io::Result<()> {
         if !is_called(&self.file, &self.name)? {
             return Err(io::Error::other("it was removed meanwhile"));
@@ -205,13 +205,13 @@ impl Beginning {
     }
 }
 
-/// Whether a file still has the name that it had when it was opened, and no other one has it.
+/// Whether a file still has the name that it was opened by, and no other file has it.
 fn is_called(file: &File, name: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(name)?);
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
-/// Moves a file into the folder `past`, beside what is there. Says whether it did: it may end with another message by now.
+/// Moves a file into the folder `past`. Returns whether it did: it may end with another message by now.
 pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool> {
     let file = open_private(path, false)?;
     hold(&file)?;
@@ -226,7 +226,7 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
     Ok(true)
 }
 
-/// Where nothing stands in a folder yet.
+/// A free name in a folder.
 fn free_place(folder: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
@@ -246,7 +246,7 @@ pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// Has the disk know what the files of a folder are called: what was forgotten must not come back with a power cut.
+/// Syncs a folder, so that forgotten content can't come back after a power cut.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent()
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -264,7 +264,7 @@ fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Takes the lock of a file, for as long as it is open. Nobody waits for it: what isn't written now is copied later.
+/// Takes the lock of a file, for as long as it is open. It doesn't wait: what isn't written now is copied later.
 fn hold(file: &File) -> io::Result<()> {
     match file.try_lock() {
         // A file system that has no locks keeps nobody out, but a journal can stand on it all the same.
@@ -273,7 +273,7 @@ fn hold(file: &File) -> io::Result<()> {
     }
 }
 
-/// What agents say is nobody else's business: only the owner may read a file that is made here.
+/// Opens or makes a file that only its owner may read, since it holds conversations.
 fn open_private(path: &Path, makes: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(makes);

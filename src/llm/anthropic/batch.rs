@@ -1,4 +1,4 @@
-//! Message Batches. They have no name: a lost one is known by its time and size.
+//! Message Batches. They have no name: a batch whose id isn't known is recognised by its time and size.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -78,7 +78,7 @@ impl BatchProtocol for Anthropic {
         made["id"].as_str().map(str::to_owned)
     }
 
-    /// The address of the results isn't followed: the key belongs to the host it was given for.
+    /// Reads a batch. The URL of the results isn't used: the key belongs to the host it was given for.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchSight> {
         Some(match batch["processing_status"].as_str()? {
             "ended" => BatchSight::Ended(Ended {

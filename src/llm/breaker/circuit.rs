@@ -2,52 +2,52 @@
 
 use crate::domain::time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp};
 
-/// The longest rest to which failing probes lead, if the first one isn't longer.
+/// The longest rest after failing probes, unless the first rest is longer.
 const REST_MS_MAX: i64 = 10 * MINUTE_MS;
-/// Who asks while the one probe is under way is told to come back after so long.
+/// The wait for callers that come while the one probe is under way.
 const PROBE_WAIT_MS: i64 = 5_000;
 
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// So many failures in a row open it; 0 never does.
+    /// How many failures in a row open it; 0 never does.
     pub failures: i64,
     /// The first rest; each failing probe doubles it, up to ten minutes.
     pub rest_ms: i64,
 }
 
-/// How a circuit stands.
+/// The state of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CircuitState {
     /// The provider is asked.
     #[default]
     Closed,
-    /// It isn't.
+    /// The provider isn't asked.
     Open {
-        /// Not before.
+        /// Until when.
         until: Timestamp,
     },
     /// It is asked once, to see whether it is back.
     HalfOpen,
 }
 
-/// What the end of a call tells of the provider.
+/// What the end of a call shows about the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is there.
+    /// It works.
     Answered,
-    /// It isn't; it said to come back after so long.
+    /// It doesn't; it asked to be left alone for that long.
     Failed { rest_ms: i64 },
-    /// It refuses the account: nothing but an operator helps.
+    /// It refuses the account: only an operator can help.
     Refused,
-    /// Nothing: it wasn't asked after all, or nobody waited for the answer.
+    /// Nothing: the call wasn't made after all, or its answer wasn't waited for.
     Nothing,
 }
 
 /// Which call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// One of many.
+    /// An ordinary one.
     Ordinary,
     /// The one that decides whether the provider is back.
     Probe,
@@ -59,9 +59,9 @@ pub(super) struct Circuit {
     state: CircuitState,
     /// Failures since the last answer.
     failures: i64,
-    /// The rest that the next opening leads to.
+    /// How long the provider is left alone after the next opening.
     rest_ms: i64,
-    /// The rest that the last opening led to.
+    /// How long it is left alone since the last opening.
     resting_ms: i64,
 }
 
@@ -84,7 +84,7 @@ impl Circuit {
     pub(super) fn ask(&mut self, now: Timestamp) -> Result<Asked, i64> {
         match self.state {
             CircuitState::Closed => Ok(Asked::Ordinary),
-            // More than the whole rest is left only if the clock was turned back.
+            // More than the whole rest is left only if the clock was set back.
             CircuitState::Open { until }
                 if now < until && until.since_ms(now) < self.resting_ms.saturating_add(SETBACK_MS_MIN) =>
             {
@@ -98,7 +98,7 @@ impl Circuit {
         }
     }
 
-    /// A call ended. One that was under way when the circuit opened changes nothing any more.
+    /// Ends a call. One that was under way when the circuit opened changes nothing any more.
     pub(super) fn ended(&mut self, asked: Asked, verdict: Verdict, now: Timestamp) {
         let its_state = match asked {
             Asked::Ordinary => CircuitState::Closed,

@@ -1,4 +1,4 @@
-//! Gemini's batches, with their questions and results in the calls themselves.
+//! Gemini's batches, with questions and results in the calls themselves.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -132,7 +132,7 @@ impl BatchProtocol for Gemini {
         }))
     }
 
-    /// A result without its key belongs to nobody: the order isn't believed.
+    /// Reads a result. One without its key is ignored: the order isn't relied on.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)> {
         let key = result["metadata"]["key"].as_str()?.to_owned();
         let outcome = if result["response"].is_object() {
@@ -147,7 +147,7 @@ impl BatchProtocol for Gemini {
     }
 }
 
-/// The status that a `google.rpc.Status` would have had alone: its codes are those of gRPC.
+/// The HTTP status for a `google.rpc.Status`, whose codes are those of gRPC.
 fn status_of(error: &Value) -> Option<u16> {
     Some(match error["code"].as_i64()? {
         3 | 9 | 11 => 400,

@@ -2,8 +2,8 @@
 //!
 //! A sliding window and no bucket: in whatever 60 seconds a provider counts, no more calls fall than it allows.
 //!
-//! Who is sent away to wait has a turn. What comes later goes before it only if that delays nobody who waits, so that a
-//! big call isn't kept out by small ones for ever.
+//! A call that is sent away to wait keeps its turn. A later call goes before it only if that delays none of those that
+//! wait, so that small calls don't keep out a big one for ever.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::domain::{
 
 /// The most turns that are kept. Beyond it calls wait without one.
 const TURNS_MAX: usize = 64;
-/// How long a turn is kept for who doesn't come back in time: updates that wait come back a quarter later at most, and
-/// then stand in the queue.
+/// How long a turn is kept if its agent doesn't come back in time: updates come back at most a quarter later than
+/// asked, and then wait in the queue.
 const TURN_KEPT_MS: i64 = MINUTE_MS;
 
 /// How much may be asked in a minute; 0 is no limit.
@@ -32,12 +32,12 @@ pub struct MinuteLimits {
 pub(super) struct Minute {
     limits: MinuteLimits,
     calls: VecDeque<Call>,
-    /// Those who wait, the first one first.
+    /// The calls that were sent away to wait, in order.
     turns: VecDeque<Turn>,
     last_id: u64,
-    /// The provider said so.
+    /// The provider said not to come back before this.
     not_before: Timestamp,
-    /// How long that was when it said so.
+    /// How long that wait was when the provider said so.
     rest_ms: i64,
 }
 
@@ -60,9 +60,9 @@ struct Turn {
 /// A call that may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserved {
-    /// Names it.
+    /// Its number, for [`Minute::correct`] and [`Minute::give_back`].
     pub(super) id: u64,
-    /// After so long.
+    /// In how many milliseconds it may be made.
     pub(super) wait_ms: i64,
 }
 
@@ -78,9 +78,9 @@ impl Minute {
         }
     }
 
-    /// Reserves a call of some `tokens`; or says how long to wait if that is longer than `wait_ms_max`, and reserves
-    /// nothing, but keeps the turn of the `agent` that will come back. A call bigger than the limit alone has a minute
-    /// to itself.
+    /// Reserves a call of some `tokens`. If its wait would be longer than `wait_ms_max`, it reserves nothing and
+    /// returns the wait, but keeps a turn for the `agent`, which will come back. A call that alone exceeds the limit
+    /// has a minute to itself.
     pub(super) fn reserve(
         &mut self,
         now: Timestamp,
@@ -109,19 +109,19 @@ impl Minute {
         Ok(Reserved { id, wait_ms })
     }
 
-    /// What a call really took.
+    /// Replaces a call's estimated tokens by those it really took.
     pub(super) fn correct(&mut self, id: u64, tokens: i64) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
             call.tokens = tokens;
         }
     }
 
-    /// A call isn't made after all: it leaves its room to others.
+    /// Cancels a reserved call: its room is free for others.
     pub(super) fn give_back(&mut self, id: u64) {
         self.calls.retain(|call| call.id != id);
     }
 
-    /// No call for so long.
+    /// Makes no call for `rest_ms`.
     pub(super) fn rest(&mut self, now: Timestamp, rest_ms: i64) {
         self.forget_rest(now);
         let until = now.plus_ms(rest_ms);
@@ -130,14 +130,14 @@ impl Minute {
         }
     }
 
-    /// More than the whole rest is left only if the clock was turned back.
+    /// Ends the rest if more than all of it is left, which happens only if the clock was set back.
     fn forget_rest(&mut self, now: Timestamp) {
         if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(SETBACK_MS_MIN) {
             self.not_before = now;
         }
     }
 
-    /// Calls older than a minute count no more; those of a clock that was turned back since can't be compared.
+    /// Drops calls older than a minute; those of a clock that was set back since can't be compared.
     fn forget(&mut self, now: Timestamp, wait_ms_max: i64) {
         if self
             .calls
@@ -177,8 +177,8 @@ impl Minute {
         self.turns.insert(place, turn);
     }
 
-    /// When a call may be made that has so many turns `ahead` of it, and whether it is made before all of them, because
-    /// that delays none.
+    /// When a call may be made with `ahead` turns before it, and whether it may be made before all of these, because
+    /// that delays none of them.
     fn in_turn(&self, now: Timestamp, tokens: i64, ahead: usize) -> (Timestamp, bool) {
         let at = self.earliest(&self.calls, now, tokens);
         let mut calls = self.calls.clone();
@@ -193,7 +193,7 @@ impl Minute {
         }
     }
 
-    /// Adds the first `count` turns to `calls`, each as early as it may be; and says when.
+    /// Adds the first `count` turns to `calls`, each as early as it may be; returns when each may be made.
     fn plan(&self, calls: &mut VecDeque<Call>, now: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut planned = Vec::with_capacity(count);
         for turn in self.turns.iter().take(count) {

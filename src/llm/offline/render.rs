@@ -36,7 +36,7 @@ pub(super) struct Piece {
     pub(super) place: (usize, usize, usize),
     /// Who tells it.
     pub(super) voice: Voice,
-    /// What.
+    /// The piece's words.
     pub(super) text: String,
 }
 

@@ -21,7 +21,7 @@ use crate::{
 
 const BATCHES: &str = "/batches";
 const FILES: &str = "/files";
-/// Under this name a batch's own name stands in its metadata.
+/// The key in a batch's metadata under which its name is stored.
 const NAME: &str = "recapd_batch";
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Line<'a> {
     body: Box<RawValue>,
 }
 
-/// Which API the questions are for: the version of the address is part of it.
+/// The endpoint that the questions are for, with the API's version from the base address.
 fn url(protocol: &impl Protocol) -> String {
     format!("/v1{}", protocol.path(""))
 }
@@ -71,7 +71,7 @@ fn read_list(page: &Value) -> (Vec<Listed>, Option<String>) {
     let listed = |batch: &Value| {
         Some(Listed {
             id: batch["id"].as_str()?.to_owned(),
-            // A batch without a name is somebody else's.
+            // A batch without a name isn't recapd's.
             name: Some(batch["metadata"][NAME].as_str().unwrap_or_default().to_owned()),
             requests: batch["request_counts"]["total"].as_i64(),
             created_at: batch["created_at"]

@@ -1,4 +1,4 @@
-//! What a server understands: how the form of the answer is asked for, and which field limits its length.
+//! What a server understands: how the answer's format is requested, and which field limits its length.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -20,21 +20,21 @@ pub enum OutputLimitField {
     MaxCompletionTokens,
 }
 
-/// How one request is worded.
+/// How a request is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatDialect {
     pub(super) format: AnswerFormat,
-    /// `max_completion_tokens` instead of `max_tokens`.
+    /// Whether `max_completion_tokens` is used instead of `max_tokens`.
     pub(super) limits_completion: bool,
-    /// The field of the limit was chosen by somebody who knows.
+    /// Whether the field of the limit was set in the configuration.
     pub(super) limit_is_fixed: bool,
     pub(super) effort: Effort,
-    /// OpenRouter cuts the middle out of what doesn't fit small models, unless it is told not to.
+    /// OpenRouter cuts the middle out of prompts that don't fit small models, unless it is told not to.
     pub(super) is_openrouter: bool,
 }
 
 impl ChatDialect {
-    /// The best dialect that may be expected.
+    /// The best dialect that can be expected.
     pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
         let is_openai = address.host_str() == Some(OPENAI_HOST);
         let reasons = is_reasoning_model(&settings.model);

@@ -1,4 +1,4 @@
-//! Batches of a provider across the network: what all of them have in common.
+//! Batches of a provider across the network: the common part.
 
 use std::{io::Write as _, time::Duration};
 
@@ -22,19 +22,19 @@ use crate::{
 
 /// How long one call about a batch may take: some carry all its questions or answers.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
-/// A list is read so far, in pages of a hundred.
+/// How many pages of the list, of a hundred batches each, are read.
 const LIST_PAGES_MAX: usize = 10;
-/// Between the parts of an upload: it stands in no JSON, for it holds no quote and JSON escapes its line break.
+/// The boundary between the parts of an upload. It can't occur in JSON, where a line break is escaped.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 
-/// What is particular to one provider's batches.
+/// What differs between providers' batches.
 pub trait BatchProtocol: Protocol {
-    /// The path for a file with the questions, where they are uploaded before the batch is made; with the file's lines.
+    /// The path and content of the file with the questions, if they are uploaded before the batch is made.
     fn upload(&self, _calls: &[BatchCall]) -> serde_json::Result<Option<(&'static str, Vec<u8>)>> {
         Ok(None)
     }
 
-    /// The path and the body of the call that makes a batch; `file` is the id of what was uploaded.
+    /// The path and the body of the call that makes a batch; `file` is the id of the upload.
     fn create(
         &self,
         model: &str,
@@ -46,7 +46,7 @@ pub trait BatchProtocol: Protocol {
     /// The path of a page of the list: the one after `after`, or the first.
     fn list(&self, after: Option<&str>) -> String;
 
-    /// A page of the list, and what to ask for the next one with.
+    /// A page of the list, and the `after` of the next one.
     fn read_list(&self, page: &Value) -> (Vec<Listed>, Option<String>);
 
     /// The path of a batch.
@@ -55,21 +55,21 @@ pub trait BatchProtocol: Protocol {
     /// The id of a batch or a file that was just made.
     fn read_id(&self, made: &Value) -> Option<String>;
 
-    /// How a batch stands.
+    /// The state of a batch.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchSight>;
 
-    /// A result: its key and what it holds.
+    /// A result: its key and its outcome.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)>;
 }
 
-/// What a result holds.
+/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The body of an answer.
     Body(Value),
-    /// The body of an error, and its status if it is told.
+    /// The body of an error, and its status if known.
     Error(Option<u16>, Value),
-    /// Nothing, for a reason in a word.
+    /// None, for a reason in a word.
     None(&'static str),
 }
 
@@ -89,7 +89,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             .body(&self.settings, request, self.dialect())
             .map_err(|error| permanent(&error))?;
         let body = String::from_utf8(body).map_err(|error| LlmError::Permanent(error.to_string()))?;
-        // JSON escapes line breaks in texts: those that are there stand between them, in the schema.
+        // JSON escapes line breaks in texts: those that are left are between tokens, in the schema.
         Ok(body.replace(['\n', '\r'], ""))
     }
 
@@ -186,7 +186,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
     }
 
     /// A success as it is, everything else as an error that quotes nothing: comparing it with all questions of a batch
-    /// would take longer than it is worth.
+    /// would take too long.
     fn checked(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
         if reply.status.is_success() {
             return Ok(reply);
@@ -203,7 +203,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
 
     fn result(&self, line: &Value) -> Option<BatchResult> {
         let (key, outcome) = self.protocol.read_result(line)?;
-        // What was cut off or declined is billed, too.
+        // A cut-off or declined answer is billed, too.
         let billed = match &outcome {
             Outcome::Body(body) | Outcome::Error(_, body) => self.protocol.read_usage(body),
             Outcome::None(_) => ModelAnswer::default(),
@@ -228,7 +228,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
     }
 }
 
-/// An answer as if it had come alone.
+/// An answer as if it had been asked for alone.
 fn reply(status: u16, body: &Value) -> HttpReply {
     HttpReply {
         status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
@@ -264,7 +264,7 @@ fn strange(what: &str) -> LlmError {
     LlmError::Transient(Fault::new(Cause::Server, what))
 }
 
-/// The same error in other words.
+/// The same error with another message.
 fn tersely(error: LlmError, words: &str) -> LlmError {
     let words = words.to_owned();
     match error {
@@ -280,7 +280,7 @@ fn tersely(error: LlmError, words: &str) -> LlmError {
         LlmError::Refused(_) => LlmError::Refused(words),
         LlmError::Auth(_) => LlmError::Auth(words),
         LlmError::Permanent(_) => LlmError::Permanent(words),
-        // Nothing in them is the provider's.
+        // They hold no message of the provider's.
         LlmError::Truncated | LlmError::Waiting { .. } => error,
     }
 }

@@ -1,10 +1,11 @@
-//! Where a provider answers.
+//! The address of a provider.
 
 use reqwest::Url;
 
 use crate::llm::LlmError;
 
-/// The address that `base_url` names. `path` stands where it has none. What it may not hold would be logged.
+/// The address that `base_url` names, with `path` if it has none. Credentials and the like are refused, since it is
+/// logged.
 pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
     let wrong = |what: &str| LlmError::Permanent(format!("the base URL {what}"));
     let mut url = Url::parse(base_url.trim().trim_end_matches('/'))
@@ -31,7 +32,7 @@ pub(super) fn endpoint(address: &Url, path: &str) -> Result<Url, LlmError> {
     Url::parse(&text).map_err(|error| LlmError::Permanent(format!("the address can't be read: {error}")))
 }
 
-/// Refuses a model's name that can't be one, before it becomes part of an address.
+/// Refuses an impossible model name before it becomes part of an address.
 pub(super) fn check_name(model: &str) -> Result<(), LlmError> {
     if model.trim().is_empty() {
         return Err(LlmError::Permanent("no model is named".to_owned()));

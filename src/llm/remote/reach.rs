@@ -1,4 +1,4 @@
-//! Asking whether a provider is there and takes the key, without asking a model.
+//! Checking that a provider can be reached and accepts the key, without asking a model.
 
 use reqwest::StatusCode;
 
@@ -6,7 +6,7 @@ use super::{Protocol, RemoteModel, place};
 use crate::llm::{LlmError, fault, http};
 
 impl<P: Protocol> RemoteModel<P> {
-    /// Lists models, which costs nothing. A server that has no such list is there all the same.
+    /// Lists models, which costs nothing. A server without such a list counts as reached.
     pub(super) async fn reach_provider(&self) -> Result<(), LlmError> {
         let call = self
             .client

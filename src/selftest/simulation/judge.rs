@@ -82,7 +82,7 @@ impl Promise {
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
-    /// Which.
+    /// The promise that was broken.
     pub promise: Promise,
     /// What was found.
     pub found: String,

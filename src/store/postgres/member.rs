@@ -1,11 +1,12 @@
-//! A daemon among others on one database: it holds its name, and hears what the others do.
+//! A daemon among others on one database: it holds its name, and hears what the other daemons announce.
 //!
-//! Both hang on one connection of its own. The name is held by an advisory lock, which the server lets go with the
+//! Both need one connection of its own. The name is held by an advisory lock, which the server releases with the
 //! connection, however the daemon ends: so a restarted daemon has its name, and with it its leases, at once, and two
-//! daemons of one name can't take each other's. Who comes back and finds the name taken tries it again from time to time:
-//! after a partition it is the connection that was lost which has it, until the server finds out.
+//! daemons of one name can't take each other's leases. A daemon that reconnects and finds its name taken tries again
+//! from time to time: after a network partition it is its own lost connection that holds the name, until the server
+//! notices.
 //!
-//! What is told while the connection is away is lost, and whoever hears has to look again at everything.
+//! What is announced while the connection is down is lost; after that the daemon has to look again at everything.
 
 use std::time::Duration;
 
@@ -22,31 +23,31 @@ use super::{
 };
 use crate::domain::agent::AgentId;
 
-/// Tells that a row of the queue can be claimed.
+/// The channel that announces: a row of the queue can be claimed.
 const QUEUE: &str = "recapd_queue";
-/// Tells that what readers of an agent's summary see has changed.
+/// The channel that announces: what readers of an agent's summary see has changed.
 const AGENT: &str = "recapd_agent";
-/// The server finds out in half a minute that a machine is gone, and with it who held the name: by asking, and where it has
-/// told something, by the answer that doesn't come, for which it would wait for a quarter of an hour.
+/// With these the server notices within half a minute that a daemon's machine is gone: by probing it, or where the
+/// server has sent something, by the missing acknowledgement, for which it would wait a quarter of an hour by default.
 const KEEPALIVES: [(&str, u64); 4] = [
     ("tcp_keepalives_idle", 10),
     ("tcp_keepalives_interval", 5),
     ("tcp_keepalives_count", 4),
     ("tcp_user_timeout", 15_000),
 ];
-/// A silent connection is asked so often whether it is alive, and has as long to answer.
+/// How often a silent connection is asked whether it is alive, and how long it has to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
-/// How long a try to take a name waits: the server may not have heard yet that an earlier life ended, or a connection.
+/// How long one attempt to take a name waits: the server may not have noticed yet that the previous holder is gone.
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
-/// How often it tries meanwhile.
+/// How often it tries within that time.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
-/// The first wait before a name that another one had after all that is tried again; each further one is twice as long.
+/// The first wait before the next attempt to take a name; each further one is twice as long.
 const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
-/// No wait is longer: after so long the server has found out that whoever had it is gone.
+/// The longest such wait: by then the server has noticed that a vanished holder is gone.
 const NAME_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// The first wait before a lost connection is tried again; each further one is twice as long.
+/// The first wait before reconnecting; each further one is twice as long.
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
-/// No wait is longer: work begins again within seconds when the server is back.
+/// The longest such wait, so that work begins again within seconds when the server is back.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// What a daemon hears.
@@ -58,13 +59,13 @@ pub enum Heard {
     Agent(AgentId),
     /// Nothing is heard any more, and why.
     Lost(String),
-    /// It hears again, and has missed whatever was told meanwhile.
+    /// It hears again, and has missed what was announced meanwhile.
     Back {
         /// Whether it has its name again. If not, another daemon has taken it, or the server still holds it for the connection
         /// that was lost.
         has_name: bool,
     },
-    /// It has its name again, which it came back without.
+    /// It has its name again, after it had reconnected without.
     Named,
 }
 
@@ -74,15 +75,15 @@ pub struct Member {
     owner: String,
     listener: Option<PgListener>,
     wait: Duration,
-    /// When its name is tried again; none while it has it.
+    /// When it tries again to take its name; `None` while it has it.
     name_try: Option<NameTry>,
 }
 
-/// When a name is tried again that another one has.
+/// The next attempt to take a name that another connection holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NameTry {
     at: Instant,
-    /// How long was waited for it.
+    /// The wait before this attempt.
     wait: Duration,
 }
 
@@ -91,7 +92,7 @@ impl NameTry {
         Self::after(NAME_AGAIN_FIRST, now)
     }
 
-    /// The one after this, which was in vain.
+    /// The attempt after this one, which failed.
     fn next(self, now: Instant) -> Self {
         Self::after((self.wait * 2).min(NAME_AGAIN_MAX), now)
     }
@@ -102,7 +103,7 @@ impl NameTry {
 }
 
 impl Member {
-    /// Takes the name `owner`, and begins to hear.
+    /// Takes the name `owner`, and begins to listen.
     pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
         let options = options.clone().application_name("recapd member");
         let mut listener = listen(&options).await?;
@@ -125,7 +126,7 @@ impl Member {
         })
     }
 
-    /// The next thing that is heard. A call may be given up; what it hasn't returned comes with the next one.
+    /// Waits for the next announcement. The call may be cancelled; nothing is lost by that.
     pub async fn hear(&mut self) -> Heard {
         loop {
             let Some(listener) = &mut self.listener else {
@@ -133,7 +134,7 @@ impl Member {
             };
             let now = Instant::now();
             let heard = match self.name_try.filter(|due| due.at <= now) {
-                // Before anything is heard: where others never fall silent, its turn would never come.
+                // Checked before listening: where others never fall silent, its turn would never come.
                 Some(due) => {
                     let taken = take_name(listener, &self.owner).await;
                     taken.map_err(|error| error.to_string()).map(|has_name| {
@@ -171,7 +172,7 @@ impl Member {
         let mut listener = listen(&self.options).await?;
         let patience = Instant::now() + NAME_PATIENCE;
         let mut has_name = take_name(&mut listener, &self.owner).await?;
-        // The server may not be done with the connection that was lost, which has the name until then.
+        // Until the server is done with the connection that was lost, that holds the name.
         while !has_name && Instant::now() < patience {
             sleep(NAME_TRY_EVERY).await;
             has_name = take_name(&mut listener, &self.owner).await?;
@@ -185,23 +186,23 @@ impl Member {
 /// A connection that hears what others do.
 async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     let mut listener = listener(options, &KEEPALIVES, &[QUEUE, AGENT]).await?;
-    // A gap has to be known.
+    // A gap has to be noticed.
     listener.eager_reconnect(false);
     Ok(listener)
 }
 
-/// How long nothing need be heard before something is done.
+/// How long to listen before something else has to be done.
 fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
     name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
 }
 
-/// What is heard in so much time, if anything. An error says why nothing is heard any more.
+/// What is heard within the time `silence`, if anything. An error says why nothing is heard any more.
 async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<Heard>, String> {
     match timeout(silence, listener.try_recv()).await {
         Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
         Ok(Ok(None)) => Err("the connection was closed".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
-        // The name is tried now, and that shows as well whether the connection lives.
+        // The name is tried now, which shows as well whether the connection is alive.
         Err(_) if silence < PULSE => Ok(None),
         Err(_) => {
             let alive = is_alive(listener).await;
@@ -223,7 +224,7 @@ pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Erro
     within(PULSE, asked).await.map(drop)
 }
 
-/// What a notice says; none if it isn't one of recapd's.
+/// Reads an announcement; `None` if it isn't one of recapd's.
 fn read(channel: &str, payload: &str) -> Option<Heard> {
     match channel {
         QUEUE => Some(Heard::Queue),

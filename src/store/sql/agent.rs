@@ -33,8 +33,8 @@ macro_rules! agent_select {
     };
 }
 
-/// Locks the agent's row till the end of the transaction. False if there is none; whoever makes one meanwhile is not kept
-/// out.
+/// Locks the agent's row till the end of the transaction. Returns false if there is none; another caller may still make
+/// one then.
 pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     if tx.dialect() == Dialect::Sqlite {
         return Ok(true);
@@ -43,7 +43,7 @@ pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> Stor
     Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
 }
 
-/// Locks the rows of all agents that come from the same first agent by forks. While they are locked none is forked.
+/// Locks the rows of all agents that descend from the same first agent by forks. Meanwhile none of them can be forked.
 pub(in crate::store) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/agent.lock_family\nWITH RECURSIVE up (agent_id, parent) AS \
@@ -94,7 +94,7 @@ pub(super) async fn change_settings(
     Ok(settings)
 }
 
-/// Another zone has other days: the ageing job looks at the document.
+/// Has the ageing job look at the document, since days begin at other times in another time zone.
 async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/agent.age_anew\nUPDATE summaries SET next_ageing_at = {min}(next_ageing_at, $2) \

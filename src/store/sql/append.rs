@@ -1,8 +1,8 @@
-//! Append: number the messages, place them in exchanges, move the boundary, wake the queue. One transaction; the
-//! decisions are the ledger's.
+//! Append: numbers the messages, places them in exchanges, moves the boundary, wakes the queue, in one transaction; the
+//! ledger decides.
 //!
-//! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
-//! step is taken, then the next ones follow.
+//! Clears, marks and rewinds take effect at their place: the messages up to and including one are written, then the
+//! step is taken, then the next messages follow.
 
 pub(super) mod boundary;
 pub(super) mod write;
@@ -37,13 +37,13 @@ use crate::{
 #[derive(Default)]
 struct Written {
     messages: Vec<StoredAt>,
-    /// Exchanges that will take no further message, and at last the newest one. Their running totals ascend.
+    /// Exchanges that are complete, and at last the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
     /// The preamble, if it changed.
     preamble: Option<Exchange>,
-    /// The session that ended since its newest exchange is too big.
+    /// The session that ended because its newest exchange is too big.
     session_ended: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ struct NewSession {
     session: i64,
     first_exchange: i64,
     opened_at: Timestamp,
-    /// When the one before ended, and why, if that isn't known yet.
+    /// When and why the session before ended, if that isn't stored yet.
     previous_end: Option<(Timestamp, &'static str)>,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn append(
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let mut found = agent::load(tx, &request.agent).await?;
-    // By a fork it can be made at any moment.
+    // A fork can make the agent at any moment.
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;
         found = agent::load(tx, &request.agent).await?;
@@ -142,7 +142,7 @@ fn version_after(before: i64, steps: &[Stepped]) -> i64 {
     written.unwrap_or(before)
 }
 
-/// Keeps what a key stands for; the same request may come again under it.
+/// Stores the key of a request, so that the same request can be repeated under it.
 async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
@@ -163,12 +163,12 @@ async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: T
     }
 }
 
-/// The step that the message at `place` is, if it is one.
+/// The step that the message at `place` stands for, if any.
 fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
     Step::of(&request.messages.get(place)?.message)
 }
 
-/// Writes what was placed, and takes the step that the last message of `part` is.
+/// Writes the placed messages, and takes the step that the last message of `part` stands for.
 async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -191,7 +191,8 @@ async fn write_part(
         }
         Some((Step::Rewind(label), at)) => {
             let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
-            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All is written.
+            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All rows are written
+            // by now.
             let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
             written.evictions.extend(eviction);
             Some(stepped)
@@ -203,7 +204,7 @@ async fn write_part(
     Ok(stepped)
 }
 
-/// Closes the running session. What it held is written as it is; the next one begins with nothing.
+/// Closes the running session. Its exchanges are written as they are; the next session begins empty.
 fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
     written.exchanges.extend(ledger.newest.clone());
     written.evictions.extend(ledger.clear(at));
@@ -234,7 +235,7 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 fresh.push((place, true));
             }
             Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
-            // Another message under the same id: a transcript may hold such, and nothing of it may be lost. It is kept
+            // Another message under the same id: a transcript may have that, and nothing of it may be lost. It is kept
             // under another id.
             Some(_) if request.replayed => fresh.push((place, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
@@ -243,8 +244,8 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
     without_known_others(tx, request, fresh, known).await
 }
 
-/// `fresh`, without those that get another id than their own and are known under that. `known` is what is known under the
-/// own ids.
+/// `fresh` without the messages that get another id than their own and are stored under that already. `known` are the
+/// messages stored under the own ids.
 async fn without_known_others(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -266,7 +267,7 @@ async fn without_known_others(
     Ok(fresh.into_iter().filter(is_new).collect())
 }
 
-/// What is stored under these client ids.
+/// The payloads stored under these client ids.
 pub(super) async fn known_payloads(
     tx: &mut Connection,
     agent: &AgentId,
@@ -340,8 +341,8 @@ async fn place_all(
     Ok(written)
 }
 
-/// Does what is wished when the newest exchange is too big by itself: an error takes back all that the append has
-/// written, and a session is ended once.
+/// Applies the settings for an exchange that is too big by itself: an error undoes the whole append; a session is ended
+/// once.
 fn heed_overflow(
     request: &AppendRequest,
     written: &mut Written,

@@ -41,7 +41,7 @@ impl Archive for SqlStore {
 
     async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {
         let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
-        // What a fork comes back with is its parent's: nobody may forget or delete that meanwhile.
+        // A restored fork shares its parent's messages: these must not be forgotten or deleted meanwhile.
         let lock = match fork {
             Some(fork) => Lock::Family(fork.parent.clone()),
             None => Lock::Agent(request.agent.clone()),

@@ -1,4 +1,4 @@
-//! Questions in batches, as the queue sees them: put off, withdrawn, answered.
+//! Questions in batches, as the queue sees them: deferred, withdrawn, answered.
 
 mod round;
 
@@ -148,7 +148,7 @@ async fn defer(
     Ok(true)
 }
 
-/// Writes a question down, unless the same state of the summary was asked about before.
+/// Stores a question, unless the same state of the summary was asked about before.
 async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -179,8 +179,8 @@ async fn write(
     Ok(done == 1)
 }
 
-/// Has the row of an agent that waits for an answer from a batch wait no longer: the summary has changed, and nobody asked
-/// about it as it is now.
+/// Makes the row of an agent due that waits for a batch's answer: the summary has changed, and no question is about its
+/// present state.
 pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = $2, \
@@ -191,10 +191,10 @@ pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Ti
     Ok(())
 }
 
-/// Takes back what hasn't been sent of an agent, since it may hold what is to be forgotten, and has the row wait no
-/// longer. The answer to what has been sent comes late: forgetting has changed the summary's version.
+/// Withdraws the agent's unsent question, since it may hold what is to be forgotten, and makes its row due. The answer
+/// to a question that was sent comes too late: forgetting has changed the summary's version.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-    // Whoever gathers them at this moment comes first, and is seen.
+    // A gathering of questions at this moment goes first, and is seen.
     let open = sql!(
         "-- sql/batch.lock_questions\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND ended_at IS NULL {for_update}"
     );
@@ -255,7 +255,7 @@ async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<O
     }))
 }
 
-/// Notes that a run told what its answer from a batch cost, so that no other does.
+/// Notes that a run has accounted for the cost of a batch's answer, so that no other run does.
 pub(super) async fn account(tx: &mut Connection, agent: &AgentId, run: &RunRecord) -> StoreResult<()> {
     let Some(key) = &run.batched else {
         return Ok(());

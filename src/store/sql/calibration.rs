@@ -1,4 +1,4 @@
-//! What was learned about counters.
+//! What was learned about token counters.
 
 use crate::store::sql::{Connection, Row, query, sql};
 
@@ -8,7 +8,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// All that is kept, in the order in which it was learned.
+/// All saved calibrations, in the order in which they were learned.
 pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCalibration>> {
     let sql = sql!(
         "-- sql/calibration.load\nSELECT provider, model, learned, samples FROM calibrations \
@@ -41,7 +41,7 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     found.iter().map(read).collect()
 }
 
-/// Keeps these, and of all the models only those that learned last.
+/// Saves these, and deletes all but those of the models that learned last.
 pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \

@@ -21,8 +21,8 @@ pub(super) use items::{reserve_items, retire_items, write_items};
 use rearm::{finish, park};
 pub(super) use settle::{settle, settle_at_once};
 
-/// Applies an update. The guards stand in the order lease, version, watermark, exchanges; any that doesn't hold
-/// undoes everything.
+/// Applies an update. The guards are checked in the order lease, version, watermark, exchanges; one that fails undoes
+/// everything.
 pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<Completed> {
     guard_lease(tx, &lease).await?;
     write_document(tx, &lease, &patch).await?;
@@ -62,7 +62,7 @@ async fn guard_lease(tx: &mut Connection, lease: &Lease) -> StoreResult<()> {
     found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
 }
 
-/// Readers get the document, unless an earlier one is held until a rebuild has caught up ([`hold`]).
+/// Writes the document that readers get, unless an earlier one is held until a rebuild has caught up ([`hold`]).
 pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/complete.write_document\nUPDATE summaries SET version = version + 1, next_ageing_at = $6, \
@@ -87,7 +87,8 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
     }
 }
 
-/// Moves the watermark from `lo` to `hi`, unless it moved meanwhile or the boundary came back. Returns the boundary.
+/// Moves the watermark from `lo` to `hi`, unless it has moved meanwhile or the boundary has moved back. Returns the
+/// boundary.
 async fn move_watermark(
     tx: &mut Connection,
     agent: &AgentId,

@@ -28,18 +28,18 @@ enum Link {
     Postgres(Timed),
 }
 
-/// Either database's own connection.
+/// The underlying connection to either database.
 pub(in crate::store) enum Half<'c> {
-    /// SQLite's, called on the thread that asks.
+    /// SQLite's, called on the current thread.
     Direct(&'c mut rusqlite::Connection),
-    /// SQLite's.
+    /// SQLite's, through sqlx.
     Sqlite(&'c mut SqliteConnection),
     /// PostgreSQL's.
     Postgres(&'c mut Timed),
 }
 
 impl Connection {
-    /// The database's own connection.
+    /// The underlying connection.
     pub(in crate::store) fn half(&mut self) -> Half<'_> {
         match &mut self.link {
             Link::Direct(connection) => Half::Direct(connection),
@@ -74,17 +74,17 @@ impl Connection {
         match self.link {
             Link::Direct(connection) => connection.close().map_err(|(_, error)| direct::failure(error)),
             Link::Sqlite(connection) => connection.close().await,
-            // Given back to the pool, undone, or dropped.
+            // Returned to the pool, rolled back, or dropped.
             _ => Ok(()),
         }
     }
 
-    /// The same, with leases and backoffs judged by that clock.
+    /// The same, with leases and backoffs judged by `clock`.
     pub(in crate::store) fn judged_by(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// Places rows of the queue by that from now on.
+    /// Sets how rows of the queue are placed from now on.
     pub(in crate::store) fn be_fair(&mut self, fairness: Fairness) {
         self.fairness = fairness;
     }
@@ -94,13 +94,13 @@ impl Connection {
         self.fairness
     }
 
-    /// The caller's time where it judges leases and backoffs; none where the database's does.
+    /// The caller's time if it judges leases and backoffs; `None` if the database's does.
     pub(in crate::store) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
     }
 
-    /// What time it is by the clock that judges leases and backoffs: the database's where many daemons share it, else the
-    /// caller's. The same during a transaction.
+    /// The time by the clock that judges leases and backoffs: the database's where many daemons share it, else the
+    /// caller's. It is the same throughout a transaction.
     pub(in crate::store) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {
         if self.clock == Clock::Caller {
             return Ok(callers);

@@ -17,9 +17,9 @@ use crate::store::{
 /// Which database, and how it is opened.
 #[derive(Clone, Debug)]
 pub enum DatabaseSettings {
-    /// A file: one daemon.
+    /// A file, for one daemon.
     Sqlite(SqliteSettings),
-    /// A server: as many daemons as are wanted.
+    /// A server, for any number of daemons.
     Postgres(PostgresSettings),
 }
 
@@ -35,21 +35,21 @@ impl From<PostgresSettings> for DatabaseSettings {
     }
 }
 
-/// What an operation that writes locks before all else, where others may write at the same time. Rows of the queue are
-/// locked after it, so that none waits for another in a circle.
+/// What a writing operation locks before anything else, where others may write at the same time. Rows of the queue are
+/// locked after it, so that there are no deadlocks.
 #[derive(Clone, Debug)]
 pub(in crate::store) enum Lock {
-    /// Nothing: it touches rows of the queue, or rows that no other operation changes.
+    /// Nothing: it changes only rows of the queue, or rows that no other operation changes.
     Nothing,
-    /// The agent's row: all else that belongs to an agent changes under it.
+    /// The agent's row: everything that belongs to an agent is changed under its lock.
     Agent(AgentId),
     /// The rows of all agents that may share messages with this one by forks, in the order of their names.
     Family(AgentId),
-    /// The row of an agent that another one is forked from: its family isn't locked as a whole meanwhile.
+    /// The row of an agent that is being forked: its family isn't locked as a whole meanwhile.
     Parent(AgentId),
-    /// The batches at providers, all of them.
+    /// All batches at providers.
     Batches,
-    /// What was learned about counters.
+    /// What was learned about token counters.
     Calibrations,
 }
 
@@ -64,16 +64,16 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
-/// Connections of a pool.
+/// The connections of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// Open, and waiting for work.
+    /// How many are open and idle.
     pub idle: u32,
-    /// At work.
+    /// How many are in use.
     pub in_use: u32,
-    /// The most that may be open.
+    /// How many may be open.
     pub max: u32,
-    /// How often one was waited for in vain, since the pool was made.
+    /// How often no connection became free in time, since the pool was made.
     pub timeouts: u64,
 }
 
@@ -90,8 +90,8 @@ impl Connections {
 }
 
 impl SqlStore {
-    /// Opens the database for daemon work: makes a file that isn't there, brings the schema up to date; a file is held
-    /// until the store is dropped.
+    /// Opens the database for daemon work: makes a file that doesn't exist, brings the schema up to date; a file is
+    /// locked until the store is dropped.
     ///
     /// # Errors
     /// [`StoreError::InUse`](crate::store::StoreError::InUse), [`StoreError::Schema`](crate::store::StoreError::Schema)
@@ -106,7 +106,7 @@ impl SqlStore {
         Ok(Self::over(database))
     }
 
-    /// As [`Self::open`], but the schema has to be up to date already: somebody else sees to that.
+    /// As [`Self::open`], but the schema must be up to date already.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -122,7 +122,7 @@ impl SqlStore {
         Ok(Self::over(database))
     }
 
-    /// Opens an existing database beside a running daemon, to look at it.
+    /// Opens an existing database to read it, beside a running daemon.
     ///
     /// # Errors
     /// As [`Self::open`]; a missing one is [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
@@ -141,13 +141,13 @@ impl SqlStore {
         Self { database, fairness }
     }
 
-    /// The same, with rows of the queue placed by that.
+    /// The same, with rows of the queue placed by `fairness`.
     #[must_use]
     pub fn with_fairness(self, fairness: Fairness) -> Self {
         Self { fairness, ..self }
     }
 
-    /// Takes the name `owner` among the daemons that share this database; none where a daemon is always alone.
+    /// Takes the name `owner` among the daemons that share this database; `None` where there is only one daemon.
     ///
     /// # Errors
     /// [`StoreError::InUse`](crate::store::StoreError::InUse) when another daemon has that name, or
@@ -189,7 +189,7 @@ impl SqlStore {
         }
     }
 
-    /// PostgreSQL, if it is that: for what costs less there in a form of its own.
+    /// The PostgreSQL store, if it is one: for operations that have a cheaper form there.
     pub(super) fn postgres(&self) -> Option<&Postgres> {
         match &self.database {
             Database::Sqlite(_) => None,
@@ -197,7 +197,7 @@ impl SqlStore {
         }
     }
 
-    /// What of the schema this database has.
+    /// The state of this database's schema.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](super::super::StoreError::Unavailable).
@@ -205,7 +205,7 @@ impl SqlStore {
         schema::read(&mut self.reader().await?).await
     }
 
-    /// A connection for a single statement that reads.
+    /// A connection for a single reading statement.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.reader().await,
@@ -213,7 +213,7 @@ impl SqlStore {
         }
     }
 
-    /// A transaction that reads: all its statements see the same state.
+    /// A reading transaction: all its statements see the same state.
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
@@ -221,8 +221,8 @@ impl SqlStore {
         }
     }
 
-    /// Reads from one state, which may be a moment old: what the reader wrote just now may be missing. A standby answers
-    /// if there is one that can.
+    /// Reads from a state that may be a moment old: what the caller wrote just now may be missing. A standby answers if
+    /// there is one that can.
     pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
     where
         F: Future<Output = StoreResult<T>> + Send,
@@ -236,7 +236,7 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// As [`Self::past`], for what is there or isn't: what the standby doesn't know may be there by now.
+    /// As [`Self::past`]; if the standby doesn't have the row, the primary is asked, where it may exist by now.
     pub(super) async fn past_found<T, F>(
         &self,
         read: impl Fn(Connection) -> F + Send + Sync,
@@ -253,7 +253,7 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// A bell that rings when somebody inserts into the inbox.
+    /// A listener for inserts into the inbox.
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.bell().await,
@@ -261,7 +261,7 @@ impl SqlStore {
         }
     }
 
-    /// Sees that nothing of what was deleted is left in the database's files. False if something may be.
+    /// Removes everything deleted from the database's files. Returns false if some of it may remain.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.scrub().await,
@@ -269,7 +269,7 @@ impl SqlStore {
         }
     }
 
-    /// As [`Self::scrub`], after a commit that stands whatever comes of it.
+    /// As [`Self::scrub`], after a commit; a failure counts as false.
     pub(super) async fn scrub_after(&self) -> bool {
         match self.scrub().await {
             Ok(is_scrubbed) => is_scrubbed,
@@ -280,7 +280,7 @@ impl SqlStore {
         }
     }
 
-    /// The connections that are open: to SQLite those that read.
+    /// The connections that are open: for SQLite those that read.
     pub fn connections(&self) -> Connections {
         match &self.database {
             Database::Sqlite(sqlite) => Connections::of(sqlite.pool(), sqlite.timeouts()),
@@ -288,7 +288,7 @@ impl SqlStore {
         }
     }
 
-    /// Waits for the writes under way and closes the database.
+    /// Waits for writes under way and closes the database.
     pub async fn close(self) {
         match self.database {
             Database::Sqlite(sqlite) => sqlite.close().await,
@@ -297,7 +297,7 @@ impl SqlStore {
     }
 }
 
-/// `work`, told how rows of the queue are placed.
+/// `work` on a connection that knows how rows of the queue are placed.
 fn fairly<F, T>(
     fairness: Fairness,
     work: F,

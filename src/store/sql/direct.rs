@@ -1,7 +1,8 @@
-//! SQLite called on the thread that asks.
+//! SQLite called on the current thread.
 //!
-//! sqlx has a thread for each of SQLite's connections, to which every statement goes and comes back. Beside the one writer that
-//! everybody waits for, those ways take longer than the statements themselves: it calls SQLite itself, on its own thread.
+//! sqlx has a thread for each SQLite connection, to which every statement goes and from which its result comes back.
+//! For the one writer, for which everyone waits, this takes longer than the statements themselves: so it calls SQLite
+//! on its own thread.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
@@ -15,10 +16,10 @@ use tracing::{trace, warn};
 
 use super::value::Value;
 
-/// A statement that takes so long is told, as sqlx does.
+/// A statement that takes longer than this is logged, as sqlx does.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// A row, read whole.
+/// A row that was read whole.
 #[derive(Debug)]
 pub(in crate::store) struct DirectRow(Vec<Stored>);
 
@@ -43,18 +44,18 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
     }
 }
 
-/// What came of a statement.
+/// The result of a statement.
 pub(super) struct Ran {
-    /// At most as many rows as were asked for.
+    /// The rows, at most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,
-    /// Rows that it changed, where it changes any.
+    /// How many rows it changed, if it changes any.
     pub(super) changed: u64,
 }
 
 /// Runs one statement, until it has given `rows_max` rows.
 ///
 /// # Errors
-/// What SQLite refuses, as sqlx has it.
+/// What SQLite refuses, as sqlx's error.
 pub(super) fn run(
     connection: &mut Connection,
     sql: &str,
@@ -66,7 +67,7 @@ pub(super) fn run(
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
     let took = begun.elapsed();
     if took >= SLOW {
-        // Its label is enough: what comes behind it may be long.
+        // Its label is enough: the rest may be long.
         let statement = sql.lines().next().unwrap_or_default();
         warn!(statement, ?took, "store.slow_statement");
     }
@@ -119,7 +120,7 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// What SQLite said, as sqlx says it.
+/// SQLite's error as sqlx's.
 pub(in crate::store) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
         rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(Refusal {
@@ -134,7 +135,7 @@ pub(in crate::store) fn failure(error: rusqlite::Error) -> sqlx::Error {
     }
 }
 
-/// What SQLite refused.
+/// An error of SQLite's.
 #[derive(Debug)]
 struct Refusal {
     /// The extended result code; see sqlite.org/rescode.html.

@@ -12,8 +12,8 @@ use crate::domain::{
     perspective::HUMANS,
 };
 
-/// Live exchanges of a range, the newest `limit` of them, in order. How many bytes their messages have is asked first, which
-/// reads none of them, so that no more is read than may be.
+/// Live exchanges of a range, the newest `limit` of them, in order. The size of their messages is asked first, without
+/// reading them, so that no more is read than is allowed.
 pub(super) async fn load(
     tx: &mut Connection,
     agent: &AgentId,
@@ -27,7 +27,7 @@ pub(super) async fn load(
     let sql = sql!(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
-        // What is in the window costs no search.
+        // Exchanges in the window don't need the search for an eviction.
         ", CASE WHEN e.exchange < a.first_exchange THEN (SELECT max(v.evicted_at) FROM evictions v ",
         "   WHERE v.agent_id = e.agent_id AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange) END, ",
         "CASE WHEN e.exchange <= a.summarized_through THEN ",
@@ -69,7 +69,7 @@ pub(super) async fn load(
     Ok(exchanges)
 }
 
-/// The number of the running session's preamble: 0, or after a clear whichever came next.
+/// The number of the running session's preamble: 0, or after a clear the number it got.
 async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
     let sql = sql!("-- sql/exchange.preamble\nSELECT preamble_exchange FROM agents WHERE agent_id = $1");
     match query(sql).bind(agent.as_str()).fetch_optional(tx).await? {
@@ -78,8 +78,8 @@ async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i6
     }
 }
 
-/// Finds the newest of `exchanges` that have no more than `bytes_max` together, which are to be read. Returns the place of
-/// the first of them.
+/// Chooses the newest of `exchanges` whose messages have at most `bytes_max` together. Returns the index of the first
+/// of them.
 fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     let mut room = bytes_max;
     let mut read_from = exchanges.len();
@@ -163,7 +163,7 @@ async fn add_messages(
     Ok(())
 }
 
-/// The row of that number, live or not; none if the agent has none.
+/// The row of that number, live or not; `None` if the agent has none.
 pub(super) async fn find(
     tx: &mut Connection,
     agent: &AgentId,
@@ -179,7 +179,7 @@ pub(super) async fn find(
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// How many live exchanges of a range there are.
+/// How many live exchanges are in a range.
 pub(super) async fn count(
     connection: &mut Connection,
     agent: &AgentId,
@@ -239,7 +239,7 @@ pub(super) async fn last_said(
     agent: &AgentId,
     limit: i64,
 ) -> StoreResult<Vec<SaidMessage>> {
-    // Exchanges are walked from the newest on, and no further than the limit asks for.
+    // Exchanges are read from the newest on, and no further than the limit requires.
     let sql = sql!(
         "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
                FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \

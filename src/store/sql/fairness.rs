@@ -1,8 +1,8 @@
 //! Where a row stands behind the rows of its project (see [`Fairness`](crate::domain::work::Fairness)).
 //!
-//! A row gets its place when it is made and when it is armed again, and keeps it (`behind_ms`) through failures, waits and
-//! wakes: every `due_at` is `visible_at`, the slack of the priority, and the place. Who becomes more urgent gets the place
-//! that a new row would get.
+//! A row gets its place when it is made and when it is armed again, and keeps it (`behind_ms`) through failures, waits
+//! and wakes: every `due_at` is `visible_at`, the slack of the priority, and the place. A row that becomes more urgent
+//! gets the place that a new one would get.
 
 use super::{super::StoreResult, Connection, query, statement::Statement};
 use crate::domain::{
@@ -10,10 +10,10 @@ use crate::domain::{
     work::{Priority, Reason},
 };
 
-/// How many rows `w` of the project of the agent `a` wait for a worker that are at least as urgent as `$level` and meet
-/// `$condition` (who is paused, or waits for a batch's answer, is in nobody's way); no
-/// more are counted than `$max`, in the order of the index, so that it is read no farther. Of a table that is limited it is asked
-/// once, however often its answer is used.
+/// SQL for how many rows `w` of the project of agent `a` wait for a worker, are at least as urgent as `$level`, and
+/// meet `$condition`. Rows that are paused or wait for a batch's answer don't count. At most `$max` are counted, in the
+/// order of the index, so that no more of it is read. Used on a table with a limit it is evaluated once, however often
+/// its result is used.
 macro_rules! rows_ahead {
     ($level:literal, $condition:literal, $max:literal) => {
         concat!(
@@ -29,9 +29,9 @@ macro_rules! rows_ahead {
 }
 pub(super) use rows_ahead;
 
-/// A statement that makes rows for many agents, each in its place. `$newcomers` is its label and its first table, which has
-/// the agents, their projects, and whether they have a row; of its parameters, `$1` and `$9` are for that. `$conflict`
-/// says what becomes of rows that are there.
+/// SQL that makes rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the
+/// agents, their projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what
+/// becomes of rows that exist.
 macro_rules! enqueue_all {
     ($newcomers:literal, $conflict:literal) => {
         concat!(
@@ -53,17 +53,17 @@ macro_rules! enqueue_all {
 }
 pub(super) use enqueue_all;
 
-/// What [`enqueue_all!`]'s statement is told.
+/// The parameters of [`enqueue_all!`]'s statement.
 pub(super) struct Newcomers {
-    /// `$1`: what tells who they are.
+    /// `$1`: the time by which the agents are found.
     pub(super) by: Timestamp,
-    /// Why they are looked at.
+    /// Why the agents' rows are made.
     pub(super) reason: Reason,
-    /// How urgent that is.
+    /// How urgent the rows are.
     pub(super) priority: Priority,
-    /// When.
+    /// The current time.
     pub(super) now: Timestamp,
-    /// `$9`: the most of them.
+    /// `$9`: the most agents.
     pub(super) limit: i64,
 }
 

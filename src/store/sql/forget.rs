@@ -1,11 +1,11 @@
 //! Forgetting: the one exception to "nothing is lost".
 //!
 //! A forgotten message becomes a tombstone: its number, its kind and its time stay, so that exchanges stay whole and a
-//! replay ends where it did. Everything that was made of it goes in the same transaction, in every agent that shares it:
-//! headlines, counts, items, texts of documents, model answers, words of the index, what a fork wrote down. Freed pages are
-//! overwritten (`secure_delete`), and the log is emptied behind the commit.
+//! replay ends in the same state. Everything derived from it is removed in the same transaction, in every agent that
+//! shares it: headlines, counts, items, texts of documents, model answers, words of the index, what a fork recorded.
+//! Freed pages are overwritten (`secure_delete`), and the log is emptied after the commit.
 //!
-//! Steps (clears, marks, rewinds, pins) stay: they are where the conversation went, not what was said.
+//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not what was said.
 
 pub(super) mod delete;
 mod purge;
@@ -35,18 +35,18 @@ pub(super) struct Buried {
     pub(super) tokens: i64,
 }
 
-/// Of an exchange, what is to be forgotten: one message, or all of them.
+/// What is to be forgotten of an exchange: one message, or all of them.
 struct Target {
     placed: PlacedExchange,
     seq: Option<i64>,
 }
 
-/// Of one agent, what is touched.
+/// What is touched of one agent.
 #[derive(Default)]
 struct Touched {
     /// The exchanges.
     exchanges: BTreeSet<i64>,
-    /// Those that a summary may tell of: all but preambles.
+    /// Those that a summary may be about: all but preambles.
     told: BTreeSet<i64>,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
         let first_seq = first_seq.or(target.seq);
         let first_seq = first_seq.unwrap_or(target.placed.exchange.first_seq);
         let sharing = sharers(tx, &target.placed.source, first_seq).await?;
-        // Also where nothing is left to forget: a journal may not have been written anew the last time.
+        // Even if nothing is left to forget: a journal may not have been rewritten the last time.
         agents.extend(sharing.iter().cloned());
         if found.is_empty() {
             continue;
@@ -90,7 +90,7 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
         touched,
         buried: &buried,
     });
-    // Items that were inherited are told by what their exchanges are called where they came from: so all that first.
+    // Inherited items take their texts from the headlines of their exchanges at the source: so those are first.
     for purge in purges.clone() {
         purge.sum_up(tx).await?;
     }
@@ -104,7 +104,7 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
     Ok(forgotten)
 }
 
-/// The numbers of the messages, by whose they are.
+/// The numbers of the messages, by the agent that they belong to.
 fn by_source(buried: &[Buried]) -> BTreeMap<&AgentId, Vec<i64>> {
     let mut seqs: BTreeMap<&AgentId, Vec<i64>> = BTreeMap::new();
     for message in buried {
@@ -184,7 +184,7 @@ async fn bury(tx: &mut Connection, request: &Forget, target: &Target, found: &[B
     Ok(())
 }
 
-/// The agents that share the messages of `source` from number `seq` on: itself and what was forked since.
+/// The agents that share the messages of `source` from number `seq` on: itself and those forked since.
 async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 \

@@ -1,9 +1,9 @@
-//! Fork: an agent that begins where another one stands.
+//! Fork: makes an agent that starts from another one's present state.
 //!
-//! The child gets rows, not messages: the exchanges after the parent's watermark, pointing to the parent's messages, both
-//! watermarks, the marks that lead to these exchanges, and the items that the document shows. Nothing in the parent's
-//! later life changes them. Running totals begin anew with the first of these exchanges. A copied item isn't
-//! provisional: what it stands for is the parent's to condense again.
+//! The child gets rows, not messages: the exchanges after the parent's watermark, which point to the parent's messages,
+//! both watermarks, the marks in these exchanges, and the items that the document shows. Nothing that happens to the
+//! parent later changes them. Running totals begin at zero with the first of these exchanges. A copied item isn't
+//! provisional: only the parent can condense its exchanges again.
 
 pub(super) mod record;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
 
-/// The most generations that are walked.
+/// The most generations of ancestors that are read.
 const GENERATIONS_MAX: i64 = 1_000;
 
 /// See [`super::super::Store::fork`].
@@ -52,7 +52,7 @@ pub(super) async fn fork(
     })
 }
 
-/// Tokens of the parent's live exchanges that the child gets no rows of.
+/// Tokens of the parent's live exchanges that the child gets no rows for.
 async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/fork.tokens_before\nSELECT min(tokens_before) FROM exchange_log \
@@ -63,7 +63,7 @@ async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64>
         .bind(from.ledger.summarized_through)
         .fetch_one(tx)
         .await?;
-    // Without any, everything live lies before the window.
+    // If there is none, everything live is before the window.
     Ok(row
         .try_get::<Option<i64>>(0)?
         .unwrap_or(from.ledger.tokens_before_window))
@@ -130,7 +130,7 @@ async fn copy_exchanges(
     Ok(rows - i64::from(preamble.is_some()))
 }
 
-/// What messages of these exchanges cost since the parent's model changed.
+/// Copies the tokens of messages of these exchanges that were counted again since the parent's model changed.
 async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.recounts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
@@ -145,7 +145,7 @@ async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -
     Ok(())
 }
 
-/// The marks in exchanges that the child has. Its window never begins before the first of them.
+/// Copies the marks in exchanges that the child has. Its window never begins before the first of these.
 async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.marks\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
@@ -162,8 +162,8 @@ async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base:
     Ok(())
 }
 
-/// The running session goes on in the child. Its past begins with the last session that a clear closed: without that,
-/// a raised budget could take back what the clear sent away.
+/// Copies the running session, which goes on in the child, and the last session that a clear closed: without that one a
+/// raised budget could take back exchanges from before the clear.
 async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at, ended_at, \
@@ -179,8 +179,8 @@ async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) ->
     Ok(())
 }
 
-/// The document of the items as they are, as the child's first version, and these items. Returns how many. During a
-/// rebuild it isn't the one that the parent's readers get.
+/// Writes the document of the present items as the child's first version, and copies these items. Returns how many.
+/// During a rebuild this isn't the document that the parent's readers get.
 async fn copy_document(
     tx: &mut Connection,
     from: &AgentRow,
@@ -230,7 +230,7 @@ async fn copy_document(
     Ok(i64::try_from(copied).unwrap_or(i64::MAX))
 }
 
-/// What was pending at the fork is pending in the child, too.
+/// Wakes the queue for the child, if anything was pending at the fork.
 async fn wake(
     tx: &mut Connection,
     from: &AgentRow,
@@ -249,7 +249,7 @@ async fn wake(
     Ok(Some(queue::enqueue(tx, child, wake).await?))
 }
 
-/// The agents that `agent` came from, nearest first. Ends where the walk would come round again.
+/// The ancestors of `agent`, nearest first. It ends if an ancestor repeats.
 pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
     let sql =
         sql!("-- sql/fork.parent\nSELECT parent_agent_id, fork_exchange FROM agents WHERE agent_id = $1");

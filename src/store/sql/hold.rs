@@ -28,8 +28,8 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     Ok(())
 }
 
-/// Gives readers the newest version, if it covers as much as the held one by covering through `through`, or if `ends`
-/// says that it will never cover more.
+/// Gives readers the newest version again, if it covers `through`, as far as the held one did, or if `ends` says that
+/// it will never cover more.
 pub(super) async fn release(
     tx: &mut Connection,
     agent: &AgentId,

@@ -80,8 +80,9 @@ fn row(row: &Row) -> StoreResult<InboxRow> {
     })
 }
 
-/// Takes all these rows out. Whoever else wants one of them waits for the commit, and finds it gone. None is taken before an
-/// earlier one of its agent: whoever reads page by page doesn't see what was committed behind it meanwhile.
+/// Takes all these rows out. Another caller that wants one of them waits for the commit, and finds it gone. No row is
+/// taken before an earlier one of its agent: reading page by page misses rows that were committed behind the page
+/// meanwhile.
 async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \

@@ -1,4 +1,4 @@
-//! What clears, marks and rewinds do beyond an append ([`crate::domain::lineage`]).
+//! The effects of clears, marks and rewinds beyond an append ([`crate::domain::lineage`]).
 
 pub(super) mod pins;
 pub(super) mod withdraw;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, time::Timestamp};
 
-/// Forgets the marks: nobody goes back to before a clear.
+/// Deletes the marks: a rewind can't go back to before a clear.
 pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<Stepped> {
     forget_marks(tx, agent, 0).await?;
     Ok(Stepped::Cleared {
@@ -44,8 +44,8 @@ pub(super) async fn mark(
     Ok(Stepped::Marked { label, exchange })
 }
 
-/// Goes back to the newest mark, or to the newest one of that name: sets the later exchanges aside, withdraws the items
-/// about what the summary no longer covers, and voids the lease of an update under way.
+/// Goes back to the newest mark, or to the newest one of that name: sets the later exchanges aside, withdraws items
+/// about exchanges that the summary no longer covers, and voids the lease of an update under way.
 pub(super) async fn rewind(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -58,10 +58,10 @@ pub(super) async fn rewind(
     let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
         return Ok(Stepped::Ignored { label });
     };
-    // What readers get during a rebuild may tell of what was set aside.
+    // The document that readers get during a rebuild may be about exchanges that were set aside.
     hold::release(tx, agent, 0, true).await?;
     let version = if ledger.summarized_through < covered_through {
-        // What comes back may be counted by the counter of an earlier model.
+        // Exchanges that become pending again may have been counted by the counter of an earlier model.
         recount::begin_again(tx, agent).await?;
         Some(withdraw::withdraw(tx, request, ledger, at).await?)
     } else {
@@ -75,8 +75,8 @@ pub(super) async fn rewind(
     })
 }
 
-/// Goes back to the newest mark, or to the newest one of that name, and sets the later exchanges aside; the summary is
-/// left as it is. Returns the exchange of the mark and how many were set aside; none without such a mark.
+/// Goes back to the newest mark, or to the newest one of that name, and sets the later exchanges aside; the summary
+/// stays as it is. Returns the exchange of the mark and how many were set aside; `None` if there is no such mark.
 pub(super) async fn go_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -122,7 +122,7 @@ async fn find_mark(
     Ok(Some((row.try_get(0)?, mark)))
 }
 
-/// Forgets the marks after number `kept`.
+/// Deletes the marks after number `kept`.
 async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
@@ -144,7 +144,7 @@ async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestam
     Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
-/// The exchange of that number; none if it is a preamble.
+/// The exchange of that number; `None` if it is a preamble.
 async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Exchange>> {
     let sql = sql!(
         "-- sql/lineage.held\nSELECT ",
@@ -159,8 +159,8 @@ async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// Takes the lease from whoever holds it: what it works on is no longer so. It can be claimed again at once, and no
-/// attempt is burnt.
+/// Voids the lease of an update under way, since the state that it works on has changed. The row can be claimed again
+/// at once, and no attempt is counted.
 pub(super) async fn void_lease(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let sql = sql!(

@@ -1,4 +1,4 @@
-//! What operators do: see [`OperatorStore`].
+//! The operations of operators: see [`OperatorStore`].
 
 mod hand;
 mod runs;
@@ -25,7 +25,7 @@ use crate::domain::{
     work::{Lease, Reason},
 };
 
-/// `paused_for` of a row that a hand paused; other values are limits of spending.
+/// `paused_for` of a row that an operator paused; other values are spending limits.
 const HAND: &str = "hand";
 
 #[async_trait]

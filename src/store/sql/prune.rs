@@ -1,5 +1,5 @@
-//! Deleting what is kept for a time only. In steps, each of which is a short transaction: nobody waits for it, and what a
-//! step reads doesn't grow with what there is.
+//! Deleting what is kept only for a time. It is done in steps, each a short transaction that blocks no one, and what a
+//! step reads doesn't grow with the database.
 
 use crate::store::sql::{Connection, Lock, query, sql, statement::Statement};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::time::Timestamp;
 
-/// Agents whose versions are looked at in a step.
+/// How many agents' versions are looked at in one step.
 const AGENTS_MAX: i64 = 200;
 
 /// See [`super::super::Store::prune`].
@@ -22,7 +22,7 @@ pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     Ok(gone + versions(store, prune.versions_keep, limit).await?)
 }
 
-/// What goes by its age alone, and when it is too old.
+/// The statements that delete by age alone, and from which age on.
 fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     let runs = sql!(
         "-- sql/prune.runs\nDELETE FROM update_runs WHERE run IN \
@@ -32,8 +32,8 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
                    (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
     );
-    // The latest slot of a schedule stays, however old: without it, it would fire again. So does the latest that was done,
-    // or nobody would know for how long the later ones have failed.
+    // The latest slot of a schedule stays, however old: without it the schedule would fire again. So does the latest
+    // that was done, or it wouldn't be known for how long the later ones have failed.
     let slots = sql!(
         "-- sql/prune.slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
                  (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
@@ -44,7 +44,7 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \
                 (SELECT agent_id, key FROM idempotency_keys WHERE used_at < $1 ORDER BY used_at LIMIT $2 {skip_locked})"
     );
-    // Questions that ended, and then batches without questions, as old as the answers that are deleted.
+    // Questions that ended, and then batches without questions, of the same age as deleted answers.
     let questions = sql!(
         "-- sql/prune.questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
                      (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < $1 \
@@ -115,7 +115,7 @@ async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
     }
 }
 
-/// Deletes versions of the next agents behind `after`. Returns how many, and the last of those agents.
+/// Deletes versions of the next agents after `after`. Returns how many, and the last of those agents.
 async fn some_versions(
     tx: &mut Connection,
     after: String,

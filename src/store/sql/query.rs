@@ -14,7 +14,7 @@ use super::{
 };
 use crate::store::postgres::PgQuery;
 
-/// A statement and what it is given.
+/// A statement and its parameters.
 pub(in crate::store) struct Query<'q> {
     text: Text,
     values: Vec<Value<'q>>,
@@ -34,7 +34,7 @@ pub(in crate::store) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     }
 }
 
-/// A statement whose text is made as it is needed, out of the schema's own names and nothing else.
+/// A statement whose text is made at run time, from the schema's own names and nothing else.
 pub(in crate::store) fn query_made<'q>(sql: String) -> Query<'q> {
     Query {
         text: Text::Made(sql),
@@ -42,7 +42,7 @@ pub(in crate::store) fn query_made<'q>(sql: String) -> Query<'q> {
     }
 }
 
-/// An `INSERT` of several rows: `head` ends before, `tail` begins behind the rows.
+/// An `INSERT` of several rows: `head` is its text before them, `tail` after them.
 pub(in crate::store) fn insert<'q>(
     head: &'static Statement,
     rows: Vec<Vec<Value<'q>>>,
@@ -119,7 +119,7 @@ impl<'q> Query<'q> {
         match connection.half() {
             Half::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
             Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
-            // On the heap: every future that runs a statement would have room for it.
+            // Boxed, since otherwise every future that runs a statement would have room for it.
             Half::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
         }
     }
@@ -139,7 +139,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// The first row; that there is none is an error.
+    /// The first row; it is an error if there is none.
     pub(in crate::store) async fn fetch_one(self, connection: &mut Connection) -> Result<Row, sqlx::Error> {
         self.fetch_optional(connection)
             .await?
@@ -163,7 +163,7 @@ impl<'q> Query<'q> {
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    /// One row after the other.
+    /// The rows, one after the other.
     pub(in crate::store) fn fetch(
         self,
         connection: &mut Connection,

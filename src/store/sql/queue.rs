@@ -1,7 +1,7 @@
 //! The queue: one row per agent, one column that says when it may be claimed.
 //!
-//! Here rows are made and woken. How they are taken stands in [`claim`](mod@claim), how they are held and given back in
-//! [`lease`], what sets them right in [`repair`], what is kept of an attempt in [`run`].
+//! Here rows are made and woken. How they are taken is in [`claim`](mod@claim), how they are held and given back in
+//! [`lease`], what repairs them in [`repair`], what is kept of an attempt in [`run`].
 
 mod claim;
 mod lease;
@@ -26,22 +26,23 @@ pub(super) use lease::{error_text, fail, reclaim, release, renew};
 pub(super) use repair::{probe_parked, reconcile, set_back};
 pub(super) use run::{RunOutcome, insert_run, record_run};
 
-/// A request to look at an agent.
+/// A request to look at an agent: the parameters of [`enqueue`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
-    /// Why.
+    /// Why the agent is to be looked at.
     pub(super) reason: Reason,
-    /// How long others of its kind may be waited for.
+    /// How long the row may wait, so that more is done at once.
     pub(super) delay_ms: i64,
-    /// A parked row is revived at most so often; 0 revives it at once.
+    /// The least time between two revivals of a parked row; 0 revives it at once.
     pub(super) revive_after_ms: i64,
-    /// When.
+    /// The current time.
     pub(super) now: Timestamp,
 }
 
-/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency. A
-/// row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row stands behind those of its project
-/// that wait already; one that is woken keeps its place, and if it is more urgent now, gets that of a new one.
+/// Makes the row, or counts a wake in the one that exists. It never shortens a lease, a backoff or a pause, and never
+/// lowers the urgency. A row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row gets a
+/// place behind those of its project that wait already; a woken one keeps its place, unless it becomes more urgent:
+/// then it gets that of a new one.
 pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
     let Wake {
         reason,
@@ -93,7 +94,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     })
 }
 
-/// Gives a parked row another series of attempts; after a third crash just one more try, not three.
+/// Gives a parked row a new series of attempts; but after a third crash only one more, not three.
 async fn revive(
     tx: &mut Connection,
     agent: &AgentId,

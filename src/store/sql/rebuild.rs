@@ -1,8 +1,8 @@
 //! Rebuild: the items are thrown away and made anew from the archive.
 //!
-//! All that has left the window is pending again, and the queue does the rest, batch by batch, crash by crash. Readers
-//! get the document as it was until the new one covers as much ([`hold`]). What a fork came with stands for exchanges
-//! that it has no rows of, so it stays; what of it is gone comes back from what was written down at the fork.
+//! Everything that has left the window is pending again, and the queue does the rest, batch by batch. Readers get the
+//! old document until the new one covers as much ([`hold`]). A fork's inherited items cover exchanges that it has no
+//! rows of, so they stay; those that are gone come back from the record made at the fork.
 
 use crate::store::sql::{Connection, query, sql};
 
@@ -76,7 +76,7 @@ async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Makes the agent's row of the document if somebody emptied the table; versions go on where they were.
+/// Makes the row of the agent's document if the table was emptied; versions go on where they were.
 async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.mend\nINSERT INTO summaries (agent_id, version, updated_at) \
@@ -87,8 +87,8 @@ async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     Ok(())
 }
 
-/// The items that stand for anything after `through`, or for nothing any more, and how many of them bear an operator's
-/// hand.
+/// The items that cover anything after `through`, or nothing any more, and how many of them an operator edited or
+/// pinned.
 async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<(Vec<i64>, i64)> {
     let sql = sql!(
         "-- sql/rebuild.own_items\nSELECT i.item, i.origin = 'edited' OR i.pinned = {true} FROM summary_items i \
@@ -104,7 +104,7 @@ async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreR
     rollback::marked(&found)
 }
 
-/// What a fork came with and no item tells any more.
+/// The inherited items of a fork that are gone.
 async fn lost_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -150,7 +150,7 @@ fn item(kept: &ItemRecord) -> Item {
     }
 }
 
-/// They are copies of the items they were.
+/// Notes of which items these are copies.
 async fn note_sources(
     tx: &mut Connection,
     agent: &AgentId,

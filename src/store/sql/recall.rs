@@ -1,8 +1,8 @@
 //! Recall: searches of the archive, and exchanges as they were.
 //!
-//! The index is written behind the appends, some messages at a time, because a word's place in it costs more than the
-//! message's row. What it doesn't reach yet is searched by reading it. Each database has an index of its own kind
-//! ([`fts5`], [`tsvector`]) over the same words, which is asked the same.
+//! The index is written after the appends, some messages at a time, because indexing a message costs more than its row.
+//! What isn't indexed yet is searched by reading it. Each database has an index of its own kind ([`fts5`],
+//! [`tsvector`]) over the same words, which gives the same results.
 
 mod fts5;
 mod line;
@@ -26,20 +26,20 @@ use crate::domain::{
 pub(in crate::store) use fts5::merge_some;
 pub(super) use line::Line;
 
-/// Payloads that are indexed in one transaction, in bytes: some ten milliseconds of writing.
+/// The most bytes of payloads that are indexed in one transaction: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
-/// Of so many of an agent's newest messages it is counted how many aren't in the index.
+/// How many of an agent's newest messages are examined to count those that aren't indexed.
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
 
 /// A hit and its exchange's number.
 type Placed = (i64, Hit);
 
-/// What the index is asked for.
+/// What is searched for in the index.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
-    /// Messages that hold all terms.
+    /// Messages with all terms.
     All,
-    /// Messages that hold any of them.
+    /// Messages with any of the terms.
     Any,
 }
 
@@ -111,7 +111,7 @@ async fn ranked(tx: &mut Connection, line: &Line, wanted: &Query, wish: Wish) ->
     }
 }
 
-/// What isn't in the index yet, among the newest messages of the line; and how many of it there are besides.
+/// Hits among the newest unindexed messages of the line, and how many unindexed messages there are besides.
 async fn unindexed(tx: &mut Connection, line: &Line, wanted: &Query) -> StoreResult<(Vec<Placed>, i64)> {
     let (spans, unsearched) = tail(tx, line).await?;
     let sql = sql!(
@@ -126,9 +126,9 @@ async fn unindexed(tx: &mut Connection, line: &Line, wanted: &Query) -> StoreRes
     Ok((hits, unsearched))
 }
 
-/// Of each agent of the line, which messages are read: behind the first number, up to the second. And how many lie between
-/// them and those in the index. Numbers of an agent's messages follow each other, and so do SQLite's ids of them; other
-/// agents' messages have no part in it.
+/// For each agent of the line, the range of messages to be read (after the first number, up to the second); and how
+/// many unindexed messages are before these. An agent's messages have consecutive numbers, and so do their ids in
+/// SQLite; other agents' messages play no part in it.
 async fn tail(tx: &mut Connection, line: &Line) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
     let sql = sql!(
         sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
@@ -169,7 +169,7 @@ fn hit(row: &Row, rank: Option<f64>) -> StoreResult<Placed> {
     Ok((row.try_get(6)?, Hit { rank, message }))
 }
 
-/// Adds those of the messages that hold a term.
+/// Adds those of the messages that match a term.
 async fn add_matching(
     hits: &mut Vec<Placed>,
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
@@ -207,8 +207,8 @@ pub(super) async fn expand(
     }))
 }
 
-/// The messages of an exchange within the range, and whether there are more. How long they are is asked first: rows of a
-/// statement that is left early have been read by then.
+/// The messages of an exchange within the range, and whether there are more. Their sizes are asked first: a statement
+/// that is left early has read its rows by then.
 async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -252,7 +252,7 @@ async fn last_within(
         .bind(of.last_seq)
         .bind(range.after_seq)
         .bind(of.exchange)
-        // One more than may be read tells whether there are more.
+        // One more than may be read shows whether there are more.
         .bind(range.messages_max.saturating_add(1))
         .fetch_all(tx)
         .await?;
@@ -269,7 +269,7 @@ async fn last_within(
     Ok((through_seq, false))
 }
 
-/// Takes messages of an agent out of the index.
+/// Removes messages of an agent from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     match tx.dialect() {
         Dialect::Sqlite => fts5::forget(tx, agent, seqs).await,
@@ -277,7 +277,7 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     }
 }
 
-/// Takes all messages of an agent out of the index, before its rows go from the tables. Returns how many it has.
+/// Removes all messages of an agent from the index, before its rows are deleted. Returns how many it has.
 pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let count = sql!("-- sql/recall.count_agent\nSELECT count(*) FROM message_log WHERE agent_id = $1");
     let count = query(count)
@@ -291,7 +291,7 @@ pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreR
     Ok(count)
 }
 
-/// To be run when an agent's rows are gone.
+/// Runs when an agent's rows are deleted.
 pub(super) async fn forgot_agent(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
         Dialect::Sqlite => fts5::hold_watermark(tx).await,

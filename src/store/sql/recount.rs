@@ -1,8 +1,8 @@
-//! Counting again after a change of model: what is in the window, pending or the preamble gets the counts of the new
-//! model's counter; what the summary covers keeps its own.
+//! Counting tokens again after a change of model: exchanges in the window or pending, and the preamble, get the counts
+//! of the new model's counter; what the summary covers keeps its own.
 //!
-//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction after which everything
-//! adds up, so a crash between two of them leaves a mixture of counts and never a wrong total. The window is held
+//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction after which all totals
+//! are right, so a crash between two steps leaves a mixture of counts and never a wrong total. The window is checked
 //! against its budget in the same transaction.
 
 use crate::store::sql::{Connection, Row, query, sql};
@@ -21,7 +21,7 @@ use crate::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, settings::AgentSettings, time::Timestamp,
 };
 
-/// All that is not covered has to be counted again.
+/// Notes that everything not covered has to be counted again.
 pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.begin\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1"
@@ -43,7 +43,7 @@ pub(super) async fn begin_again(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(())
 }
 
-/// Agents of which something has to be counted again.
+/// Agents with exchanges that have to be counted again.
 pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/recount.due\nSELECT agent_id FROM agents WHERE recount_before IS NOT NULL \
@@ -118,7 +118,7 @@ async fn messages_of(
     Ok(found.into_iter().map(|message| (of.exchange, message)).collect())
 }
 
-/// The agent's row, and before which exchange its counts are old, if any are.
+/// The agent's row, and the exchange before which its counts are old, if any are.
 async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(AgentRow, i64)>> {
     let row = agent::load(tx, agent)
         .await?
@@ -211,7 +211,7 @@ async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> S
     Ok(())
 }
 
-/// An exchange costs what its messages cost, those that came meanwhile among them.
+/// Sums the tokens of exchanges from their messages, those that came meanwhile included.
 async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.exchanges\nUPDATE exchange_log SET tokens = \
@@ -232,7 +232,7 @@ async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> St
     Ok(())
 }
 
-/// Adds up anew what comes from `from` on: running totals, and those that the window and the marks remember.
+/// Recomputes the running totals from `from` on, and those in the agent's row and the marks.
 pub(super) async fn shift_totals(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<()> {
     let totals = sql!(
         "-- sql/recount.totals\nUPDATE exchange_log SET tokens_before = n.total FROM \
@@ -276,8 +276,8 @@ async fn hold_against_budget(tx: &mut Connection, request: Recount) -> StoreResu
     let kept = row.kept_budget();
     let mut ledger = row.ledger;
     let in_force = row.settings.expanded(&request.rules.basis);
-    // A budget that was raised since is in force with the next append, which then takes exchanges back. How many messages
-    // there are doesn't change here.
+    // A raised budget takes effect with the next append, which then takes exchanges back. The number of messages
+    // doesn't change here.
     let budget = in_force.budget(request.rules.budget).held_to(kept);
     let mut evictions = Vec::new();
     if let Some(overflow) = ledger.overflow(budget) {

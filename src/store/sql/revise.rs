@@ -1,5 +1,5 @@
-//! Versions that no update writes: what a rewind, a rollback, a rebuild and an edit have in common. Each composes a
-//! document inside its write transaction, with a fencing token of its own.
+//! Versions that aren't written by updates: the common part of a rewind, a rollback, a rebuild and an edit. Each
+//! composes a document in its own write transaction, with a fencing token of its own.
 
 use crate::store::sql::{Connection, query, sql};
 
@@ -23,13 +23,13 @@ use crate::{
 
 /// What a version changes.
 pub(super) struct Revision<'a> {
-    /// Whose.
+    /// The agent whose summary it is.
     pub(super) agent: &'a AgentId,
-    /// What writes it.
+    /// What kind of change writes it.
     pub(super) kind: VersionKind,
-    /// The last exchange it covers.
+    /// The last exchange that the version covers.
     pub(super) through: i64,
-    /// What it covers beyond the version before: from where, and how many exchanges; none if it covers no more.
+    /// The exchanges that it covers beyond the version before: the first, and how many; `None` if there are none.
     pub(super) gains: Option<(i64, i64)>,
     /// Items that cover nothing any more.
     pub(super) removed: Vec<i64>,
@@ -41,7 +41,7 @@ pub(super) struct Revision<'a> {
     pub(super) policy: &'a SummaryPolicy,
     /// The time its items are aged by.
     pub(super) as_of: Timestamp,
-    /// When.
+    /// The current time.
     pub(super) now: Timestamp,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Written {
     pub(super) first_item: i64,
 }
 
-/// Writes a version. The caller has moved the watermark, or leaves it.
+/// Writes a version. The caller has moved the watermark, if need be.
 pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<Written> {
     let (agent, kind) = (revision.agent, revision.kind);
     let mut items = summary::shown_items(tx, agent).await?;
@@ -181,7 +181,7 @@ async fn note_kind(tx: &mut Connection, agent: &AgentId, version: i64, kind: Ver
     Ok(())
 }
 
-/// What a fork came with stays known by its number where it came from.
+/// A fork keeps its numbers for items that came from its parent; this notes the number that such an item had there.
 async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \

@@ -1,8 +1,8 @@
-//! Rollback: a new version of the items as of an earlier one.
+//! Rollback: writes a new version with the items of an earlier one.
 //!
-//! The rows tell what each version had: items are never changed, only added, dropped and removed by versions. What still
-//! stands as it stood stays; the rest comes back as copies under new numbers, so that every version in between keeps
-//! its own. The watermark goes to where the earlier version left it, since what later ones said is what is unsaid; but
+//! The rows show which items each version had: items are never changed, only added, dropped and removed by versions.
+//! Items that are still as they were stay; the others come back as copies under new numbers, so that every version in
+//! between keeps its own. The watermark goes back to that of the earlier version, since the later ones are undone; but
 //! never into the window, where a rewind or a raised budget may have brought exchanges back.
 
 use crate::store::sql::{Connection, Row, query, sql};
@@ -29,9 +29,9 @@ use crate::domain::{
 /// An item as of a version.
 struct Former {
     item: Item,
-    /// It covered its exchanges without being in the document.
+    /// Whether it covered its exchanges without being in the document.
     was_hidden: bool,
-    /// It stands today as it stood then.
+    /// Whether it is still as it was then.
     stands: bool,
 }
 
@@ -102,8 +102,8 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
     })
 }
 
-/// Voids the lease of an update under way; what was covered and isn't any more may have to be counted again, and is to
-/// be summarised.
+/// Voids the lease of an update under way, and wakes the queue for exchanges that are no longer covered; these may have
+/// to be counted again.
 pub(super) async fn wake(
     tx: &mut Connection,
     agent: &AgentId,
@@ -137,8 +137,8 @@ async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> S
     }
 }
 
-/// The items that covered something as of `version`, but for those that stand for what lies beyond `through` or was set
-/// aside since; what was withdrawn and tells of anything forgotten never comes back.
+/// The items that covered something as of `version`, except those about exchanges beyond `through` or set aside since;
+/// an item that was withdrawn and is about anything forgotten never comes back.
 async fn former_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -178,7 +178,7 @@ async fn former_items(
     found.iter().map(read).collect()
 }
 
-/// The items that cover something today and aren't among `kept`, and how many of them are edited or pinned.
+/// The items that cover something now and aren't among `kept`, and how many of them are edited or pinned.
 async fn others(tx: &mut Connection, agent: &AgentId, kept: &[i64]) -> StoreResult<(Vec<i64>, i64)> {
     let sql = sql!(
         "-- sql/rollback.others\nSELECT item, origin = 'edited' OR pinned = {true} FROM summary_items \
@@ -203,7 +203,7 @@ pub(super) fn marked(found: &[Row]) -> StoreResult<(Vec<i64>, i64)> {
     Ok((items, edited))
 }
 
-/// The live exchanges up to `through` that no former item stands for.
+/// The live exchanges up to `through` that no former item covers.
 async fn orphans(
     tx: &mut Connection,
     agent: &AgentId,
@@ -228,8 +228,8 @@ async fn orphans(
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
-/// An item with the times and tokens of its exchanges as they are now: they may have been counted again meanwhile. What
-/// a fork came with keeps its own.
+/// An item with the present times and tokens of its exchanges: they may have been counted again meanwhile. An inherited
+/// item keeps its own.
 async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
     let sql = sql!(
         "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \

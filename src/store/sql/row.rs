@@ -20,11 +20,11 @@ use crate::{
     formats,
 };
 
-/// PostgreSQL's words for a transaction that it undid for the sake of another one: `serialization_failure`,
-/// `deadlock_detected`. As a whole it can be tried again at once.
+/// PostgreSQL's codes for a transaction that it rolled back because of another one: `serialization_failure`,
+/// `deadlock_detected`. The whole transaction can be retried at once.
 const UNDONE: [&str; 2] = ["40001", "40P01"];
-/// PostgreSQL's classes of what it can't do with a value, whenever it is asked: one that its type doesn't have (a time before
-/// 4713 BC), and one that is too much for it (a key too long for an index).
+/// PostgreSQL's classes of errors about a value it can never store: one that its type doesn't have (a time before 4713
+/// BC), and one that is too large (a key too long for an index).
 const IMPOSSIBLE: [&str; 2] = ["22", "54"];
 
 impl From<sqlx::Error> for StoreError {
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for StoreError {
             Some(refusal) if refusal.code().is_some_and(|code| UNDONE.contains(&code.as_ref())) => {
                 Self::Contended(error.to_string())
             }
-            // What the schema refuses today it refuses tomorrow: a defect, and no reason to try again.
+            // What the schema refuses now it will always refuse: a defect, and no reason to try again.
             Some(refusal) if refusal.kind() != ErrorKind::Other || is_impossible(refusal) => {
                 Self::Refused(error.to_string())
             }
@@ -112,7 +112,7 @@ pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
     Ok(row.try_get(column)?)
 }
 
-/// What the agent called `name` overrides in the configuration.
+/// The settings of the agent called `name`.
 pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<AgentSettings> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::domain::{spend::day_start, time::Timestamp, work::Reason};
 
-/// Wakes the queue for documents of which an item has outgrown its section. The index knows them, so the job costs
-/// what it changes, not what there is. Who waits for the same already isn't woken again.
+/// Wakes the queue for documents of which an item has outgrown its section. They are found by an index, so the job
+/// costs what it changes, however many documents there are. A row that waits for that already isn't woken again.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         "-- sql/schedule.enqueue_ageing\nWITH newcomers AS (SELECT s.agent_id, a.project_id, \
@@ -61,7 +61,7 @@ pub(super) async fn ageing_due(
         .collect()
 }
 
-/// Takes a slot: the primary key lets one caller win, and again one when what he took isn't done for long.
+/// Takes a slot: the primary key lets one caller have it, and later another one if the first doesn't finish it in time.
 pub(super) async fn take_slot(
     tx: &mut Connection,
     name: String,

@@ -89,7 +89,7 @@ pub(super) async fn end_session(
     Ok(SessionEnded { session, enqueued })
 }
 
-/// Ending a session in which nothing was said yet would only leave an empty one behind.
+/// Whether nothing was said in the session yet: ending it would only leave an empty one behind.
 async fn is_session_empty(tx: &mut Connection, row: &AgentRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/session.is_session_empty\nSELECT first_exchange > $3 FROM sessions \

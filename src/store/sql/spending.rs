@@ -16,11 +16,12 @@ use crate::domain::{
     work::{Lease, Priority, Reason},
 };
 
-/// The most that is waited when the daemon's clock and the one that judges differ so much that nothing can be told.
+/// The longest wait if the daemon's clock and the database's differ so much that the right wait can't be told.
 const UNSURE_MS: i64 = 1_000;
 
-/// A time by a daemon's clock, which showed `finished_at`, as a time by the clock that judges and shows `now`. The daemon's
-/// may be wrong, and may have jumped since it named the time: of two readings the nearer one counts.
+/// Converts the time `until` from the daemon's clock (which showed `finished_at`) to the database's (which shows
+/// `now`). The daemon's may be wrong, and may have jumped since it named the time: of the two readings the nearer one
+/// counts.
 fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Timestamp {
     let (own_ms, seen_ms) = (until.0 - finished_at.0, until.0 - now.0);
     now.plus_ms(if seen_ms < 0 && own_ms > seen_ms {
@@ -73,7 +74,7 @@ pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord
         "-- sql/spending.is_recorded\nSELECT 1 FROM update_runs WHERE agent_id = $1 AND lease_token = $2 LIMIT 1"
     );
     let query = query(sql).bind(lease.agent.as_str()).bind(lease.token);
-    // The lease may have been lost because its end was recorded, and nobody heard of it.
+    // The lease may have ended with a recorded run although the caller didn't get the answer.
     if query.fetch_optional(&mut *tx).await?.is_some() {
         return Ok(());
     }
@@ -92,7 +93,7 @@ pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreR
     Ok(query(sql).bind(now).execute(tx).await?)
 }
 
-/// Other limits may hold for an agent now.
+/// Makes an agent's paused update due, since other limits may hold now.
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
@@ -121,9 +122,10 @@ pub(super) async fn spending(
     })
 }
 
-/// What questions of the agent, and of all, take in batches, as far as no run has told it: it is as good as spent. Who
-/// asks for an agent holds the answer to its own question, if there is one, or takes the question back that wasn't sent yet. What
-/// was asked longer ago than any batch lives gets no answer any more: nobody looks for one while batches are off.
+/// What the agent's questions in batches, and those of all agents, are expected to cost, where no run accounts for it
+/// yet: it counts as spent. Of the agent's own only those that are out count: the caller holds an answer already, and
+/// takes back a question that still waits. Questions older than any batch lives don't count: they get no answer any
+/// more.
 async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<(Spent, Spent)> {
     let sql = sql!(
         "-- sql/spending.in_batches\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0), \

@@ -1,16 +1,16 @@
-//! One statement, as each database wants it.
+//! A statement in the form that each database needs.
 //!
 //! SQL is written once. Where the two databases have different words for the same thing, a placeholder stands for them
 //! ([`WORDS`]); where they need different statements, both are written side by side. Parameters are `$1`, `$2`, …
 
 use std::sync::OnceLock;
 
-/// Which database is spoken to.
+/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Dialect {
-    /// The embedded one.
+    /// The embedded one, SQLite.
     Sqlite,
-    /// The one of a fleet.
+    /// The one of a fleet, PostgreSQL.
     Postgres,
 }
 
@@ -37,10 +37,10 @@ const WORDS: [(&str, &str, &str); 19] = [
     ("{join}", "CROSS JOIN", "JOIN"),
     // SQLite has one writer: a row that was read can't change before the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
-    // That it won't be deleted meanwhile; of several tables those of `a`.
+    // Keeps the row from being deleted; with several tables those of `a`.
     ("{for_share}", "", "FOR KEY SHARE"),
     ("{a_for_share}", "", "FOR KEY SHARE OF a"),
-    // Rows that somebody is writing are left for the next time; of several tables those of `v`, or of `a`, which stays.
+    // Rows that another transaction writes are skipped; with several tables those of `v`, or of `a`.
     ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
     ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
     ("{a_skip_locked}", "", "FOR NO KEY UPDATE OF a SKIP LOCKED"),
@@ -74,7 +74,7 @@ impl Statement {
         }
     }
 
-    /// Its text for one of them.
+    /// Its text for that database.
     pub(in crate::store) fn text(&'static self, dialect: Dialect) -> &'static str {
         let [sqlite, postgres] = &self.texts;
         match dialect {
@@ -93,7 +93,7 @@ fn translate(sql: &str, dialect: Dialect) -> String {
     WORDS.iter().fold(sql.to_owned(), replace)
 }
 
-/// A statement in static memory: `sql!("…")`, in parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
+/// A static statement: `sql!("…")`, in parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
 macro_rules! sql {
     (sqlite: $sqlite:expr, postgres: $postgres:expr $(,)?) => {{
         static STATEMENT: $crate::store::sql::statement::Statement =

@@ -1,4 +1,4 @@
-//! How many agents and documents there are. A look costs the same however many that is: beyond a limit they aren't counted.
+//! How many agents and documents there are. It costs the same however many that is: beyond a limit they aren't counted.
 
 use super::{super::StoreResult, row, statement::Dialect};
 use crate::{

@@ -81,45 +81,45 @@ impl Batches {
         }
     }
 
-    /// So many milliseconds may exchanges wait for a batch, from now on; 0 if there are none.
+    /// Sets how long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
     pub fn may_wait(&self, wait_ms: i64) {
         self.wait_limit.set(wait_ms / SECOND_MS);
     }
 
-    /// How long exchanges may wait for a batch, in milliseconds; 0 if there are none.
+    /// How long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
     pub fn wait_limit_ms(&self) -> i64 {
         self.wait_limit.get().saturating_mul(SECOND_MS)
     }
 
-    /// A question was put off.
+    /// Counts a question that was deferred to a batch.
     pub fn deferred(&self) {
         self.question(QuestionOutcome::Deferred, 1);
     }
 
-    /// So many questions were taken back before they were sent.
+    /// Counts questions that were withdrawn before they were sent.
     pub fn withdrawn(&self, count: i64) {
         self.question(QuestionOutcome::Withdrawn, count);
     }
 
-    /// A provider has a batch.
+    /// Counts a batch that a provider accepted.
     pub fn submitted(&self) {
         self.batch(BatchOutcome::Submitted);
     }
 
-    /// A batch came to nothing.
+    /// Counts a batch that was lost.
     pub fn lost(&self) {
         self.batch(BatchOutcome::Lost);
     }
 
-    /// A batch was closed.
+    /// Counts the questions of a batch that was closed.
     pub fn ended(&self, answered: i64, failed: i64, late: i64) {
         self.question(QuestionOutcome::Answered, answered);
         self.question(QuestionOutcome::Failed, failed);
         self.question(QuestionOutcome::Late, late);
     }
 
-    /// The sampler read the database: batches by whether the provider is known to have them, and questions by whether
-    /// they are in one.
+    /// Sets the gauges read from the database: batches, by whether the provider is known to have them, and questions,
+    /// by whether they are in a batch.
     pub fn sampled(&self, batches: (i64, i64), questions: (i64, i64), oldest_at: Option<Timestamp>) {
         let (intents, submitted) = batches;
         let (waiting, out) = questions;

@@ -1,16 +1,15 @@
-//! What metrics there are: read off a scrape of the registry itself, so that the list can't say anything else than
-//! `/metrics` does.
+//! The list of all metrics, read from a scrape of the registry itself, so that it can't differ from `/metrics`.
 
 use serde::Serialize;
 
 use super::{Metrics, labels::Method};
 use crate::domain::time::Timestamp;
 
-/// Labels whose values aren't a closed set of ours: names from the configuration, routes, codes, versions.
+/// Labels without a closed set of values: names from the configuration, routes, codes, versions.
 const OPEN: [&str; 7] = [
     "provider", "model", "route", "code", "version", "revision", "rustc",
 ];
-/// What stands for the name of a model or a route while the list is made.
+/// The name of a model or a route in this list.
 const ANY: &str = "any";
 
 /// A metric, as a scrape describes it.
@@ -20,11 +19,11 @@ pub struct Described {
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// What it says.
+    /// Its help text.
     pub help: String,
     /// Its labels, in the order of a scrape.
     pub labels: Vec<Label>,
-    /// A histogram's upper bounds, but the last one, which is infinite.
+    /// A histogram's upper bounds, without the last one, which is infinite.
     pub buckets: Vec<String>,
 }
 
@@ -33,7 +32,7 @@ pub struct Described {
 pub struct Label {
     /// Its name.
     pub name: String,
-    /// All values that it can have; none if they aren't known beforehand.
+    /// All values that it can have; empty if they aren't known beforehand.
     pub values: Vec<String>,
 }
 
@@ -77,7 +76,7 @@ fn read(scrape: &str) -> Vec<Described> {
 }
 
 impl Described {
-    /// Learns the labels of a sample. Their values hold neither commas nor quotes here.
+    /// Learns the labels of a sample, whose values hold neither commas nor quotes here.
     fn sample(&mut self, line: &str) {
         let Some((_, labels)) = line.split_once('{') else {
             return;

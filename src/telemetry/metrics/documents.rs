@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::{redaction::Redactor, time::Timestamp};
 
-/// The last boundary is the ceiling: what lies above it must never be, and has an alert of its own.
+/// The last boundary is the ceiling: a document above it is a defect, and has an alert of its own.
 const TOKENS: [f64; 13] = [
     500.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0, 6_000.0, 7_000.0, 8_000.0, 8_500.0, 9_000.0, 9_500.0,
     10_000.0,
@@ -104,25 +104,26 @@ impl Documents {
         }
     }
 
-    /// A summary of `tokens` tokens was stored.
+    /// Counts a summary of `tokens` tokens that was stored.
     pub fn stored(&self, tokens: i64) {
         self.tokens.observe(float(tokens));
     }
 
-    /// Something happened to `items` items.
+    /// Counts what happened to `items` items.
     pub fn items(&self, action: ItemAction, items: i64) {
         self.items
             .get_or_create(&ItemLabels { action })
             .inc_by(increase(items));
     }
 
-    /// Decisions and constraints of `tokens` tokens were dropped, because nothing else kept the ceiling.
+    /// Counts a summary that had to drop decisions and constraints of `tokens` tokens to keep the ceiling.
     pub fn truncated(&self, tokens: i64) {
         self.truncations.inc();
         self.truncated_tokens.inc_by(increase(tokens));
     }
 
-    /// Somebody read a summary. `took` is `None` for those who wished to wait: their time says nothing about reading.
+    /// Counts a read of a summary. `took` is `None` for readers that asked to wait: their time says nothing about
+    /// reading.
     pub fn read(&self, via: ReadVia, result: ReadResult, took: Option<Duration>) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
         if let Some(took) = took {
@@ -130,17 +131,17 @@ impl Documents {
         }
     }
 
-    /// A secret was redacted by `rule`.
+    /// Counts a secret that `rule` redacted.
     pub fn redacted(&self, rule: &'static str) {
         self.redactions.get_or_create(&RuleLabels { rule }).inc();
     }
 
-    /// The ageing job ran here.
+    /// Counts a run of the ageing job.
     pub fn aged(&self, outcome: RunOutcome) {
         self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
     }
 
-    /// When the ageing job was last done, as the database knows it: also before a restart, and by others.
+    /// Sets when the ageing job was last done, as the database knows it: also before a restart, and by other daemons.
     pub fn last_aged(&self, at: Option<Timestamp>) {
         self.aged_at.set(unix_seconds(at));
     }

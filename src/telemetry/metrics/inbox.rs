@@ -18,7 +18,7 @@ pub struct Inbox {
     refused: Family<RefusalLabels, Counter>,
 }
 
-/// What is in the inbox, at a look.
+/// The figures about the inbox at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxSample {
     /// Rows that wait.
@@ -59,17 +59,17 @@ impl Inbox {
         }
     }
 
-    /// So many rows were taken in.
+    /// Counts rows that were taken in.
     pub fn taken(&self, rows: usize) {
         self.taken.inc_by(rows as u64);
     }
 
-    /// So many rows were refused.
+    /// Counts rows that were refused.
     pub fn refused(&self, reason: InboxRefusal, rows: u64) {
         self.refused.get_or_create(&RefusalLabels { reason }).inc_by(rows);
     }
 
-    /// What is in the inbox was counted.
+    /// Sets the gauges to these figures.
     pub fn sampled(&self, sample: &InboxSample) {
         self.waiting.set(sample.waiting);
         self.refused_kept.set(sample.refused);

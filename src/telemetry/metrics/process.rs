@@ -1,5 +1,4 @@
-//! What every exporter says about its process, read from `/proc` at each scrape; where there is none, only the start
-//! time is said.
+//! The usual metrics of a process, read from `/proc` at each scrape; without that, only the start time.
 
 use std::{fmt, fs};
 
@@ -62,7 +61,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The first number behind `name`, at the beginning of a line.
+/// The first number after `name` at the beginning of a line.
 fn number(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -76,7 +75,7 @@ fn files_max(limits: &str) -> Option<f64> {
     number(limits, "Max open files")
 }
 
-/// How many files are open, without the folder that is read to know it.
+/// How many files are open, without the folder that is read to count them.
 fn open_files() -> Option<f64> {
     let files = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(f64::from(u32::try_from(files.saturating_sub(1)).ok()?))

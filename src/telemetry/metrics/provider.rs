@@ -20,7 +20,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// The name for what isn't configured: names that come from outside must not make series.
+/// The label of models that aren't configured: names from outside must not make series.
 const OTHER: &str = "other";
 const REQUEST_SECONDS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0];
 
@@ -81,16 +81,16 @@ struct TokenLabels {
     r#type: TokenType,
 }
 
-/// The tokens of a call as the provider bills them, each counted once: `input` is without what the cache gave or took.
+/// The tokens of a call as the provider bills them, each counted once: `input` is without those from and to the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderTokens {
-    /// Read, at the full price.
+    /// Tokens read, at the full price.
     pub input: i64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub cache_read: i64,
-    /// Written to the cache.
+    /// Tokens read and written to the cache.
     pub cache_write: i64,
-    /// Written by the model.
+    /// Tokens written by the model.
     pub output: i64,
 }
 
@@ -156,7 +156,7 @@ impl Provider {
         metrics
     }
 
-    /// A model will be called: its series exist from now on, at 0.
+    /// Makes the series of a model that will be called exist from now on, at 0.
     pub fn know(&self, provider: &str, model: &str) {
         let known = labels(provider, model);
         for &outcome in RequestOutcome::ALL {
@@ -177,14 +177,14 @@ impl Provider {
         }
     }
 
-    /// A model answered.
+    /// Counts an answer.
     pub fn answered(&self, provider: &str, model: &str, tokens: ProviderTokens, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Success, took);
         self.bill(&model, tokens);
     }
 
-    /// An answer came in a batch: its tokens are billed, and it took as long as the batch.
+    /// Counts the tokens of an answer from a batch; its duration would be the batch's.
     pub fn billed(&self, provider: &str, model: &str, tokens: ProviderTokens) {
         self.bill(&self.model(provider, model), tokens);
     }
@@ -202,32 +202,32 @@ impl Provider {
         }
     }
 
-    /// A model didn't answer, or not to any use.
+    /// Counts a call without an answer, or with one of no use.
     pub fn failed(&self, provider: &str, model: &str, class: ProviderErrorClass, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Error, took);
         self.errors.get_or_create(&model.error(class)).inc();
     }
 
-    /// A call cost so many micro-dollars. Naming 0 makes the model's series known.
+    /// Adds a call's cost. A cost of 0 makes the model's series exist.
     pub fn cost(&self, provider: &str, model: &str, cost_microusd: i64) {
         let usd = float(cost_microusd.max(0)) / float(MICROUSD_PER_USD);
         self.cost.get_or_create(&self.model(provider, model)).inc_by(usd);
     }
 
-    /// What all calls may come to in a day, from now on.
+    /// Sets the daily limits on all calls.
     pub fn limit(&self, limits: SpendLimits) {
         self.cost_limit
             .set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// What all calls may come to in a day.
+    /// The daily limits on all calls.
     pub fn limits(&self) -> SpendLimits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a model's circuit stands now: until when it isn't asked.
+    /// Sets the state of a model's circuit: until when it isn't asked.
     pub fn circuit(&self, provider: &str, model: &str, open_until: Option<Timestamp>) {
         let mut circuits = self.locked_circuits();
         let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
@@ -246,7 +246,7 @@ impl Provider {
         gauge.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
-    /// How the circuits stand that were told of.
+    /// The states of the circuits that were set.
     pub fn circuits(&self) -> Vec<Circuit> {
         self.locked_circuits().clone()
     }

@@ -40,16 +40,16 @@ pub struct Queue {
     depths: Mutex<VecDeque<HourDepth>>,
 }
 
-/// How deep the queue was in an hour, as far as it was sampled by this process.
+/// The queue's depth in an hour, as sampled by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourDepth {
     /// When the hour began.
     pub began_at: Timestamp,
-    /// The most rows that were ready or running at a time.
+    /// The most rows that were ready or running at one time.
     pub rows: i64,
 }
 
-/// Hours whose depth is kept.
+/// How many hours' depths are kept.
 const HOURS_KEPT: usize = 25;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,16 +72,16 @@ struct AgentLabels {
     state: AgentState,
 }
 
-/// What the sampler found in the database. A state that isn't listed has no rows.
+/// What the sampler read from the database. A state that isn't listed has no rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Queue rows by state.
     pub depth: Vec<(QueueState, i64)>,
-    /// Since when the oldest row that can be claimed could be.
+    /// Since when the longest waiting row has been ready to be claimed.
     pub oldest_ready_at: Option<Timestamp>,
-    /// When the oldest exchange that is in no summary was evicted.
+    /// When the oldest exchange without a summary was evicted.
     pub oldest_unsummarized_at: Option<Timestamp>,
-    /// Summaries.
+    /// How many summaries there are.
     pub documents: i64,
     /// Tokens of all summaries.
     pub documents_tokens: i64,
@@ -150,12 +150,12 @@ impl Queue {
         }
     }
 
-    /// Work was claimed, so long after it could have been.
+    /// Counts a claim, `wait` after the row became ready.
     pub fn waited(&self, wait: Duration) {
         self.wait.observe(wait.as_secs_f64());
     }
 
-    /// The worker looked at the queue. An answer counts as progress `at` that time.
+    /// Counts a look at the queue. If the database answered, that is progress, made `at` that time.
     pub fn looked(&self, result: ClaimResult, at: Timestamp) {
         self.claims.get_or_create(&ClaimLabels { result }).inc();
         if result != ClaimResult::Failed {
@@ -163,17 +163,17 @@ impl Queue {
         }
     }
 
-    /// `leases` claims had expired and were taken over.
+    /// Counts leases that had expired and were taken over.
     pub fn leases_expired(&self, leases: i64) {
         self.leases_expired.inc_by(increase(leases));
     }
 
-    /// A renewal ended.
+    /// Counts a renewal.
     pub fn renewed(&self, result: RenewalResult) {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
     }
 
-    /// The queue in a few words, as it was sampled last: `now` tells how long the oldest work has waited.
+    /// The queue in a few words, as sampled last: `now` gives how long the oldest work has waited.
     pub fn line(&self, now: Timestamp) -> String {
         let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
@@ -190,7 +190,7 @@ impl Queue {
         line
     }
 
-    /// How deep the queue was in each of the last hours, oldest first; nothing is known of the time before this process.
+    /// The queue's depth in each of the last hours, oldest first, as far as this process has run.
     pub fn depths(&self) -> Vec<HourDepth> {
         self.held_depths().iter().copied().collect()
     }
@@ -211,7 +211,7 @@ impl Queue {
         }
     }
 
-    /// The sampler read the database `at`, which took so long.
+    /// Sets the gauges to a sample read `at` that time, and how long reading took.
     pub fn sampled(&self, sample: &Sample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
             let rows = listed(&sample.depth, state);

@@ -35,7 +35,7 @@ pub struct Service {
     sse_clients: Gauge,
 }
 
-/// A client that is told of events.
+/// A client that is subscribed to events, as the gauge counts it.
 #[derive(Debug)]
 pub struct Subscribed(Gauge);
 
@@ -85,7 +85,7 @@ struct RequestLabels {
     code: u16,
 }
 
-/// What this binary was built from; a build that doesn't say is `unknown`.
+/// What this binary was built from; `unknown` if the build doesn't say.
 const BUILD: BuildLabels = BuildLabels {
     version: env!("CARGO_PKG_VERSION"),
     revision: known(option_env!("RECAPD_REVISION")),
@@ -155,14 +155,14 @@ impl Service {
         }
     }
 
-    /// A database operation failed, in this way; `None` if the database was well and only said no.
+    /// Counts a failed database operation by class; `None` if the database worked and only refused.
     pub fn db_failed(&self, class: Option<&str>) {
         let Some(class) = class else { return };
         let class = DbErrorClass::from_name(class).unwrap_or(DbErrorClass::Other);
         self.db_errors.get_or_create(&DbErrorLabels { class }).inc();
     }
 
-    /// So many connections to the database wait and work, of at most `max`.
+    /// Sets the gauges of the connections to the database.
     pub fn connections(&self, idle: i64, in_use: i64, max: i64) {
         for (state, count) in [(ConnectionState::Idle, idle), (ConnectionState::InUse, in_use)] {
             self.connections
@@ -172,17 +172,17 @@ impl Service {
         self.connections_max.set(max);
     }
 
-    /// So many connections to the database were waited for in vain until now. Two samplers may tell of the same ones.
+    /// Sets how often no connection to the database became free in time. Several samplers may report the same total.
     pub fn pool_timeouts(&self, total: u64) {
         self.pool_timeouts.inner().fetch_max(total, Ordering::Relaxed);
     }
 
-    /// Something was logged that somebody should read.
+    /// Counts a logged event of that level.
     pub fn logged(&self, level: LogLevel) {
         self.log_events.get_or_create(&LogLabels { level }).inc();
     }
 
-    /// The configuration was read `at` that time, and was good or not.
+    /// Notes that the configuration was read `at` that time, and whether it was valid.
     pub fn reloaded(&self, is_good: bool, at: Timestamp) {
         self.is_reloaded.set(i64::from(is_good));
         if is_good {
@@ -190,30 +190,30 @@ impl Service {
         }
     }
 
-    /// A client is told of events, until what is returned is dropped.
+    /// Counts a client as subscribed to events until the returned value is dropped.
     pub fn subscribed(&self) -> Subscribed {
         self.sse_clients.inc();
         Subscribed(self.sse_clients.clone())
     }
 
-    /// So many spans of traces were sent, or lost.
+    /// Counts spans of traces that were sent, or lost.
     pub fn spans(&self, outcome: SpanOutcome, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.spans.get_or_create(&SpanLabels { outcome }).inc_by(count);
     }
 
-    /// The number of the last migration applied.
+    /// Sets the number of the last migration applied.
     pub fn db_schema_version(&self, version: i64) {
         self.db_schema_version.set(version);
     }
 
-    /// There is a route, by its template (`/v1/agents/{id}/summary`): its good answers are counted from 0.
+    /// Makes the series of a route (its template, `/v1/agents/{id}/summary`) exist: its successes are counted from 0.
     pub fn route(&self, route: &str, method: Method) {
         drop(self.requests.get_or_create(&request(route, method, 200)));
         drop(self.request_duration.get_or_create(&labels(route, method)));
     }
 
-    /// A request was answered. `route` is the template, never the path: a path names an agent.
+    /// Counts an answered request. `route` is the template, never the path, which names an agent.
     pub fn answered(&self, route: &str, method: Method, code: u16, took: Duration) {
         self.requests.get_or_create(&request(route, method, code)).inc();
         self.request_duration

@@ -39,7 +39,7 @@ impl Talk {
         }
     }
 
-    /// A turn was completed.
+    /// Counts the score of a completed turn.
     pub fn scored(&self, reading: &Reading) {
         self.scores.observe(reading.score.score);
         let state = match reading.score.state {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::work::Reason;
 
-/// 30 s is what the alert on slow updates asks for, so it is a boundary.
+/// 30 s is the threshold of the alert on slow updates, so it is a boundary.
 const DURATION_SECONDS: [f64; 13] = [
     0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0,
 ];
@@ -123,25 +123,25 @@ impl Updates {
         }
     }
 
-    /// An update was asked for and got a queue row of its own.
+    /// Counts a request for an update that made a queue row.
     pub fn queued(&self, reason: Reason) {
         let trigger = Trigger(reason);
         self.queued.get_or_create(&QueuedLabels { trigger }).inc();
     }
 
-    /// An update was asked for and went into the row that was there.
+    /// Counts a request for an update that was merged into an existing row.
     pub fn coalesced(&self) {
         self.coalesced.inc();
     }
 
-    /// An update starts; it runs until what is returned is dropped.
+    /// Counts an update as running until the returned value is dropped.
     pub fn start(&self) -> InProgress {
         self.in_progress.inc();
         self.busy.inc();
         InProgress([self.in_progress.clone(), self.busy.clone()])
     }
 
-    /// An update of `exchanges` exchanges ended, `took` after its claim.
+    /// Counts an update of `exchanges` exchanges that ended `took` after its claim.
     pub fn finished(&self, outcome: UpdateOutcome, path: UpdatePath, exchanges: i64, took: Duration) {
         self.finished.get_or_create(&FinishedLabels { outcome }).inc();
         self.duration
@@ -152,43 +152,43 @@ impl Updates {
         }
     }
 
-    /// Why an attempt failed. Counts the cause only: [`Self::finished`] counts the update.
+    /// Counts the cause of a failed attempt only: [`Self::finished`] counts the update.
     pub fn failed(&self, reason: FailureReason) {
         self.failures.get_or_create(&FailureLabels { reason }).inc();
     }
 
-    /// `rows` queue rows were parked.
+    /// Counts queue rows that were parked.
     pub fn retries_exhausted(&self, rows: i64) {
         self.exhausted.inc_by(increase(rows));
     }
 
-    /// An update was given back without a failure.
+    /// Counts an update that was given back without a failure.
     pub fn postponed(&self, reason: PostponeReason) {
         self.postponed.get_or_create(&PostponedLabels { reason }).inc();
     }
 
-    /// A guard kept an update from being applied.
+    /// Counts an update that a guard kept from being applied.
     pub fn fenced(&self, fence: Fence) {
         self.fenced.get_or_create(&FencedLabels { fence }).inc();
     }
 
-    /// How many updates may run at the same time.
+    /// Sets how many updates may run at the same time.
     pub fn workers(&self, concurrency: usize) {
         self.workers.set(i64::try_from(concurrency).unwrap_or(i64::MAX));
     }
 
-    /// Whether claiming is paused, as it was told last.
+    /// Whether claiming is paused, as it was set last.
     pub fn is_paused(&self) -> bool {
         self.paused.get() != 0
     }
 
-    /// Whether claiming is paused.
+    /// Sets whether claiming is paused.
     pub fn paused(&self, is_paused: bool) {
         self.paused.set(i64::from(is_paused));
     }
 }
 
-/// An update that runs, as the gauges count it.
+/// A running update, as the gauges count it.
 #[derive(Debug)]
 #[must_use = "the update counts as running until this is dropped"]
 pub struct InProgress([Gauge; 2]);

@@ -25,10 +25,10 @@ const TOKENS: [f64; 12] = [
     500_000.0,
     1_000_000.0,
 ];
-/// More than 1 is an exchange that is too big alone.
+/// More than 1 is a window whose newest exchange alone is too big.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
-/// Below 1 the estimate is too low.
+/// Below 1 the estimate was too low.
 const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
 
 /// Metrics of windows.
@@ -85,7 +85,7 @@ impl Window {
         }
     }
 
-    /// A message of `tokens` tokens was stored.
+    /// Counts a stored message of `tokens` tokens.
     pub fn ingested(&self, role: Role, tokens: i64) {
         let labels = RoleLabels { role };
         self.messages.get_or_create(&labels).inc();
@@ -94,13 +94,13 @@ impl Window {
             .inc_by(increase(tokens));
     }
 
-    /// `exchanges` exchanges of `tokens` tokens left a window.
+    /// Counts `exchanges` exchanges of `tokens` tokens that left a window.
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
         self.evicted.inc_by(increase(exchanges));
         self.evicted_tokens.inc_by(increase(tokens));
     }
 
-    /// A provider reported what was estimated.
+    /// Counts a comparison of an estimate with the provider's report.
     pub fn token_count_compared(&self, provider: &str, sample: Sample) {
         let provider = CountProvider::of(provider);
         self.count_errors
@@ -108,17 +108,17 @@ impl Window {
             .observe(float(sample.estimated_tokens) / float(sample.reported_tokens.max(1)));
     }
 
-    /// So many messages were written to the journal.
+    /// Counts messages that were written to the journal.
     pub fn journalled(&self, messages: usize) {
         self.journalled.inc_by(messages as u64);
     }
 
-    /// So many messages could not be written to the journal.
+    /// Counts messages that could not be written to the journal.
     pub fn journal_failed(&self, messages: usize) {
         self.journal_failures.inc_by(messages as u64);
     }
 
-    /// A window of `tokens` tokens was held against its budget, after what had to leave had left.
+    /// Counts a window of `tokens` tokens against its budget, after an eviction if one was needed.
     pub fn checked(&self, tokens: i64, budget: Budget) {
         self.tokens.observe(float(tokens));
         if 0 < budget.budget_tokens() {

@@ -1,4 +1,4 @@
-//! Sends spans to the collector, some at a time.
+//! Sending spans to the collector, in batches.
 
 use std::{
     convert::Infallible,
@@ -25,20 +25,20 @@ use crate::{
 
 /// The most spans of one call. OpenTelemetry's default.
 const BATCH_MAX: usize = 512;
-/// How often a batch is sent that the collector can't take now.
+/// How often a batch is sent at most while the collector can't take it.
 const ATTEMPTS_MAX: u32 = 4;
 /// The first wait before it is sent again; each further one is twice as long.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 /// How long the last spans may take to be sent when the daemon ends.
 const FLUSH: Duration = Duration::from_secs(2);
-/// What says that trying again may help.
+/// The statuses after which trying again may help.
 const PASSING: [u16; 4] = [429, 502, 503, 504];
 
-/// Sends what [`super::Spans`] has noted.
+/// Sends the spans that [`super::Spans`] has recorded.
 pub struct Exporter {
     endpoint: Endpoint,
     spans: Receiver<Ended>,
-    /// Those that are being sent.
+    /// The spans that are being sent.
     batch: Vec<Ended>,
     lost: Arc<AtomicU64>,
     resource: Json,
@@ -46,7 +46,7 @@ pub struct Exporter {
     is_failing: bool,
 }
 
-/// Why spans weren't taken.
+/// Why the collector didn't take spans.
 enum Refusal {
     Passing(String),
     Final(String),
@@ -70,7 +70,7 @@ impl Exporter {
         }
     }
 
-    /// Sends for as long as it is polled.
+    /// Sends spans for as long as it is polled.
     pub async fn run(&mut self, metrics: &Metrics) -> Infallible {
         loop {
             self.gather().await;
@@ -78,7 +78,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what is left, within [`FLUSH`].
+    /// Sends the spans that are left, within [`FLUSH`].
     pub async fn flush(mut self, metrics: &Metrics) {
         self.spans.close();
         let rest = async {
@@ -100,12 +100,12 @@ impl Exporter {
         }
     }
 
-    /// Waits for a span, and a while for others.
+    /// Waits for a span, and for a while for others.
     async fn gather(&mut self) {
         while self.batch.is_empty() {
             match self.spans.recv().await {
                 Some(span) => self.batch.push(span),
-                // Nobody notes spans any more.
+                // No further span will be recorded.
                 None => std::future::pending().await,
             }
         }
@@ -176,7 +176,7 @@ impl Exporter {
         metrics.service.spans(SpanOutcome::Lost, lost);
     }
 
-    /// Once, until it works again.
+    /// Logs the failure, but only once until sending works again.
     fn tell(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(error = why, "trace.export_failed");

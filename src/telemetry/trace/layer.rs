@@ -1,4 +1,4 @@
-//! Notes spans as they begin and end.
+//! Recording spans as they begin and end.
 
 use std::{
     fmt,
@@ -40,15 +40,15 @@ pub(super) struct Ended {
     pub(super) attributes: Vec<(&'static str, Value)>,
 }
 
-/// Who stands at the other end.
+/// What is at the other end of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nobody.
+    /// Nothing: it is internal.
     #[default]
     Internal,
-    /// Who asked.
+    /// The client that sent the request.
     Server,
-    /// Who was asked.
+    /// The server that was asked.
     Client,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Value {
     Bool(bool),
 }
 
-/// A layer of `tracing` that notes spans and queues those that have ended.
+/// A layer of `tracing` that records spans and queues those that have ended.
 #[derive(Debug)]
 pub struct Spans {
     queue: Sender<Ended>,
@@ -70,7 +70,7 @@ pub struct Spans {
     random: Mutex<fastrand::Rng>,
 }
 
-/// What is kept with a span while it is open.
+/// The data of an open span.
 struct Open {
     trace: u128,
     span: u64,
@@ -91,7 +91,7 @@ impl Spans {
         }
     }
 
-    /// A span below `parent` if there is one, else below who asked, else the first one of a trace.
+    /// A new span below `parent` if there is one, else below the client's span, else the first one of a trace.
     fn open(&self, parent: Option<&Open>, fields: Fields) -> Open {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, span) = (Instant::now(), random.u64(1..));
@@ -174,14 +174,14 @@ impl Open {
 }
 
 impl Ended {
-    /// What made it fail, if it did.
+    /// The error that made it fail, if it did.
     pub(super) fn failure(&self) -> Option<&Value> {
         let failure = self.attributes.iter().find(|(name, _)| *name == ERROR);
         failure.map(|(_, value)| value)
     }
 }
 
-/// What is said about a span.
+/// The fields of a span.
 #[derive(Debug, Default)]
 struct Fields {
     name: String,

@@ -11,7 +11,7 @@ use super::{
 /// `STATUS_CODE_ERROR`
 const STATUS_ERROR: u8 = 2;
 
-/// What is true of this process.
+/// The attributes of this process.
 pub(super) fn resource(settings: &TraceSettings) -> Json {
     let own = [
         ("service.name", settings.service.as_str()),
@@ -19,14 +19,14 @@ pub(super) fn resource(settings: &TraceSettings) -> Json {
     ];
     let others = settings.resource.iter();
     let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
-    // The service's own name wins, as OpenTelemetry has it.
+    // The service's own name takes precedence, as OpenTelemetry says.
     let others = others.filter(|(name, _)| own.iter().all(|(known, _)| known != name));
     let all = own.into_iter().chain(others);
     let all = all.map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } }));
     json!({ "attributes": all.collect::<Vec<_>>() })
 }
 
-/// The body of a call.
+/// The body of a call to the collector.
 pub(super) fn body(resource: &Json, spans: &[Ended]) -> Vec<u8> {
     let spans: Vec<Json> = spans.iter().map(span).collect();
     let scope = json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") });

@@ -1,8 +1,8 @@
-//! Where a trace comes from: the header `traceparent` (W3C Trace Context, 3.2).
+//! The parent of a trace: the header `traceparent` (W3C Trace Context, 3.2).
 
-/// Hexadecimal digits of its parts: version, trace, span, flags.
+/// The numbers of hexadecimal digits of its parts: version, trace, span, flags.
 const DIGITS: [usize; 4] = [2, 32, 16, 2];
-/// The flag that says: the caller sends this trace.
+/// The flag for a trace that the caller samples.
 const SAMPLED: u8 = 1;
 
 /// The trace and the span that a caller names.
@@ -12,12 +12,12 @@ pub struct TraceParent {
     pub trace: u128,
     /// The caller's span in it.
     pub span: u64,
-    /// The caller sends the trace to its collector, and so should we.
+    /// Whether the caller sends the trace to its collector; then recapd does, too.
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// Reads a header, if it can be believed. Versions to come may have more parts behind these.
+    /// Parses a header, if it is valid. Later versions may have more parts after these.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('-').collect();
         let is_hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

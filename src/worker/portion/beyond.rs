@@ -1,4 +1,4 @@
-//! What is beyond a model: exchanges over which it failed alone, for what they are about.
+//! Exchanges that are beyond a model: asked about one of them alone, it failed because of that exchange.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use hashlink::LruCache;
 
 use crate::{domain::agent::AgentId, llm::LlmError};
 
-/// Of so many exchanges it is kept which models can't tell of them.
+/// The most exchanges that are remembered.
 const BEYOND_MAX: usize = 10_000;
 
 /// The models that exchanges are beyond, until somebody has told of them for good.
@@ -30,7 +30,8 @@ impl Default for Beyond {
 #[derive(Debug)]
 struct Failure {
     place: usize,
-    /// The model had answered something else by then. Once it has, it may be the exchange, and no more the model.
+    /// Whether the model had answered anything else by then. Before it has, the model may be at fault and not the
+    /// exchange.
     has_answered: bool,
     error: LlmError,
 }
@@ -46,7 +47,7 @@ impl Beyond {
         known.map(|one| one.error.clone())
     }
 
-    /// An exchange is beyond the model at that place, which failed so.
+    /// Notes that an exchange is beyond the model at `place`, and the failure that showed it.
     pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
         let has_answered = self.has_answered(place);
         let all = self.failures.entry((agent.clone(), exchange));
@@ -59,17 +60,17 @@ impl Beyond {
         });
     }
 
-    /// Whether the model at that place has answered anything.
+    /// Whether the model at `place` has answered anything.
     pub(super) fn has_answered(&self, place: usize) -> bool {
         self.answered.contains(&place)
     }
 
-    /// The model at that place has answered.
+    /// Notes that the model at `place` has answered.
     pub(super) fn was_answered(&mut self, place: usize) {
         self.answered.insert(place);
     }
 
-    /// Somebody told of those exchanges for good.
+    /// Forgets the failures on exchanges that have their final items.
     pub(super) fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
         if self.failures.is_empty() {
             return;

@@ -1,31 +1,31 @@
-//! Whose fault a failure is: the provider's, or that of what was asked about.
+//! Whether a failure is due to the provider, or to what was asked about.
 //!
-//! A call that isn't answered in time, with a failure of the server or to its end fails for the provider or for what it was
-//! about: nobody says which.
-//! So the next question is halved, too, until it is about one exchange alone. If that goes on failing, it is no outage any
-//! more after some tries, for nothing else may ever be asked that shows it; and if others are answered meanwhile, it is
-//! the exchange.
+//! A timeout, a server error (5xx) or a broken connection may be due to either, and nothing in it says which. So the
+//! next question is halved, too, until it is about one exchange alone. If that exchange goes on failing, it no longer
+//! counts as an outage after some tries (nothing else may ever be asked that would show the difference); and if other
+//! questions are answered meanwhile, the exchange is to blame.
 
-/// One exchange that failed alone so often is no longer taken for an outage. Between these tries the provider rests, soon
-/// for ten minutes each time: that is some hours.
+/// After so many failures of one exchange alone these no longer count as an outage. Between the tries the provider
+/// rests, soon for ten minutes each time: that is some hours.
 const OUTAGES_MAX: u32 = 24;
-/// One that failed alone so often after others had been answered fails for what it is.
+/// After so many failures alone, each with answers to other questions since the failure before, the exchange is to
+/// blame.
 const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
-/// How an exchange failed alone.
+/// The failures of one exchange that was asked about alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alone {
     exchange: i64,
-    /// How often it was taken for an outage.
+    /// How many of the failures were taken for an outage.
     outages: u32,
-    /// How often others had been answered since the time before.
+    /// How many of the failures came after other questions had been answered since the failure before.
     among_answers: u32,
-    /// How many questions models had answered when it failed last.
+    /// The number of questions that models had answered when the exchange failed last.
     answers: u64,
 }
 
 impl Alone {
-    /// What is known of that exchange: nothing, if it was another one that failed `before`.
+    /// The failures of that exchange so far: none, if `before` is about another one.
     pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
         before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {
             exchange,
@@ -35,7 +35,7 @@ impl Alone {
         })
     }
 
-    /// The same, after it failed once more.
+    /// The same, with one more failure.
     pub(super) fn again(self, is_outage: bool, answers: u64) -> Self {
         Self {
             exchange: self.exchange,
@@ -47,18 +47,18 @@ impl Alone {
         }
     }
 
-    /// Whether it may still be taken for an outage.
+    /// Whether the failures may still be taken for an outage.
     pub(super) fn may_be_outage(self) -> bool {
         self.outages < OUTAGES_MAX
     }
 
-    /// Whether one more failure of a question about those exchanges would be this one's fault.
+    /// Whether one more failure of a question about those exchanges would be this exchange's fault.
     pub(super) fn is_to_blame(self, asked: &[i64], answers: u64) -> bool {
         let now = self.again(false, answers);
         asked == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
     }
 
-    /// Whether it is one of those exchanges.
+    /// Whether this exchange is one of those.
     pub(super) fn is_among(self, asked: &[i64]) -> bool {
         asked.contains(&self.exchange)
     }

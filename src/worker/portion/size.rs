@@ -1,29 +1,31 @@
-//! How many exchanges are asked about at once.
+//! How many exchanges of an agent are asked about at once: its portion.
 //!
-//! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed. So
-//! the portion is halved by each question that was too much, kept, and made larger by one exchange now and then, as the
-//! window of TCP is; where it may have been an outage that halved it, each answer doubles it.
+//! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed.
+//! So each question that was too much halves the portion, which then grows by one exchange now and then, as TCP's
+//! window does. If it may have been an outage that halved it, each answer doubles it.
 
 use crate::store::MaterialLimits;
 
-/// After so many answers about full portions one exchange more is tried: most answers are about as much as can be.
+/// After so many answers about full portions the portion grows by one: most answers are about as much as the model can
+/// take.
 const ANSWERS_PER_STEP: u32 = 4;
 
 /// The portion of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// So many exchanges at once.
+    /// The most exchanges that are asked about at once.
     exchanges_max: i64,
-    /// Answers about as many since it is so.
+    /// How many full portions were answered since the portion changed.
     answers: u32,
-    /// The last question failed.
+    /// Whether the last question failed.
     is_failing: bool,
-    /// It shrank by what may have been an outage, which is no matter of how much is asked: it grows as fast.
+    /// Whether what may have been an outage halved it. That says nothing about its right size, so it grows as fast as
+    /// it shrank.
     doubles: bool,
 }
 
 impl Size {
-    /// `limits`, with no more exchanges than this.
+    /// `limits`, with no more exchanges than the portion.
     pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
         MaterialLimits {
             exchanges_max: self.exchanges_max.min(limits.exchanges_max),
@@ -31,7 +33,7 @@ impl Size {
         }
     }
 
-    /// A question about those exchanges was too much, or may have met an outage.
+    /// Halves the portion after a question about those exchanges was too much, or may have met an outage.
     pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
         *self = Self {
             exchanges_max: count(asked.len() / 2).max(1),
@@ -41,13 +43,14 @@ impl Size {
         };
     }
 
-    /// Whether it was doubled after an answer, and that was too much: a model that is too slow for so many fails like an
-    /// outage, and would do so after every other answer.
+    /// Whether the portion was doubled after an answer, and the doubled one was too much: a model that is too slow for
+    /// so many exchanges fails like an outage, and would do so after every other answer.
     fn has_overreached(self, asked: &[i64]) -> bool {
         self.doubles && !self.is_failing && count(asked.len()) >= self.exchanges_max
     }
 
-    /// A question about those exchanges was answered. One about less than the portion tells nothing of it.
+    /// Grows the portion after an answer about those exchanges. An answer about fewer than the portion says nothing
+    /// about it.
     pub(super) fn grow(&mut self, asked: &[i64]) {
         self.is_failing = false;
         if count(asked.len()) < self.exchanges_max {

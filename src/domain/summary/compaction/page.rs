@@ -1,4 +1,4 @@
-//! The page: candidate lines with their worth and costs, and the steps that make them fit.
+//! The page: candidate lines with their values and costs, and the steps that make them fit.
 //!
 //! Costs are counted once per text and added up; only the finished document is counted as a whole, since a sum of
 //! parts is an estimate.
@@ -20,32 +20,32 @@ use crate::domain::{
 
 /// The age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
 const RECENCY_HALF_MS: i64 = DAY_MS;
-/// Keeps the scores of old items apart in integers.
+/// Scales scores, so that those of old items differ in integers.
 const SCORE_SCALE: i64 = 1_000_000_000;
-/// Where not even headlines fit, they get this part of the room, in percent; the rest is for the details of those
-/// that tell most. It is also what keeps every new item from costing an old one at once.
+/// If not even all headlines fit, they get this part of the room, in percent; the rest is for the details of those that
+/// tell most. This also keeps a new item from pushing out an old one every time.
 const HEADLINES_PERCENT: i64 = 75;
-/// How far beyond the room a page may be reckoned when the estimate turns out too high, in percent. Times
-/// [`HEADLINES_PERCENT`] it stays under 100, so that what is left of a page drops nothing when it is composed again.
+/// How far beyond the room a page may be planned when the estimate turns out too high, in percent. Times
+/// [`HEADLINES_PERCENT`] it stays under 100, so that composing the remaining items again drops none.
 const WIDENED_PERCENT_MAX: i64 = 120;
-/// A line that items share is at most this long, in characters.
+/// The longest line that items share, in characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// What joins two texts on a line, in characters.
+/// The characters that join two texts on a line.
 const JOINT_CHARS: usize = 2;
-/// The same in tokens; rounding is in it.
+/// The tokens of that, rounding included.
 const JOINT_TOKENS: i64 = 2;
-/// Characters beside the words of a text that count as a word's worth, so that of two texts which tell the same the
+/// How many characters count as much as one point of a text's words, so that of two texts which tell the same the
 /// longer one still tells more.
 const CHARS_WORTH: i64 = 16;
 
 /// Lines are counted with a number of three digits: an estimate may be too high by a little, but not too low.
 const WIDEST_NUMBER: usize = 100;
 
-/// Pinned items stand in full before anything else gets room, up to this part of it, in percent; what is pinned beyond
-/// is treated like any other. Well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
+/// Pinned items are shown in full before anything else gets room, up to this part of it, in percent; further pinned
+/// ones are treated like any other. It is well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
 const PINNED_PERCENT_MAX: i64 = 25;
 
-/// How much an item of each importance weighs.
+/// The weight of an item by its importance.
 fn weight(importance: Importance) -> i64 {
     match importance {
         Importance::Trivial => 1,
@@ -56,9 +56,9 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// What an item is worth beside the `newest` one: weight × recency. Time that merely passes changes nothing in it, so that
-/// a document changes when an item changes its section and at no other time. Without ageing the whole span counts
-/// alike: by recency nothing would be left of months but the last days.
+/// An item's value compared with the `newest` one: weight × recency. Time that merely passes doesn't change it, so a
+/// document changes only when an item changes its section. Without ageing the whole span counts alike: by recency
+/// nothing but the last days would be left of months.
 fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
         Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item, newest),
@@ -76,19 +76,19 @@ struct Line {
     form: Form,
     /// The longest form it may have.
     longest: Form,
-    /// It is pinned, and has room for it: neither shortened nor dropped.
+    /// Whether it is pinned and has room: it is neither shortened nor dropped.
     is_safe: bool,
     gone: bool,
     score: i64,
-    /// Tokens of the whole line in each form, once counted; in a dense page of the text alone.
+    /// Tokens of the whole line in each form, once counted; in a dense page only of the text.
     costs: [Option<i64>; Form::ALL.len()],
-    /// Tokens of what stands around the text in a dense page: its part of the day's heading and of the line's source.
+    /// Tokens around the text in a dense page: its part of the day's heading and of the line's source.
     around: i64,
     /// What each form tells, once measured.
     measures: [Option<Measure>; Form::ALL.len()],
 }
 
-/// What a text tells, in the terms of [`Rarity`], and how long it is in characters.
+/// How much a text tells, in the terms of [`Rarity`], and its length in characters.
 #[derive(Clone, Copy)]
 struct Measure {
     told: i64,
@@ -100,19 +100,19 @@ pub(super) struct Page<'a> {
     items: &'a [Item],
     counter: &'a dyn TokenCounter,
     rarity: Rarity,
-    /// Neighbours of one day share its heading, and lines.
+    /// Whether it is laid out by days: neighbours of one day share its heading, and lines.
     is_dense: bool,
     /// In the document's order.
     lines: Vec<Line>,
-    /// Estimated tokens of the document as the lines are.
+    /// Estimated tokens of the document with the lines as they are.
     tokens: i64,
-    /// Tokens of the lines that are gone although they are kept to the last.
+    /// Tokens of dropped decisions and constraints, which are dropped last.
     pub(super) truncated_tokens: i64,
 }
 
 impl<'a> Page<'a> {
-    /// All items that are young enough, as headlines, oldest first in each section. `told` are the same with the times
-    /// to be shown.
+    /// A page of all items that are young enough, as headlines, in each section the oldest first. `told` are the same
+    /// items with the times to be shown.
     pub(super) fn new(
         items: &[Item],
         told: &'a [Item],
@@ -155,11 +155,12 @@ impl<'a> Page<'a> {
         page
     }
 
-    /// Decides by the size with default forms, and leaves the lines in them; or as headlines when not even these fit.
+    /// Chooses the path by the size with default forms, in which it leaves the lines; or as headlines if these don't
+    /// fit.
     pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) -> Path {
         self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
-        // Headlines are the least that the items need. Counting them first spares counting the long forms of a
-        // backlog that can't be shown in them anyway.
+        // Headlines are the least that the items need. Counting them first saves counting the long forms of a backlog
+        // that can't be shown in them anyway.
         if self.tokens >= policy.merge_tokens() {
             return Path::Full;
         }
@@ -174,7 +175,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Gives pinned lines the room that they have, worth most first.
+    /// Reserves room for pinned lines, the most valuable first.
     fn make_safe(&mut self, room: i64) {
         let is_pinned = |at: &usize| self.items[self.lines[*at].index].pinned;
         let mut pinned: Vec<usize> = (0..self.lines.len()).filter(is_pinned).collect();
@@ -221,7 +222,7 @@ impl<'a> Page<'a> {
             let tokens = self.counter.count(&document);
             let wider = limit.saturating_mul(ceiling) / tokens.max(1);
             if may_widen && tokens < ceiling && self.tokens > tokens && wider > limit {
-                // The estimate was too high: neighbours share more than was reckoned.
+                // The estimate was too high: neighbours share more than was estimated.
                 may_widen = false;
                 limit = (wider - wider / 64).clamp(limit, limit * WIDENED_PERCENT_MAX / 100);
                 continue;
@@ -229,14 +230,15 @@ impl<'a> Page<'a> {
             if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
-            // The estimate was too low. Asking for less in proportion, and a little less each time, ends after a few
-            // rounds, whatever the counter thinks of parts and wholes.
+            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few
+            // rounds, whatever the counter gives for parts and wholes.
             let limit_now = limit.min(self.tokens);
             limit = limit_now * policy.merge_tokens() / tokens - (limit_now / 64).max(1);
         }
     }
 
-    /// Makes the page fit anew: all lines as headlines, fewer lines if that isn't enough, longer ones with what is left.
+    /// Makes the page fit from the start: all lines as headlines, fewer lines if need be, longer ones with the room
+    /// left.
     fn fit(&mut self, limit: i64) {
         for line in &mut self.lines {
             line.form = if line.is_safe { Form::Text } else { Form::Gist };
@@ -267,7 +269,7 @@ impl<'a> Page<'a> {
         shown
     }
 
-    /// How a line is written that follows `before`, on whose line there are `chars` so far.
+    /// The layout of a line after the line `before`, when `chars` are on the current line.
     fn layout(&mut self, before: Option<usize>, at: usize, chars: &mut usize) -> Layout {
         if !self.is_dense {
             return Layout::Line;
@@ -311,12 +313,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Gives lines (of one section, if given) their longer texts, up to the section's form: most told per token
-    /// first, as long as the page stays under `limit`.
+    /// Gives lines (of one section, if given) their longer texts, up to the section's form: those that tell most per
+    /// token first, as long as the page stays under `limit`.
     fn lengthen(&mut self, only: Option<Section>, limit: i64) {
         for (_, _, at, form) in self.steps(only) {
             let more = self.cost(at, form) - self.cost(at, self.lines[at].form);
-            // A model may call something shorter detailed; then the line keeps the form it has.
+            // A model's "longer" text may be shorter; then the line keeps the form it has.
             if more >= 0 && self.lines[at].form > form && self.tokens + more < limit {
                 self.lines[at].form = form;
                 self.tokens += more;
@@ -324,8 +326,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Every way to lengthen a headline, best first: what is gained per character, the age for ties, the line, its
-    /// form.
+    /// Every way to lengthen a headline, best first: the gain per character, the age for ties, the line, its new form.
     fn steps(&mut self, only: Option<Section>) -> Vec<(Reverse<i64>, AgeOrder, usize, Form)> {
         let mut steps = Vec::new();
         for at in 0..self.lines.len() {
@@ -341,8 +342,8 @@ impl<'a> Page<'a> {
         steps
     }
 
-    /// What a line's longer forms gain per character, each against the form before; a longer form is never better
-    /// than a shorter one, so that it comes after it.
+    /// The gain per character of a line's longer forms, each against the form before; a longer form never ranks above a
+    /// shorter one, so that it comes after it.
     fn gains(&mut self, at: usize) -> Vec<(i64, Form)> {
         let (longest, score) = (self.lines[at].longest, self.lines[at].score);
         let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
@@ -360,7 +361,7 @@ impl<'a> Page<'a> {
         gains
     }
 
-    /// What a line's text of that form tells.
+    /// How much a line's text of that form tells.
     fn measure(&mut self, at: usize, form: Form) -> Measure {
         let line = &mut self.lines[at];
         let (item, rarity) = (&self.items[line.index], &self.rarity);
@@ -374,8 +375,8 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Drops whole lines until the page is under `limit`, and well under it if any has to go: least told per token
-    /// first, decisions and constraints late, what is pinned last.
+    /// Drops whole lines until the page is under `limit`, and well under it if any has to go: those that tell least per
+    /// token first, decisions and constraints late, pinned ones last.
     fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;
@@ -409,7 +410,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Lays the page out by days: what stands around the texts is shared by neighbours, so each bears its part of it.
+    /// Lays the page out by days: neighbours share what is around the texts, so each bears a part of its tokens.
     fn lay_out_by_day(&mut self) {
         let mut from = 0;
         while from < self.lines.len() {
@@ -474,7 +475,7 @@ fn length(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// What is gained by a cost, as an integer that keeps some digits.
+/// A score per cost, as an integer that keeps some digits.
 fn per_cost(score: i64, told: i64, cost: i64) -> i64 {
     let gain = i128::from(score) * i128::from(told) / i128::from(cost.max(1));
     i64::try_from(gain).unwrap_or(i64::MAX)

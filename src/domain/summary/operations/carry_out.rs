@@ -1,4 +1,4 @@
-//! Carrying out what a model proposes, as far as the rules allow.
+//! Carrying out a model's operations, as far as the rules allow.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ pub enum OperationFault {
     /// Another operation has changed the item already.
     #[error("an item that another operation changes")]
     Repeated,
-    /// There is nothing to merge it with.
+    /// A merge of one item alone.
     #[error("a merge of fewer than two items")]
     Alone,
-    /// It would join items of different ages.
+    /// It would join items of different sections.
     #[error("a merge across sections")]
     Sections,
-    /// What it would make spans more than [`SPAN_MAX_MS`].
+    /// The joined item would span more than [`SPAN_MAX_MS`].
     #[error("a merge of items too far apart")]
     Span,
     /// It would save nothing.
@@ -41,9 +41,9 @@ pub enum OperationFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operations save {saved_tokens} tokens of at least {needed_tokens}; left out: {}", list(.refused))]
 pub struct NoProgress {
-    /// What they would have saved.
+    /// The tokens that the operations would have saved.
     pub saved_tokens: i64,
-    /// What they should have.
+    /// The tokens that they should have saved.
     pub needed_tokens: i64,
     /// Why operations were left out.
     pub refused: Vec<OperationFault>,
@@ -57,28 +57,28 @@ fn list(faults: &[OperationFault]) -> String {
 /// The items after the operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedOut {
-    /// Those that go on, and those that replace others; a new one has the number 0.
+    /// Items that stay, and new ones that replace others, with the number 0.
     pub items: Vec<Item>,
-    /// Those that leave the document and still cover their exchanges.
+    /// Items that leave the document and still cover their exchanges.
     pub dropped: Vec<Item>,
     /// The numbers of stored items that others replace.
     pub replaced: Vec<i64>,
     /// How many items were joined with others.
     pub merged: usize,
-    /// How many items say the same in fewer words.
+    /// How many items were worded more briefly.
     pub condensed: usize,
-    /// Tokens that the document has less.
+    /// How many tokens the document was reduced by.
     pub saved_tokens: i64,
     /// Why operations were left out.
     pub refused: Vec<OperationFault>,
 }
 
 impl Question<'_> {
-    /// Carries out what can be: merges first, then shorter wordings, then drops, least important and oldest first and
-    /// only as long as too much is left.
+    /// Carries out the operations that the rules allow: merges first, then shorter wordings, then drops, the least
+    /// important and oldest first, and only while the document is still too big.
     ///
     /// # Errors
-    /// When that saves too little; everything stays as it was then.
+    /// When that saves too little; nothing is changed then.
     pub fn carry_out(&self, operations: &Operations) -> Result<CarriedOut, NoProgress> {
         let mut desk = Desk::new(self);
         for merge in &operations.merge {
@@ -110,7 +110,7 @@ impl Question<'_> {
         self.asked.get(place).copied()
     }
 
-    /// Labels, least important and oldest first; those that mean nothing last.
+    /// Labels, the least important and oldest items first; unknown labels last.
     fn by_rank(&self, labels: &[i64]) -> Vec<i64> {
         let mut labels = labels.to_vec();
         labels.sort_by_key(|label| {
@@ -121,10 +121,10 @@ impl Question<'_> {
     }
 }
 
-/// The items in the course of the operations.
+/// The state of the items while operations are carried out.
 struct Desk<'q, 'a> {
     question: &'q Question<'a>,
-    /// Of each item: an operation has changed it.
+    /// For each item, whether an operation has changed it.
     is_taken: Vec<bool>,
     made: Vec<Item>,
     dropped: Vec<usize>,
@@ -152,7 +152,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         self.refused.extend(done.err());
     }
 
-    /// The items with these labels, if nothing has happened to them yet.
+    /// The indices of the items with these labels, if no operation has changed any of them.
     fn free(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
         let labels: BTreeSet<i64> = labels.iter().copied().collect();
         labels
@@ -216,7 +216,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    /// Puts `one` in the place of `parts`, if that saves anything.
+    /// Replaces `parts` by `one`, if that saves anything.
     fn replace(&mut self, parts: &[usize], one: Item, section: Section) -> Result<(), OperationFault> {
         let before: i64 = parts.iter().map(|part| self.tokens(*part)).sum();
         let saved = before - line_tokens(&one, section, self.question.rules.counter);
@@ -249,7 +249,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         self.question.standings[index].map_or(0, |standing| standing.tokens)
     }
 
-    /// What is on the desk when all is done.
+    /// The result when all operations are done.
     fn clear(self) -> CarriedOut {
         let items = self.question.items;
         let is_dropped = |index: &usize| self.dropped.contains(index);
@@ -275,7 +275,7 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 }
 
-/// One item for several: theirs are ranges, times, tokens and the highest importance.
+/// One item for several, with their ranges, times, tokens and highest importance.
 fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) -> Item {
     Item {
         item: 0,
@@ -302,7 +302,7 @@ fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) 
     }
 }
 
-/// The same item in other words, where these are fewer.
+/// The same item with other texts, as far as these are shorter.
 fn reworded(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();
@@ -322,7 +322,7 @@ fn reworded(item: &Item, wording: &Wording) -> Item {
     }
 }
 
-/// All of `ranges`, neighbours joined; sorted, disjoint.
+/// All of `ranges`, adjacent ones joined; sorted, disjoint.
 fn union(ranges: impl Iterator<Item = ExchangeRange>) -> Vec<ExchangeRange> {
     let mut sorted: Vec<ExchangeRange> = ranges.collect();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Where the boundary goes: forward when the window is over budget, back when a raised budget has room.
+//! Moving the boundary: forward when the window is over budget, back when a raised budget has room.
 
 use crate::store::sql::{Connection, query, sql};
 
@@ -11,8 +11,8 @@ use crate::domain::{
     window::Budget,
 };
 
-/// Moves the boundary if the window is over one of its ceilings. `unwritten` are exchanges whose rows aren't there yet,
-/// or not as they are now.
+/// Moves the boundary if the window is over one of its ceilings. `unwritten` are exchanges whose rows don't exist yet,
+/// or aren't up to date.
 pub(super) async fn evict(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -35,7 +35,7 @@ pub(super) async fn evict(
     Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
 }
 
-/// The exchanges of the window, which is a small one: it has a ceiling in messages.
+/// The exchanges of the window, which is small, since it has a ceiling in messages.
 async fn window(
     tx: &mut Connection,
     agent: &AgentId,

@@ -32,7 +32,7 @@ pub(super) async fn rows(
     write_sessions(tx, &request.agent, &written.sessions).await
 }
 
-/// Writes the ledger, and what left the window.
+/// Writes the ledger, and the evictions.
 pub(super) async fn state(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -43,7 +43,7 @@ pub(super) async fn state(
     update_agent(tx, request, ledger, written).await
 }
 
-/// A new agent, with an empty summary. False if somebody else made it meanwhile.
+/// Makes a new agent with an empty summary. Returns false if another caller made it meanwhile.
 pub(in super::super) async fn create(
     tx: &mut Connection,
     agent: &AgentId,
@@ -191,7 +191,7 @@ async fn write_sessions(tx: &mut Connection, agent: &AgentId, sessions: &[NewSes
     Ok(())
 }
 
-/// Writes what left the window; the agent's row counts it.
+/// Writes the evictions; the agent's row counts them.
 pub(in super::super) async fn write_evictions(
     tx: &mut Connection,
     agent: &AgentId,

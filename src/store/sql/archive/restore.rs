@@ -1,5 +1,5 @@
-//! Writing a history back: the rows of the messages as they were, the exchanges and the boundary that follow. Clears,
-//! marks and rewinds take effect where they stand, as in an append.
+//! Restoring a history: the rows of the messages as they were, and the exchanges and the boundary that follow. Clears,
+//! marks and rewinds take effect at their place, as in an append.
 
 use crate::store::sql::{Connection, Value, insert, query, sql};
 
@@ -24,10 +24,10 @@ use crate::domain::{
     work::Reason,
 };
 
-/// What part of a restore will write.
+/// The rows that a part of a restore will write.
 #[derive(Default)]
 struct Placed {
-    /// Exchanges that take no further message.
+    /// Exchanges that are complete.
     exchanges: Vec<Exchange>,
     /// The preamble of a session that was cleared.
     preamble: Option<Exchange>,
@@ -101,7 +101,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
     })
 }
 
-/// How the agent stands to the head that was given, if one was.
+/// How the agent compares with the head that was given, if one was.
 async fn standing(
     tx: &mut Connection,
     request: &Restore,
@@ -127,7 +127,7 @@ async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<
     Err(StoreError::AgentExists(agent.clone()).into())
 }
 
-/// Makes an agent that isn't there yet.
+/// Makes an agent that doesn't exist yet.
 async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
     let agent = &request.agent;
     let Some(origin) = &request.origin else {
@@ -155,7 +155,7 @@ async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveErro
     Ok(())
 }
 
-/// An agent that is there must have begun where the journal says.
+/// Fails if an existing agent didn't begin as the journal says.
 async fn compare_forks(tx: &mut Connection, agent: &AgentId, origin: &Origin) -> Result<(), ArchiveError> {
     let kept = fork::record::kept(tx, agent).await?;
     if kept == origin.fork {
@@ -164,7 +164,7 @@ async fn compare_forks(tx: &mut Connection, agent: &AgentId, origin: &Origin) ->
     Err(JournalError::OtherFork.into())
 }
 
-/// Whether what is there is what the journal says.
+/// Compares the stored messages with the journal's.
 async fn compare(
     tx: &mut Connection,
     agent: &AgentId,
@@ -214,7 +214,7 @@ async fn restore_part(
             if ledger.summarized_through < covered_through {
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
-            // A document that a rebuild holds tells of what is set aside now.
+            // The document that is held during a rebuild is about exchanges that are set aside now.
             hold::release(tx, &request.agent, 0, true).await?;
             lineage::void_lease(tx, &request.agent, request.now).await?;
         }
@@ -254,7 +254,7 @@ fn close_session(placed: &mut Placed, ledger: &mut Ledger, at: Timestamp) {
     });
 }
 
-/// The boundary must lie behind what is summarised already, and no further than after everything.
+/// Fails if the boundary isn't after what is summarised already, or is beyond the last exchange.
 fn misfit(head: &Head, ledger: &Ledger) -> Option<JournalError> {
     let first_exchange = head.first_exchange;
     let fits =
@@ -293,7 +293,8 @@ async fn write_rows(
     Ok(())
 }
 
-/// No append kept a ceiling over these messages: which one holds, only a head that is set behind them tells.
+/// Writes the ledger without a ceiling, since no append kept one over these messages: only a head that follows them
+/// says which.
 async fn write_state(
     tx: &mut Connection,
     request: &Restore,
@@ -353,12 +354,12 @@ fn row<'r>(agent: &'r AgentId, Recorded { record, speaker, .. }: &'r Recorded) -
         record.client_id.as_deref().into(),
         record.said_at.into(),
         record.received_at.into(),
-        // When it was forgotten, a tombstone doesn't tell.
+        // A tombstone doesn't say when it was forgotten.
         is_tombstone(&record.payload).then_some(record.received_at).into(),
     ]
 }
 
-/// What the messages don't tell: sessions that were ended, the boundary and how it came there.
+/// Applies what the messages don't tell: sessions that were ended, the boundary and the evictions.
 async fn seal(
     tx: &mut Connection,
     head: &Head,
@@ -492,8 +493,8 @@ pub(in super::super) async fn write_marks(
     Ok(())
 }
 
-/// The boundary of the head, with its running total: that of the first live exchange from there on. Without one the
-/// window is empty, and everything lies before it.
+/// The boundary of the head, with its running total: that of the first live exchange from there on. If there is none,
+/// the window is empty, and everything is before it.
 async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<Cut> {
     let sql = sql!(
         "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \

@@ -1,4 +1,4 @@
-//! A batch's way round: gathered, looked after, closed.
+//! A batch's life: gathered, looked after, closed.
 
 mod close;
 mod gather;
@@ -22,7 +22,7 @@ pub(super) use close::close;
 pub(super) use gather::gather;
 pub(super) use outdated::clear_outdated;
 
-/// No look at a batch is farther away than any ever is put off: what is, was put off by a clock that ran ahead.
+/// Brings every batch's next look to [`LOOK_MS`] from now at the latest: a later one was set by a clock that ran ahead.
 pub(in super::super) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.look_in_time\nUPDATE provider_batches SET next_at = $1 WHERE state <> 'closed' AND next_at > $1"
@@ -130,7 +130,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
     Ok(true)
 }
 
-/// Questions belong to agents, and are written under their agents' locks: of several in the order of the agents.
+/// Locks the agents of a batch's questions, under whose locks these are written, in the order of the agents.
 async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
@@ -159,7 +159,7 @@ pub(super) async fn known(
         .await?)
 }
 
-/// Batches in figures.
+/// The figures about batches.
 pub(in crate::store::sql) async fn figures(connection: &mut Connection) -> StoreResult<BatchFigures> {
     let sql = sql!(
         "-- sql/round.figures\nSELECT count(*) FILTER (WHERE state = 'intent'), \

@@ -1,4 +1,4 @@
-//! The items of an update: numbered, written with what they stand for, held against it, retired.
+//! The items of an update: numbered, written with the exchanges they cover, checked against these, retired.
 
 use crate::{
     domain::{agent::AgentId, summary::item::Item},
@@ -79,7 +79,7 @@ fn item_row<'r>(
     ]
 }
 
-/// Writes which exchanges items stand for: item, first and last exchange.
+/// Writes which exchanges items cover: item, first and last exchange.
 async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]]) -> StoreResult<()> {
     for run in runs(ranges) {
         let row = |&[item, first, last]: &[i64; 3]| -> Vec<Value<'_>> {
@@ -96,8 +96,8 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
     Ok(())
 }
 
-/// Each exchange of the batch stands in exactly one new item; beyond the batch new items stand for what the removed
-/// ones stood for, and for nothing else. Anything else is a bug, and nothing is written.
+/// Checks that each exchange of the batch is in exactly one new item, and that beyond the batch new items cover what
+/// the removed ones covered, and nothing else. Anything else is a bug, and nothing is written.
 pub(super) async fn guard_coverage(
     tx: &mut Connection,
     agent: &AgentId,
@@ -158,7 +158,7 @@ pub(in super::super) async fn retire_items(
             .bind(patch.version + 1)
             .execute(&mut *tx)
             .await?;
-        // The version fence holds, so nobody else can have touched them: a miss is a bug.
+        // The version fence holds, so no other transaction can have touched them: a miss is a bug.
         if usize::try_from(done).ok() != Some(items.len()) {
             let value = format!("{} of {} retired", done, items.len());
             let row = agent.to_string();

@@ -1,4 +1,4 @@
-//! What becomes of the queue's row: it goes, is armed again, or is parked.
+//! The queue's row after an update: deleted, armed again, or parked.
 
 use crate::{
     domain::{
@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// Parks the row after its last attempt. One that was woken meanwhile is tried once more after the longest wait, since nobody
-/// may wake it again: what left the window during the attempt would be pending until then.
+/// Parks the row after its last attempt. A row that was woken meanwhile is tried once more after the longest wait:
+/// there may be no further wake, and exchanges that left the window during the attempt would stay pending until one.
 pub(super) async fn park(
     tx: &mut Connection,
     lease: &Lease,
@@ -44,8 +44,8 @@ pub(super) async fn park(
     Ok(row.try_get(0)?)
 }
 
-/// Deletes the row if it asked for nothing more than was done, else re-arms it: after the longest wait if less than a
-/// batch is pending and nobody urged meanwhile, else at once.
+/// Deletes the row if nothing more is to be done, else arms it again: after the longest wait if less than a batch is
+/// pending and it wasn't urged meanwhile, else at once.
 pub(super) async fn finish(
     tx: &mut Connection,
     lease: &Lease,
@@ -67,7 +67,7 @@ pub(super) async fn finish(
     Ok(true)
 }
 
-/// Whether the row was woken during the work, and somebody waits for it: a session ended, or a hand asked.
+/// Whether the row was woken during the update for something urgent: a session ended, or an operator asked.
 async fn is_urged(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.is_urged\nSELECT wake_seq <> $3 AND priority >= $4 FROM summary_update_queue \

@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// As [`settle`], where nothing was pending, in one statement. None if there is more to it.
+/// As [`settle`], if nothing was pending, in one statement. Returns `None` if that isn't so.
 ///
-/// It needs no lock: whoever moves the boundary forward moves the wake counter in the same transaction, and whoever takes
-/// something back takes the lease.
+/// It needs no lock: moving the boundary forward moves the wake counter in the same transaction, and taking something
+/// back takes the lease.
 pub(in super::super) async fn settle_at_once(
     connection: &mut Connection,
     lease: &Lease,
@@ -44,7 +44,7 @@ pub(in super::super) async fn settle_at_once(
     }))
 }
 
-/// Finishes a lease with nothing to write. Only set-aside exchanges may lie between the watermarks.
+/// Finishes a lease that had nothing to write. Only set-aside exchanges may lie between the watermarks.
 pub(in super::super) async fn settle(
     tx: &mut Connection,
     lease: Lease,

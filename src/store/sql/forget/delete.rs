@@ -1,4 +1,4 @@
-//! Deleting an agent with all that is known of it.
+//! Deleting an agent with everything about it.
 
 use crate::store::sql::{Connection, query, query_made, sql};
 
@@ -8,11 +8,11 @@ use super::super::{
 };
 use crate::domain::agent::AgentId;
 
-/// Forks that are named when they stand in the way.
+/// The most forks that are named when they prevent the deletion.
 const FORKS_NAMED: i64 = 10;
 
-/// See [`super::super::super::Store::delete_agent`]. Returns how many messages went. Rows go from every table that names
-/// agents, so that none can be overlooked that is added later.
+/// See [`super::super::super::Store::delete_agent`]. Returns how many messages were deleted. Rows are deleted from
+/// every table that names agents, so that none can be overlooked that is added later.
 pub(in super::super) async fn delete(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     if agent::load(tx, agent).await?.is_none() {
         return Err(StoreError::UnknownAgent(agent.clone()));

@@ -1,4 +1,4 @@
-//! What one agent loses with messages that were forgotten: everything that was made of them.
+//! Removing from one agent everything that was derived from forgotten messages.
 
 use crate::store::sql::{Connection, query, sql};
 
@@ -28,7 +28,7 @@ use crate::domain::{
     work::Reason,
 };
 
-/// What one agent loses.
+/// What is to be removed from one agent.
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
     pub(super) agent: &'a AgentId,
@@ -37,7 +37,7 @@ pub(super) struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// The exchanges cost what is left of them, and are called by it.
+    /// Recomputes the tokens and headlines of the exchanges from what is left of them.
     pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
         self.forget_counts(tx).await?;
         for &number in &self.touched.exchanges {
@@ -46,10 +46,10 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// To be run when all agents are summed up. Returns how many items lost their text, and how many earlier versions.
+    /// Runs after all agents are summed up. Returns how many items lost their text, and how many earlier versions.
     pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
         lineage::void_lease(tx, self.agent, self.request.now).await?;
-        // What readers get while a rebuild catches up tells of it, too.
+        // The document that readers get while a rebuild catches up may tell of it, too.
         hold::release(tx, self.agent, 0, true).await?;
         let items = self.rewrite_document(tx).await?;
         self.blank_removed(tx).await?;
@@ -66,7 +66,7 @@ impl Purge<'_> {
 
     async fn forget_counts(&self, tx: &mut Connection) -> StoreResult<()> {
         let seqs: Vec<i64> = self.buried.iter().map(|message| message.seq).collect();
-        // A fork and its parent give the same numbers to different messages.
+        // A fork and its parent use the same numbers for different messages.
         let sql = sql!(
             "-- sql/forget.counts\nDELETE FROM recounts WHERE agent_id = $1 \
                    AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND EXISTS (SELECT 1 FROM exchange_log e \
@@ -82,7 +82,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// The exchange costs what is left of it and is called by what is left; what comes behind it has less before it.
+    /// Recomputes an exchange's tokens and headline from what is left, and the running totals after it.
     async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
@@ -123,10 +123,10 @@ impl Purge<'_> {
         Ok(headline)
     }
 
-    /// Writes the document without what stands for these exchanges. An item that isn't only about them gives way to digests
-    /// of the others, which are summarised again; one that was inherited says the digests itself, since what it stands
-    /// for has no rows here. A document that no such item is about gets a new version, too, when readers see digests of
-    /// what is pending behind it.
+    /// Writes the document without the items about these exchanges. Such an item is replaced by digests of its other
+    /// exchanges, which are summarised again; an inherited one is given the digests as its texts, since its exchanges
+    /// have no rows here. A document without such items gets a new version, too, if readers see digests of pending
+    /// exchanges after it.
     async fn rewrite_document(&self, tx: &mut Connection) -> StoreResult<i64> {
         let row = agent::load(tx, self.agent)
             .await?
@@ -174,8 +174,8 @@ impl Purge<'_> {
         Ok(count)
     }
 
-    /// The items that stand for one of these exchanges: inherited ones, which a rollback may bring back; or the agent's own,
-    /// those in force.
+    /// The items about these exchanges: inherited ones, which a rollback may bring back; or the agent's own, those in
+    /// force.
     async fn items(&self, tx: &mut Connection, inherited: bool) -> StoreResult<Vec<i64>> {
         let sql = sql!(
             "-- sql/forget.items\nSELECT i.item FROM summary_items i WHERE i.agent_id = $1 \
@@ -192,7 +192,7 @@ impl Purge<'_> {
             .await?)
     }
 
-    /// Has an inherited item say what the headlines of its exchanges say now. Its number, times and tokens stay.
+    /// Replaces an inherited item's texts by its exchanges' present headlines. Its number, times and tokens stay.
     async fn retell(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
         let [text, brief, gist] = self.retold(tx, item).await?;
         let sql = sql!(
@@ -255,7 +255,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Versions before the document's, from the first one on that covered one of these exchanges.
+    /// Removes the texts of versions before the document's, from the first one on that covered one of these exchanges.
     async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
         let sql = sql!(
             "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, purged_at = $3 \
@@ -271,13 +271,14 @@ impl Purge<'_> {
         Ok(i64::try_from(done).unwrap_or(i64::MAX))
     }
 
-    /// Model answers may hold anything of what was read; none is kept for a while that may have been asked for before.
+    /// Deletes the journalled answers, which may hold anything that was read; for a while no answer is journalled to a
+    /// question asked before.
     async fn forget_answers(&self, tx: &mut Connection) -> StoreResult<()> {
         let answers = sql!("-- sql/forget.answers\nDELETE FROM model_answers WHERE agent_id = $1");
         let note = sql!(
             "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
         );
-        // They say what was asked, to who can guess it. The messages' ids still tell a repeat.
+        // Their digests would confirm a guess at what was said. Messages' ids still detect a repeat.
         let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
         query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(keys).bind(self.agent.as_str()).execute(&mut *tx).await?;
@@ -289,7 +290,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// What a fork wrote down of these exchanges.
+    /// Removes from a fork's record what it holds about these exchanges.
     async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
         let Some(mut kept) = record::found(tx, self.agent).await? else {
             return Ok(());
@@ -309,7 +310,7 @@ impl Purge<'_> {
     }
 }
 
-/// Digests of exchanges: of each forgotten one by itself, for good, since there is nothing to condense it from again.
+/// Digests of exchanges: each forgotten one has its own, which is final, since nothing is left to condense it from.
 fn digests(orphans: &[Exchange]) -> Vec<Item> {
     let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
         .iter()
@@ -322,7 +323,7 @@ fn digests(orphans: &[Exchange]) -> Vec<Item> {
     gone.chain(digest_items(&left)).collect()
 }
 
-/// One text, brief and gist of those of several items.
+/// The texts, briefs and gists of several items, each joined into one.
 fn one_of(items: &[Item]) -> [String; 3] {
     let joined = |of: &dyn Fn(&Item) -> &str, chars_max| {
         let texts: Vec<&str> = items.iter().map(of).collect();

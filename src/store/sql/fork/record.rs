@@ -1,4 +1,4 @@
-//! What a forked agent began with: written down when it is forked, read for a journal, and brought back from one.
+//! The record of what a forked agent began with: made at the fork, read for a journal, restored from one.
 
 use crate::store::sql::{Connection, Row, query, sql};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// Writes down what `agent` has, right after the fork.
+/// Makes the record of what `agent` has, right after the fork.
 pub(super) async fn keep(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let record = read(tx, agent).await?;
     write(tx, agent, &record).await
@@ -26,7 +26,7 @@ async fn write(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> Sto
     Ok(())
 }
 
-/// Replaces what was written down.
+/// Replaces the record.
 pub(in super::super) async fn replace(
     tx: &mut Connection,
     agent: &AgentId,
@@ -41,7 +41,7 @@ pub(in super::super) async fn replace(
     Ok(())
 }
 
-/// What was written down of `agent`, if anything was.
+/// The record of `agent`, if there is one.
 pub(in super::super) async fn found(
     tx: &mut Connection,
     agent: &AgentId,
@@ -53,10 +53,10 @@ pub(in super::super) async fn found(
     }
 }
 
-/// What was written down.
+/// The record of `agent`; `None` if it isn't a fork.
 ///
 /// # Errors
-/// [`ArchiveError::Forked`] for a fork of which nothing was.
+/// [`ArchiveError::Forked`] for a fork without a record.
 pub(in super::super) async fn kept(
     tx: &mut Connection,
     agent: &AgentId,
@@ -231,7 +231,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
 /// Makes `agent` as it was right after the fork.
 ///
 /// # Errors
-/// [`JournalError::NoParent`] when the messages that it shares aren't there.
+/// [`JournalError::NoParent`] when the messages that it shares don't exist.
 pub(in super::super) async fn bring_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -284,7 +284,8 @@ async fn are_there(
     Ok(row.try_get::<i64>(0)? == last_seq - first_seq + 1)
 }
 
-/// No ceiling is kept yet: the journal's messages are not evicted on the way in, its end or the next append says which.
+/// Writes the agent's row without a ceiling: importing messages evicts none; the journal's end or the next append sets
+/// one.
 async fn write_agent(
     tx: &mut Connection,
     agent: &AgentId,
@@ -364,7 +365,7 @@ async fn write_pin(tx: &mut Connection, agent: &AgentId, pin: &PinRecord) -> Sto
     Ok(())
 }
 
-/// Only where the message says something else today.
+/// Writes a message's tokens only if the message has others today.
 async fn write_count(tx: &mut Connection, agent: &AgentId, count: &CountRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_count\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \

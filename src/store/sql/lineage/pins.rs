@@ -19,7 +19,7 @@ struct Found {
     tokens: i64,
 }
 
-/// Notes that a message is important to its session, by what it says itself.
+/// Notes that a message is important to its session, as it says itself.
 pub(in super::super) async fn note_important(
     tx: &mut Connection,
     agent: &AgentId,
@@ -39,7 +39,7 @@ pub(in super::super) async fn note_important(
     Ok(())
 }
 
-/// Pins a message, unless the request is a live one and its copies would not fit. Pinning twice changes nothing.
+/// Pins a message, unless the request is a live one and the copies would not fit. Pinning twice changes nothing.
 pub(in super::super) async fn pin_within(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -72,7 +72,7 @@ pub(in super::super) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64
     }
 }
 
-/// Takes a pin back. What is important by itself stays so.
+/// Unpins a message. One that is important by itself stays so.
 pub(in super::super) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Stepped> {
     let plain = sql!(
         "-- sql/pins.forget\nDELETE FROM pins WHERE agent_id = $1 AND seq = $2 AND pinned = {true} AND important = {false}"
@@ -92,7 +92,7 @@ pub(in super::super) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i
     })
 }
 
-/// What a rewind behind the messages takes away: pins in the exchanges after `kept`.
+/// Removes the pins in the exchanges after `kept`, as a rewind does.
 pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/pins.withdraw\nDELETE FROM pins WHERE agent_id = $1 AND exchange > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
@@ -134,7 +134,7 @@ pub(in super::super) async fn load(tx: &mut Connection, agent: &AgentId, limit: 
                FROM chosen c JOIN message_log m ON m.agent_id = c.source_agent_id AND m.seq = c.seq \
                LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.forgotten_at IS NULL ORDER BY m.seq"
     );
-    // One more than asked for tells whether there are more.
+    // One more than asked for shows whether there are more.
     let found = query(sql)
         .bind(agent.as_str())
         .bind(limit.saturating_add(1))
@@ -150,7 +150,7 @@ pub(in super::super) async fn load(tx: &mut Connection, agent: &AgentId, limit: 
     let mut pins = found.iter().map(pin).collect::<StoreResult<Vec<Pin>>>()?;
     let mut oldest_unread = None;
     if i64::try_from(pins.len()).is_ok_and(|count| count > limit) {
-        // The first to go: the oldest important one, or pinned one if there is none.
+        // The first to be left out: the oldest important one, or if there is none the oldest pinned one.
         let first = pins.iter().position(|pin| !pin.pinned).unwrap_or(0);
         let unread = pins.remove(first);
         oldest_unread = oldest(tx, agent, unread.pinned).await?;
@@ -169,7 +169,7 @@ async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResu
     Ok(query.fetch_one(tx).await?.try_get(0)?)
 }
 
-/// The message of that number in the agent's live history. A forked agent's may be an ancestor's.
+/// The message of that number in the agent's live history. A fork's may be an ancestor's.
 async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<Found>> {
     let sql = sql!(
         "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 UNION SELECT a.parent_agent_id \

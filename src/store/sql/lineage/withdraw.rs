@@ -1,4 +1,4 @@
-//! Withdrawing items: what a rewind does to the summary, and what forgetting does.
+//! Withdrawing items, as a rewind does to the summary, and as forgetting does.
 //!
 //! An item about anything beyond the watermark is withdrawn as a whole; the live exchanges before the watermark that it
 //! covered get digest items, so that coverage has no gap. All of it is one version, with a fencing token of its own.
@@ -18,7 +18,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// Withdraws what reaches beyond the watermark of `ledger`. Returns the new version.
+/// Withdraws the items that reach beyond the watermark of `ledger`. Returns the new version.
 pub(super) async fn withdraw(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -51,7 +51,7 @@ pub(super) async fn withdraw(
     Ok(version)
 }
 
-/// The items that stand for an exchange after `through`.
+/// The items that cover an exchange after `through`.
 async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- sql/withdraw.reaching_beyond\nSELECT i.item FROM summary_items i \
@@ -65,7 +65,7 @@ async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> 
         .await?)
 }
 
-/// The live exchanges up to `through` that `items` stand for.
+/// The live exchanges up to `through` that `items` cover.
 pub(in super::super) async fn covered_before(
     tx: &mut Connection,
     agent: &AgentId,

@@ -1,4 +1,4 @@
-//! What a hand does to the queue.
+//! What operators do to the queue.
 
 use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreError, StoreResult, query, sql};
 use crate::domain::{
@@ -7,9 +7,9 @@ use crate::domain::{
     work::{Priority, Reason},
 };
 
-/// What a row says that a hand cancelled.
+/// The error in a row that an operator cancelled.
 const CANCELLED: &str = "cancelled: by hand";
-/// How far away the end of a pause is that only a hand takes back.
+/// How far away the end of an operator's pause is set, since it has none.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 /// See [`super::OperatorStore::refresh`].
@@ -22,7 +22,7 @@ pub(super) async fn refresh(tx: &mut Connection, agent: &AgentId, now: Timestamp
     };
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
-    // A row that is there keeps its backoff: it goes here.
+    // `enqueue` leaves the backoff of an existing row as it is: it ends here.
     let sql = sql!(
         "-- sql/operate.hasten\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
@@ -84,8 +84,8 @@ pub(super) async fn cancel(tx: &mut Connection, agent: &AgentId, now: Timestamp)
     Ok(row.map_or(Handled::NoRow, Handled::Done))
 }
 
-/// See [`super::OperatorStore::pause_agent`]. The row says it: it isn't claimed before the pause ends, and no wake makes
-/// it visible while it is paused.
+/// See [`super::OperatorStore::pause_agent`]. The pause is noted in the row: it isn't claimed before the pause ends,
+/// and no wake makes it visible meanwhile.
 pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let until = now.plus_ms(NEVER_MS);
@@ -126,7 +126,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     };
     let slack_ms = Priority::slack_ms(paused.try_get(0)?);
     let now = tx.now(now).await?;
-    // A pause that ends is no reason to go first: the row stands where one does that is made now.
+    // The end of a pause gives no priority: the row gets the place of one that is made now.
     let sql = sql!(
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"

@@ -123,7 +123,7 @@ macro_rules! p95_select {
     };
 }
 
-/// What 95 of a hundred of the `completed` updates didn't take longer than.
+/// The 95th percentile of the durations of the `completed` updates.
 async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: p95_select!("finished_at - started_at"),
@@ -245,7 +245,7 @@ fn hour_start(number: i64) -> Timestamp {
     Timestamp(number.saturating_mul(HOUR_MS))
 }
 
-/// See [`super::OperatorStore::stalest`]. Read off the index of those that wait.
+/// See [`super::OperatorStore::stalest`]. Read from the index of agents with pending exchanges.
 pub(super) async fn stalest(
     connection: &mut Connection,
     limit: i64,

@@ -1,4 +1,4 @@
-//! Claims: who gets which rows, with which fencing tokens.
+//! Claims: which rows are leased, and with which fencing tokens.
 
 use crate::{
     domain::{agent::AgentId, time::Timestamp, work::Lease},
@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-/// Rows that are looked at to say when the next one falls due.
+/// How many rows are looked at to find when the next one falls due.
 const ROWS_LOOKED_AT: i64 = 1_000;
 
 /// Whether a claim would find anything. Nothing is found while all updates are paused.
@@ -22,8 +22,8 @@ pub(in super::super) async fn is_any_due(connection: &mut Connection, now: Times
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
 }
 
-/// In how many milliseconds a row falls due, if any can: those of the first [`ROWS_LOOKED_AT`]. What is due already, or
-/// would be if updates weren't paused, and more rows than that may be due at any time: zero.
+/// In how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows falls due, if any can. It is zero if one is due,
+/// or would be if updates weren't paused, and if there are more rows, of which one may be due at any time.
 pub(in super::super) async fn next_due_ms(
     connection: &mut Connection,
     now: Timestamp,
@@ -46,7 +46,7 @@ pub(in super::super) async fn next_due_ms(
     Ok(Some(due_at.since_ms(now).max(0)))
 }
 
-/// Leases what is due, first what is due first. Each row gets a fencing token of its own.
+/// Leases rows that are due, those that were due first before others. Each row gets a fencing token of its own.
 ///
 /// With one writer, row by row.
 pub(in super::super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
@@ -73,8 +73,8 @@ pub(in super::super) async fn claim(tx: &mut Connection, claim: ClaimRequest) ->
 /// As [`claim`], with many writers: all in one statement, past the rows that others are taking, with the tokens from
 /// `first_token` on.
 ///
-/// It doesn't wait for the disk: what a crash of the server undoes is a lease, and its row can be claimed again. So the
-/// tokens are of a block that is on the disk ([`reserve_tokens`]), or one could be given twice.
+/// It doesn't wait for the disk: a crash of the server only undoes a lease, and the row can be claimed again. So the
+/// tokens are from a block that is on the disk ([`reserve_tokens`]), or one could be given out twice.
 pub(in crate::store) async fn claim_at_once(
     connection: &mut Connection,
     claim: &ClaimRequest,
@@ -110,7 +110,7 @@ pub(in crate::store) async fn claim_at_once(
     Ok(leases)
 }
 
-/// As [`claim`], nothing but an agent's row.
+/// As [`claim`], for one agent's row only.
 pub(in super::super) async fn claim_one(
     tx: &mut Connection,
     agent: &AgentId,
@@ -133,11 +133,11 @@ pub(in super::super) async fn claim_one(
     take(tx, agent.as_str(), due, &claim, now).await.map(Some)
 }
 
-/// What is asked of a row before it is claimed, which overwrites it.
+/// What is read of a row before it is claimed, since the claim overwrites it.
 #[derive(Clone, Copy)]
 struct Due {
     since: Timestamp,
-    /// By somebody who has vanished.
+    /// Whether a vanished holder's lease is still in it.
     is_held: bool,
 }
 
@@ -169,11 +169,11 @@ async fn take(
     read_lease(&leased)
 }
 
-/// The tokens that one step of PostgreSQL's sequence stands for.
+/// How many tokens one step of PostgreSQL's sequence stands for.
 pub(in crate::store) const TOKENS_RESERVED: i64 = 1_000;
 
-/// The first of a block of tokens that nobody else has, nor ever had: a transaction with an id of its own commits only when
-/// what was logged of the sequence is on the disk.
+/// Reserves a block of tokens that no one else has or ever had, and returns its first. A transaction with an id of its
+/// own commits only when the sequence's log is on the disk.
 pub(in crate::store) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"

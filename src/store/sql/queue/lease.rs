@@ -1,4 +1,4 @@
-//! Leases that are held: prolonged, given back after a failure or untouched, left behind by an earlier life.
+//! Leases that are held: renewed, given back after a failure or without an attempt, left behind by an earlier run.
 
 use super::run::{RunOutcome, record_run};
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// Who writes several rows takes them in the order of their agents, so that none waits for another in a circle.
+/// Sorts leases by agent: if all writers of several rows take them in this order, there are no deadlocks.
 fn in_order(leases: &mut [Lease]) {
     leases.sort_by(|one, other| one.agent.cmp(&other.agent));
 }
 
-/// Prolongs the leases that are still held, and says which.
+/// Renews the leases that are still held, and returns which they are.
 pub(in super::super) async fn renew(
     tx: &mut Connection,
     mut leases: Vec<Lease>,
@@ -52,8 +52,9 @@ async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
     Ok(held)
 }
 
-/// With many writers: past the rows that somebody is writing, so that one long transaction doesn't cost all leases. Such a row
-/// counts as what was last committed says, and is prolonged at a later beat; until then no claim takes it either.
+/// With many writers: skips rows that another transaction is writing, so that one long transaction doesn't cost all
+/// leases. Such a row counts by its last committed state, and is renewed at a later beat; until then no claim takes it
+/// either.
 async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
@@ -120,7 +121,7 @@ pub(in super::super) fn error_text(error: &AttemptError) -> String {
     cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
 }
 
-/// Gives leases back untouched.
+/// Gives leases back; it doesn't count as an attempt.
 pub(in super::super) async fn release(
     tx: &mut Connection,
     mut leases: Vec<Lease>,
@@ -141,7 +142,7 @@ pub(in super::super) async fn release(
     Ok(released)
 }
 
-/// Makes an earlier life's leases due at once. The token stays, so that the next claim counts the crash.
+/// Makes leases of the owner's earlier run due at once. The token stays, so that the next claim counts the crash.
 pub(in super::super) async fn reclaim(
     tx: &mut Connection,
     owner: String,

@@ -1,4 +1,4 @@
-//! What sets the queue right: a clock that was set back, rows that are missing, rows that were parked long ago.
+//! Repairs of the queue: after a clock was set back, for missing rows, for rows that were parked long ago.
 
 use crate::{
     domain::{
@@ -21,7 +21,7 @@ pub(in super::super) async fn set_back(
     ahead_ms: Option<i64>,
     now: Timestamp,
 ) -> StoreResult<u64> {
-    // Batches are looked at by daemons' own clocks, also where leases aren't judged by them.
+    // Batches are looked at by the daemons' own clocks, even where leases aren't judged by them.
     batch::look_in_time(tx, now).await?;
     let Some(now) = tx.judging(now) else {
         return Ok(0);
@@ -49,7 +49,7 @@ pub(in super::super) async fn set_back(
     Ok(nearer)
 }
 
-/// The latest time at which something was done that left a trace.
+/// The latest time stored for anything that was done.
 async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/queue.newest\nSELECT max(at) FROM (SELECT max(queued_at) AS at FROM summary_update_queue \
@@ -59,8 +59,8 @@ async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// Makes rows that are missing, at most `limit`, for who is pending longest. None should ever be missing: each one made is
-/// counted and alerted on.
+/// Makes missing rows, at most `limit`, for the agents that have been pending longest. None should ever be missing:
+/// each one made is counted and alerted on.
 pub(in super::super) async fn reconcile(
     tx: &mut Connection,
     pending_before: Timestamp,
@@ -83,7 +83,7 @@ pub(in super::super) async fn reconcile(
     newcomers.enqueue(tx, sql).await
 }
 
-/// Half-opens what was parked long ago: one try, and parked again if it fails.
+/// Gives rows that were parked long ago one more attempt; they are parked again if it fails.
 pub(in super::super) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,

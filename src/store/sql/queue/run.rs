@@ -1,4 +1,4 @@
-//! What is kept of an attempt: a row of the runs table, and what was billed for it.
+//! What is kept of an attempt: a row of the runs table, and its cost.
 
 use crate::{
     domain::{text::cut, work::Lease},
@@ -21,7 +21,7 @@ pub(in super::super) struct RunOutcome<'a> {
     pub(in super::super) error: Option<&'a AttemptError>,
 }
 
-/// Keeps what an attempt did. What a batch's answer cost is told once, also of one that nobody used.
+/// Records an attempt. The cost of a batch's answer is accounted for once, even if no update used it.
 pub(in super::super) async fn record_run(
     tx: &mut Connection,
     lease: &Lease,

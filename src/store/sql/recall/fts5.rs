@@ -18,12 +18,12 @@ use crate::{
     },
 };
 
-/// Hits of the index that are looked at before those of forks' later lives are left out.
+/// The most hits of the index that are read before those after a fork are left out.
 const RANKED_MAX: i64 = 3_000;
-/// Pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
+/// The pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
 const MERGE_PAGES: i64 = 16;
 
-/// Messages on their way into the index.
+/// Messages to be indexed.
 #[derive(Clone, Debug)]
 struct Batch {
     after: i64,
@@ -41,10 +41,10 @@ struct IndexRow {
 
 /// See [`crate::store::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
-    // Read and taken apart here, so that the writer only writes.
+    // Read and split into words here, so that the writer only writes.
     let mut reader = store.reader().await?;
     let Some(batch) = next_batch(&mut reader, messages_max).await? else {
-        // An earlier life may have been killed before it had done this.
+        // An earlier process may have been killed before it did this.
         if is_unmerged(&mut reader).await? {
             store.scrub().await?;
         }
@@ -55,7 +55,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
         .await
 }
 
-/// The word that stands for an agent in the index: an id may hold what is no part of a word.
+/// The word that stands for an agent in the index: an id may hold characters that no word has.
 fn who(agent: &str) -> String {
     format!("a{}", hexadecimal(agent.as_bytes()))
 }
@@ -93,7 +93,8 @@ async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResu
     Ok((batch.messages > 0).then_some(batch))
 }
 
-/// Writes a batch, unless another one went first. What was forgotten meanwhile is left out. Returns how many messages.
+/// Writes a batch, unless another one was written first. Messages forgotten meanwhile are left out. Returns how many
+/// messages.
 async fn write_batch(tx: &mut Connection, batch: Batch) -> StoreResult<i64> {
     let sql = sql!(
         "-- sqlite/recall.advance\nUPDATE counters SET value = $2 WHERE name = 'recall_indexed' AND value = $1"
@@ -124,7 +125,7 @@ async fn indexed_through(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// What the index is asked.
+/// The index's query.
 fn expression(wanted: &Query, line: &Line, wish: Wish) -> String {
     let terms: Vec<String> = wanted
         .terms()
@@ -167,7 +168,7 @@ pub(super) async fn ranked(
     hits(&found)
 }
 
-/// Takes messages out of the index, and what is left of their words.
+/// Removes messages from the index, with everything left of their words.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.forget\nDELETE FROM recall_index WHERE rowid IN (SELECT m.id FROM json_each($2) j \
@@ -194,7 +195,8 @@ pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreR
     Ok(())
 }
 
-/// A deleted row leaves its words in the index until parts of it are merged: so all are, in steps behind the commit.
+/// Begins a merge of all parts of the index, done in steps after the commit: only that removes the words of deleted
+/// rows.
 async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     let begin = sql!(
         "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
@@ -207,7 +209,7 @@ async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Whether words of what was forgotten are still in the index's pages.
+/// Whether words of forgotten messages are still in the index's pages.
 async fn is_unmerged(connection: &mut Connection) -> StoreResult<bool> {
     let sql = sql!("-- sqlite/recall.is_unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'");
     Ok(query(sql).fetch_one(connection).await?.try_get::<i64>(0)? != 0)
@@ -234,7 +236,7 @@ pub(in crate::store) async fn merge_some(tx: &mut Connection) -> StoreResult<boo
     Ok(false)
 }
 
-/// Ids of deleted messages are given anew: the watermark must not be beyond them.
+/// Lowers the watermark if it is beyond the last message, since ids of deleted messages are used again.
 pub(super) async fn hold_watermark(tx: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.hold\nUPDATE counters SET value = min(value, \

@@ -1,4 +1,4 @@
-//! An agent and those that it was forked from, as far as it shares their past.
+//! An agent and its ancestors, as far as it shares their past.
 
 use crate::store::sql::{Connection, Row, query, sql};
 use serde_json::json;
@@ -10,27 +10,27 @@ use super::super::{
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
 
-/// The most generations that are walked.
+/// The most generations of ancestors that are read.
 const GENERATIONS_MAX: usize = 1_000;
 
-/// An agent of the line, and what of it belongs to the past that is shared.
+/// An agent of the line, and how much of its past is shared.
 struct Member {
     agent: AgentId,
-    /// Messages up to this one.
+    /// The last message that is shared.
     through_seq: i64,
-    /// What was set aside from then on, was live at the fork.
+    /// Exchanges set aside after this time were live at the fork.
     until: Timestamp,
 }
 
-/// The agent first, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own
-/// ones begin behind its parent's.
+/// The agent, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own begin
+/// after its parent's.
 pub(in super::super) struct Line {
     ledger: Ledger,
     members: Vec<Member>,
 }
 
 impl Line {
-    /// The line of `agent`; none for an unknown one.
+    /// The line of `agent`; `None` for an unknown one.
     pub(in super::super) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
         let Some(found) = agent::load(tx, agent).await? else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Line {
         json!(pairs).to_string()
     }
 
-    /// The exchange of that number, live or set aside; of its messages those that are shared.
+    /// The exchange of that number, live or set aside, with those of its messages that are shared.
     pub(in super::super) async fn find(
         &self,
         tx: &mut Connection,
@@ -90,7 +90,7 @@ impl Line {
         let place = match (found.is_preamble, set_aside) {
             (true, _) => Place::Preamble,
             (_, true) => Place::SetAside,
-            // What it has no row of was covered when it was forked.
+            // An exchange without a row here was covered when the agent was forked.
             _ if !is_own => Place::Covered,
             _ => Place::of(exchange.exchange, &self.ledger),
         };
@@ -124,7 +124,7 @@ impl Line {
     }
 }
 
-/// The one that the last of `members` was forked from; none if it wasn't, or before the first message.
+/// The parent of the last of `members`; `None` if it has none, or was forked before the first message.
 async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<Member>> {
     let Some(child) = members.last().filter(|_| members.len() < GENERATIONS_MAX) else {
         return Ok(None);

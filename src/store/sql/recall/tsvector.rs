@@ -1,8 +1,8 @@
 //! The index on PostgreSQL: a `tsvector` for each message, and a mark for each agent.
 //!
-//! An append notes its agent as pending in its own transaction; whoever indexes takes some of these agents, with locks that
-//! other daemons pass over, and moves their marks with the words. The text of vectors and queries is made here and not by
-//! a text search configuration, so that words are the same as on SQLite whatever the server is set to.
+//! An append notes its agent as pending in its own transaction; the indexer takes some of these agents, with locks that
+//! other daemons skip, and moves their marks together with writing the words. The texts of vectors and queries are made
+//! here and not by a text search configuration, so that words are the same as on SQLite whatever the server's settings.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -23,9 +23,9 @@ use crate::{
     },
 };
 
-/// Agents that are indexed in one transaction.
+/// How many agents are indexed in one transaction.
 const AGENTS_MAX: i64 = 32;
-/// Of very many messages that hold what is looked for, so many are ranked, the newest ones.
+/// The most matching messages that are ranked, the newest ones.
 const RANKED_MAX: i64 = 3_000;
 
 /// PostgreSQL keeps no place of a word behind this one, …
@@ -54,9 +54,9 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
         .await
 }
 
-/// Nobody is waited for: an agent that somebody else writes or indexes stays pending.
+/// Indexes some messages without waiting: an agent that another transaction writes or indexes stays pending.
 async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> {
-    // What a crash of the server takes back is made again.
+    // What a crash of the server undoes is done again.
     let sql = sql!("-- postgres/recall.hurry\nSET LOCAL synchronous_commit = off");
     query(sql).execute(&mut *tx).await?;
     let sql = sql!(
@@ -68,7 +68,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         return Ok(0);
     }
     let messages = unindexed_messages(tx, &claimed, messages_max).await?;
-    // Words were made without the agents' locks, so that no append waits for that.
+    // The words were made without the agents' locks, so that no append waits for that.
     let sql = sql!(
         "-- postgres/recall.lock\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT value FROM jsonb_array_elements_text($1::jsonb)) FOR NO KEY UPDATE SKIP LOCKED"
@@ -86,7 +86,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
     Ok(i64::try_from(messages.len()).unwrap_or(i64::MAX))
 }
 
-/// What lies behind the marks of these agents, agent by agent.
+/// The messages after the marks of these agents, agent by agent.
 async fn unindexed_messages(
     tx: &mut Connection,
     agents: &[String],
@@ -119,7 +119,7 @@ async fn unindexed_messages(
     Ok(messages)
 }
 
-/// Writes words, and moves the marks. What was forgotten since it was read is left out.
+/// Writes words, and moves the marks. Messages forgotten since they were read are left out.
 async fn write(tx: &mut Connection, messages: &[Indexed]) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/recall.index\nINSERT INTO message_words (agent_id, seq, words) \
@@ -145,7 +145,7 @@ async fn write(tx: &mut Connection, messages: &[Indexed]) -> StoreResult<()> {
     Ok(())
 }
 
-/// Agents that have caught up are pending no more; the others have their next turn behind those that wait.
+/// Ends the pending state of agents that have caught up; the others get their next turn after those that wait.
 async fn release(tx: &mut Connection, agents: &[String], indexed: &[Indexed]) -> StoreResult<()> {
     let done = sql!(
         "-- postgres/recall.done\nDELETE FROM recall_pending p \
@@ -208,7 +208,7 @@ fn term(term: &Term) -> String {
     format!("({}{open})", words.join(" <-> "))
 }
 
-/// What the index is asked for, and what a hit is ranked by.
+/// The index's query, and the one that hits are ranked by.
 fn expression(wanted: &Query, wish: Wish) -> String {
     let terms: Vec<String> = wanted.terms().iter().map(term).collect();
     terms.join(match wish {
@@ -249,7 +249,7 @@ pub(super) async fn ranked(
     hits(&found)
 }
 
-/// Takes messages out of the index.
+/// Removes messages from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/recall.forget\nDELETE FROM message_words WHERE agent_id = $1 \

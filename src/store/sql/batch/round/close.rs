@@ -1,4 +1,4 @@
-//! A batch that ended: what became of each question, what its answer cost, who is woken.
+//! Closing a batch: the outcome of each question, what its answer cost, which rows are woken.
 
 use super::lock_asking;
 use crate::{
@@ -70,11 +70,11 @@ async fn journal(
         input_tokens: reply.input_tokens,
         output_tokens: reply.output_tokens,
     };
-    // Whether anything was forgotten since it was asked is known.
+    // Passing `now` as the time of the question: whether anything was forgotten since then is known from its version.
     summary::journal_of(tx, (agent.clone(), reply.key.clone()), answer, now, now).await
 }
 
-/// An answer that nobody uses was paid for all the same.
+/// Accounts for an answer that no update uses: it was paid for all the same.
 async fn record_unused(
     tx: &mut Connection,
     question: &Out,
@@ -88,7 +88,7 @@ async fn record_unused(
     queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
 }
 
-/// The run of an answer that nobody used. Nobody holds a lease while a question is out.
+/// The run of an answer that no update used. While a question is out its row has no lease.
 fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunRecord) {
     let run = RunRecord {
         started_at: now,
@@ -115,7 +115,7 @@ fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunReco
     (nobody, run)
 }
 
-/// A question that is out, and whether somebody waits for its answer.
+/// A question that is out, and whether its answer is still of use.
 struct Out {
     agent: AgentId,
     key: String,
@@ -151,7 +151,7 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     found.iter().map(question).collect()
 }
 
-/// Tells what became of a question, and what was billed for it in place of what was expected.
+/// Stores the outcome of a question, and what was billed for it in place of what was expected.
 async fn settle(
     tx: &mut Connection,
     question: &Out,
@@ -177,8 +177,8 @@ async fn settle(
     Ok(())
 }
 
-/// Makes the row visible that waited, for an answer or for the next day, unless another question about the summary as it
-/// is now is still on its way.
+/// Makes the row due if it waits for an answer or for the next day, unless another question about the summary's present
+/// state is still waiting or out.
 async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2 + behind_ms {ms}, deferred_at = NULL, \
@@ -194,7 +194,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     Ok(())
 }
 
-/// Tells what answers cost that came in time and were used by no update: the summary has moved on without them.
+/// Accounts for answers that came in time but were used by no update, because the summary has moved on.
 pub(in crate::store::sql) async fn account_unused(
     tx: &mut Connection,
     agent: &AgentId,

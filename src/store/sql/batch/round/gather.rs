@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// See [`BatchStore::gather`]. Questions are written under their agents' locks, and nobody is waited for: the question of an
-/// agent that somebody else holds, be it for long, goes with a later batch. No agent is held for a look in vain.
+/// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for one: the question
+/// of an agent that another transaction holds goes with a later batch. If no batch is due, no agent is locked.
 pub(in super::super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
@@ -51,7 +51,7 @@ pub(in super::super) async fn gather(tx: &mut Connection, gather: Gather) -> Sto
     }))
 }
 
-/// Locks the agents of questions, those that nobody else holds. Returns which of their questions wait all the same.
+/// Locks the agents of the questions, except those that are locked already. Returns which of the questions still wait.
 async fn held(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<String>> {
     if keys.is_empty() {
         return Ok(Vec::new());
@@ -62,7 +62,7 @@ async fn held(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<String>> 
                WHERE journal_key IN (SELECT value FROM {each_text}($1{::jsonb}))) {a_skip_locked}"
     );
     let agents: Vec<String> = query(lock).bind(keys.as_str()).fetch_column(&mut *tx).await?;
-    // What was read before the lock may be so no more.
+    // What was read before the lock may have changed.
     let waiting = sql!(
         "-- sql/round.still_waiting\nSELECT r.journal_key FROM batch_requests r WHERE r.state = 'waiting' \
                AND r.journal_key IN (SELECT value FROM {each_text}($1{::jsonb})) \

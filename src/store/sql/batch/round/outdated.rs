@@ -1,5 +1,5 @@
-//! Questions about a summary that has moved on: nobody waits for their answers, so they are withdrawn and their agents
-//! wait no longer.
+//! Questions about a summary that has moved on: their answers are of no use, so they are withdrawn and their agents'
+//! rows made due.
 
 use crate::{
     domain::time::Timestamp,
@@ -9,10 +9,10 @@ use crate::{
     },
 };
 
-/// Agents whose questions are withdrawn, or that are woken, in one look: the rest follows in the next one.
+/// The most agents whose questions are withdrawn, or whose rows are woken, at once: the rest follows the next time.
 const CLEARED_MAX: i64 = 1_000;
 
-/// That somebody waits for the answer to the question `r`: the summary hasn't moved on since.
+/// SQL: the answer to question `r` is still of use, because the summary hasn't moved on since.
 macro_rules! is_current {
     () => {
         "EXISTS (SELECT 1 FROM agents c JOIN summaries s ON s.agent_id = c.agent_id WHERE c.agent_id = r.agent_id \
@@ -21,15 +21,15 @@ macro_rules! is_current {
 }
 pub(super) use is_current;
 
-/// That the agent of the row `q` has no question that waits or is out.
+/// SQL: the agent of the row `q` has no question that waits or is out.
 macro_rules! asks_nothing {
     () => {
         "NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL)"
     };
 }
 
-/// Nobody waits for an answer about a summary that has moved on, and whose question is gone waits for nothing. Returns how
-/// many questions are withdrawn.
+/// Withdraws waiting questions about summaries that have moved on, and makes rows due that wait for a question which is
+/// gone. Returns how many questions were withdrawn.
 pub(in super::super) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let outdated = sql!(
         "-- sql/round.lock_outdated\nSELECT a.agent_id FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
@@ -57,7 +57,7 @@ pub(in super::super) async fn clear_outdated(tx: &mut Connection, now: Timestamp
     Ok(withdrawn)
 }
 
-/// Withdraws the outdated questions of `agents`, which are locked: an array in JSON.
+/// Withdraws the outdated questions of `agents`, which are locked: a JSON array.
 async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.withdraw_outdated\nUPDATE batch_requests AS r SET state = 'withdrawn', ended_at = $1, \
@@ -67,7 +67,7 @@ async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) ->
     Ok(query(sql).bind(now).bind(agents).execute(tx).await?)
 }
 
-/// Has those of `agents` wait no longer that have no question.
+/// Makes the rows of those of `agents` due that have no question.
 async fn wake_idle(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = {min}(visible_at, $1), \
