@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fs::File,
     io::{self, BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -35,7 +36,7 @@ come those it was forked from, before it, since its first messages are theirs. E
 pub(super) struct Export {
     /// The agents to export [default: all]
     agents: Vec<AgentId>,
-    /// Write there, all or nothing [default: stdout]
+    /// Write there, a file all or nothing; `-` is stdout [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -54,13 +55,14 @@ impl Export {
         open::block_on(async {
             let store = open::look(config).await?;
             let bar = progress_bar(self.count_messages(&store).await?);
-            let exported = match &self.output {
+            let file = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+            let exported = match file {
                 Some(path) => self.write_file(&store, path, &bar).await?,
                 None => self.write_all(&store, &mut io::stdout(), &bar).await?,
             };
             bar.finish_and_clear();
             // With the journal on stdout there is no place for a report.
-            if let Some(path) = &self.output {
+            if let Some(path) = file {
                 exported.report(path, shared)?;
             }
             Ok(if exported.refused == 0 {
@@ -71,15 +73,19 @@ impl Export {
         })
     }
 
-    /// The file appears, whole, when all is written.
+    /// A file appears, whole, when all is written. What else is there (a device, a pipe) is written to as it is.
     async fn write_file(&self, store: &SqlStore, path: &Path, bar: &ProgressBar) -> Result<Exported, Failed> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let wrote = || format!("writing {}", path.display());
+        let Some(path) = replaceable(path) else {
+            let mut there = File::create(path).with_context(wrote)?;
+            return self.write_all(store, &mut there, bar).await;
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file =
             tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(wrote)?;
         let exported = self.write_all(store, file.as_file_mut(), bar).await?;
         file.as_file().sync_all().with_context(wrote)?;
-        file.persist(path).with_context(wrote)?;
+        file.persist(&path).with_context(wrote)?;
         Ok(exported)
     }
 
@@ -145,6 +151,15 @@ impl Export {
         }
         Ok(u64::try_from(messages).unwrap_or_default())
     }
+}
+
+/// The file at the end of all links, or one that isn't there yet: another one can take its place. None where something else
+/// is, or a link that leads nowhere, which would be replaced itself.
+fn replaceable(path: &Path) -> Option<PathBuf> {
+    if path.symlink_metadata().is_err() {
+        return Some(path.to_owned());
+    }
+    path.canonicalize().ok().filter(|path| path.is_file())
 }
 
 /// Why writing ended early.
@@ -238,4 +253,27 @@ fn progress_bar(messages: u64) -> ProgressBar {
     let template = "{spinner} {bar:32} {percent:>3}%  {human_pos} messages  {elapsed} elapsed, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(messages).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_is_replaced_and_never_a_link_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        std::fs::write(named("there"), "old").unwrap();
+        assert_eq!(replaceable(&named("new")), Some(named("new")));
+        assert_eq!(replaceable(&named("there")), Some(named("there")));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(named("there"), named("link")).unwrap();
+            std::os::unix::fs::symlink(named("nowhere"), named("loose")).unwrap();
+            assert_eq!(replaceable(&named("link")), Some(named("there")));
+            assert_eq!(replaceable(&named("loose")), None);
+            assert_eq!(replaceable(Path::new("/dev/null")), None);
+        }
+        assert_eq!(replaceable(folder.path()), None, "a folder is no file");
+    }
 }

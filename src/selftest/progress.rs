@@ -112,8 +112,9 @@ impl<F: Found> Progress<F> {
         }
     }
 
-    /// The old file stays whole until the new one is.
+    /// The old file stays whole until the new one is; a link to it stays a link.
     fn save(&self, path: &Path) -> io::Result<()> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
         file.write_all(&serde_json::to_vec(self)?)?;

@@ -96,7 +96,7 @@ async fn write(
     target: &Path,
     lock: Option<File>,
 ) -> Result<Part, BackupError> {
-    if target.exists() {
+    if is_taken(target) {
         return Err(BackupError::Exists(target.to_path_buf()));
     }
     let file = with_end(target, PART);
@@ -109,6 +109,11 @@ async fn write(
     };
     vacuum_into(from, &part.file).await?;
     Ok(part)
+}
+
+/// Whether anything has that name. A link that leads nowhere has it, too: a rename would replace it.
+fn is_taken(target: &Path) -> bool {
+    target.symlink_metadata().is_ok()
 }
 
 /// An empty file that only its owner reads.
@@ -162,7 +167,7 @@ impl Part {
             file.metadata()
         });
         let bytes = synced.map_err(failed(&self.file))?.len();
-        if self.target.exists() {
+        if is_taken(&self.target) {
             return Err(BackupError::Exists(self.target.clone()));
         }
         std::fs::rename(&self.file, &self.target).map_err(failed(&self.target))?;

@@ -56,6 +56,49 @@ fn an_agent_moves_to_another_database() {
 }
 
 #[test]
+fn an_export_replaces_files_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("one.db");
+    let example = package_file("examples/two-weeks.jsonl");
+    run(&["replay", example.to_str().unwrap(), "--agent", "a"], &database);
+    let whole = stdout(&run(&["export"], &database));
+    let named = |name: &str| folder.path().join(name);
+    let export = |to: &Path| {
+        let exported = run(&["export", "-o", to.to_str().unwrap()], &database);
+        assert_eq!(code(&exported), Some(0), "{}", stderr(&exported));
+    };
+
+    let dash = recapd()
+        .args(["export", "-o", "-", "--db"])
+        .arg(&database)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&dash), whole);
+    assert!(!named("-").exists());
+
+    std::fs::write(named("file"), "old").unwrap();
+    std::os::unix::fs::symlink(named("file"), named("link")).unwrap();
+    export(&named("link"));
+    assert!(named("link").is_symlink());
+    assert_eq!(std::fs::read_to_string(named("file")).unwrap(), whole);
+
+    let pipe = named("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let from = pipe.clone();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(from).unwrap());
+    export(&pipe);
+    assert_eq!(reader.join().unwrap(), whole);
+    assert!(!pipe.is_file(), "it is a pipe still");
+}
+
+#[test]
 fn a_forked_agent_takes_those_it_came_from_along() {
     let folder = tempfile::tempdir().unwrap();
     let (database, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
