@@ -84,6 +84,8 @@ pub(super) struct Told {
     pub(super) origin: Origin,
     /// Whether the built-in summariser stood in for a model that may be back later.
     pub(super) stands_in: bool,
+    /// The model that is asked first told it.
+    pub(super) is_by_first: bool,
 }
 
 impl Told {
@@ -93,6 +95,7 @@ impl Told {
             drafts: Vec::new(),
             origin: Origin::Digest,
             stands_in: false,
+            is_by_first: false,
         }
     }
 }
@@ -122,7 +125,11 @@ impl Worker {
                 None => self.ask_one((place, model), hold, question, run).await,
             };
             let failed = match answer {
-                Ok(drafts) => return Ok(self.told_by(model, drafts, may_be_back, hold, question).await),
+                Ok(drafts) => {
+                    let told = self.told_by(model, drafts, may_be_back, hold, question).await;
+                    let is_by_first = place == FIRST;
+                    return Ok(Told { is_by_first, ..told });
+                }
                 Err(failed) => failed,
             };
             if question.asking == Asking::Divisible && self.may_lie_in_one(&failed) {
@@ -166,6 +173,7 @@ impl Worker {
             drafts,
             origin,
             stands_in,
+            ..Told::nothing()
         }
     }
 

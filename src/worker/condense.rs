@@ -220,8 +220,8 @@ impl Worker {
                 Asking::Whole
             };
             let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
-                Ok(of_piece) => {
-                    pieces.was_told(&of_piece);
+                Ok((of_piece, is_by_first)) => {
+                    pieces.was_told(is_by_first);
                     items.extend(of_piece);
                     continue;
                 }
@@ -265,7 +265,7 @@ impl Worker {
                 return Err(failed);
             }
             let suspect = (piece, Asking::Suspect);
-            items.extend(self.condense_piece(hold, material, suspect, run).await?);
+            items.extend(self.condense_piece(hold, material, suspect, run).await?.0);
         }
         Ok(items)
     }
@@ -378,14 +378,14 @@ impl Worker {
     }
 
     /// Asks the model about some exchanges, if there is anything to tell of them. An answer that was paid for before a crash
-    /// is used.
+    /// is used. Says, too, whether the model that is asked first told it.
     async fn condense_piece(
         &self,
         hold: &Hold,
         material: &Material,
         (exchanges, asking): (&[StoredExchange], Asking),
         run: &mut RunRecord,
-    ) -> Result<Vec<Item>, CondenseError> {
+    ) -> Result<(Vec<Item>, bool), CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &hold.lease;
         let key = self.piece_key(lease, material, &all);
@@ -396,6 +396,7 @@ impl Worker {
                 drafts: self.believed(&journalled.answer, &all)?,
                 origin: Origin::Model,
                 stands_in: false,
+                is_by_first: true,
             }
         } else {
             let question = Question {
@@ -412,7 +413,7 @@ impl Worker {
         for item in &mut items {
             item.provisional = told.stands_in;
         }
-        Ok(items)
+        Ok((items, told.is_by_first))
     }
 
     /// The items of an answer about `exchanges`.

@@ -6,10 +6,7 @@
 //! alone without an answer neither is to blame.
 
 use super::condense::{CondenseError, half, worth_asking};
-use crate::{
-    domain::summary::item::{Item, Origin},
-    store::StoredExchange,
-};
+use crate::store::StoredExchange;
 
 /// Why a piece is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +25,13 @@ pub(super) struct Pieces<'a> {
     left: Vec<&'a [StoredExchange]>,
     /// As many divisions find one exchange among all.
     divisions_max: u32,
-    /// So many may follow, until a model answers.
+    /// So many may follow, until the first model answers.
     divisions: u32,
     /// One exchange was looked for.
     was_searched: bool,
     /// What failed alone, and how.
     suspects: Vec<(&'a [StoredExchange], CondenseError)>,
-    /// A model answered about a piece.
+    /// The first model answered about a piece.
     is_answered: bool,
 }
 
@@ -106,20 +103,20 @@ impl<'a> Pieces<'a> {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Whether a model answered about a piece.
+    /// Whether the first model answered about a piece.
     pub(super) fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// A piece has these items.
-    pub(super) fn was_told(&mut self, items: &[Item]) {
-        if items.iter().any(|item| item.origin == Origin::Model) {
+    /// Somebody told of a piece. That others do shows nothing of the first one, who is asked in pieces.
+    pub(super) fn was_told(&mut self, is_by_first: bool) {
+        if is_by_first {
             self.is_answered = true;
             self.divisions = self.divisions_max;
         }
     }
 
-    /// Whether one exchange was looked for, and no model answered about any.
+    /// Whether one exchange was looked for, and the first model answered about nothing.
     pub(super) fn were_searched_in_vain(&self) -> bool {
         self.was_searched && !self.is_answered
     }

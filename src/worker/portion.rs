@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashlink::LruCache;
 
+use super::ask::FIRST;
 use crate::{domain::agent::AgentId, llm::LlmError, store::MaterialLimits};
 use beyond::Beyond;
 use blame::Alone;
@@ -30,7 +31,7 @@ struct Kept {
     agents: LruCache<AgentId, OfAgent>,
     /// Questions that models answered, whoever asked.
     answers: u64,
-    /// Questions were divided since the last one of them, and that was of no use: it wasn't one exchange.
+    /// Questions were divided since the first model answered last, and that was of no use: it wasn't one exchange.
     in_vain: bool,
     beyond: Beyond,
 }
@@ -120,7 +121,7 @@ impl Portions {
         !self.kept().in_vain
     }
 
-    /// That was of no use: no model answered about any part.
+    /// That was of no use: the first model answered about no part.
     pub(super) fn was_divided_in_vain(&self) {
         self.kept().in_vain = true;
     }
@@ -134,7 +135,7 @@ impl Portions {
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let mut kept = self.kept();
         kept.answers += 1;
-        kept.in_vain = false;
+        kept.in_vain &= place != FIRST;
         drop(kept);
         self.was_told(agent, asked, place);
     }
