@@ -56,21 +56,24 @@ fn of_file(file: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Outage, OutageKind};
 
     #[test]
     fn each_failure_has_its_cure() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("none.db").display());
-        let failed = |reason: &str| StoreError::Unavailable(reason.to_owned());
-        let cure = |reason: &str| of(&url, &failed(reason));
-        assert!(cure("(code: 14) unable to open database file").contains("recapd migrate up"));
-        assert_eq!(cure("(code: 26) file is not a database"), RESTORE);
-        assert_eq!(cure("(code: 11) database disk image is malformed"), RESTORE);
-        assert!(cure("(code: 13) database or disk is full").contains("space"));
-        assert!(cure("(code: 5) database is locked").contains("another program"));
-        assert!(of("postgres://db/recapd", &failed("refused")).contains("PGPASSFILE"));
+        let failed = |kind: OutageKind| {
+            let reason = "a test".to_owned();
+            StoreError::Unavailable(Outage { kind, reason })
+        };
+        let cure = |kind: OutageKind| of(&url, &failed(kind));
+        assert!(cure(OutageKind::Io).contains("recapd migrate up"));
+        assert_eq!(cure(OutageKind::Corrupt), RESTORE);
+        assert!(cure(OutageKind::Full).contains("space"));
+        assert!(cure(OutageKind::Busy).contains("another program"));
+        assert!(of("postgres://db/recapd", &failed(OutageKind::Io)).contains("PGPASSFILE"));
         std::fs::write(folder.path().join("none.db"), "").unwrap();
-        assert!(cure("(code: 10) disk I/O error").contains("--db"));
+        assert!(cure(OutageKind::Io).contains("--db"));
     }
 
     #[test]

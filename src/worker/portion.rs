@@ -41,6 +41,7 @@ impl Default for Kept {
         Self {
             agents: LruCache::new(AGENTS_MAX),
             answers: 0,
+            in_vain: false,
             beyond: Beyond::default(),
         }
     }

@@ -309,7 +309,10 @@ fn anchor<'a>(
 ) -> Option<Piece<'a>> {
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
-    let has_images = draft.parts.iter().any(|part| matches!(part, Part::Attachment { .. }));
+    let has_images = draft
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::Attachment { .. }));
     let piece = if has_images {
         draft.share(draft.parts.iter().map(with_image_named).collect())
     } else {

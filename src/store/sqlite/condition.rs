@@ -65,9 +65,7 @@ impl Condition {
         self.check_place().map_err(StoreError::Unavailable)?;
         match self.fault().as_ref() {
             None => Ok(()),
-            Some(fault) => Err(StoreError::Unavailable(
-                fault.clone().of("the last write failed"),
-            )),
+            Some(fault) => Err(StoreError::Unavailable(fault.clone().of("the last write failed"))),
         }
     }
 
