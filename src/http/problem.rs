@@ -27,8 +27,8 @@ pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 pub(super) struct Problem {
     kind: Kind,
     detail: String,
-    hint: Option<String>,
-    findings: Vec<Finding>,
+    hint: Option<Box<str>>,
+    findings: Box<[Finding]>,
     /// After how many seconds to retry, if that may help.
     retry_after: Option<u32>,
     /// What the database failed with, in the words of `recapd_db_errors_total`.
@@ -72,7 +72,7 @@ impl Problem {
             kind,
             detail: detail.into(),
             hint: None,
-            findings: Vec::new(),
+            findings: Box::default(),
             retry_after: (kind.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS),
             failed: None,
         }
@@ -89,14 +89,17 @@ impl Problem {
     /// The problem with a hint on what to do about it.
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
-            hint: Some(hint.into()),
+            hint: Some(hint.into().into()),
             ..self
         }
     }
 
     /// The problem with a list of what is wrong.
     pub(super) fn findings(self, findings: Vec<Finding>) -> Self {
-        Self { findings, ..self }
+        Self {
+            findings: findings.into(),
+            ..self
+        }
     }
 
     pub(super) fn unknown_agent(agent: &AgentId) -> Self {

@@ -82,10 +82,11 @@ pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<Part, Back
         return Err(failed(file)(io::ErrorKind::NotFound.into()));
     }
     let lock = sqlite::lock(target).await?;
-    // SQLite would take what stands in it into the new database.
-    let log = with_end(target, "-wal");
-    if is_taken(&log) {
-        return Err(BackupError::Exists(log));
+    // SQLite would take what stands in the log into the new database.
+    for name in [target.to_path_buf(), with_end(target, "-wal")] {
+        if is_taken(&name) {
+            return Err(BackupError::Exists(name));
+        }
     }
     write(&from, settings, target, Some(lock)).await
 }

@@ -299,8 +299,7 @@ async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
     let keeper = brittle_for_all(&rig);
     keeper.empty_inbox(&rig.db.inbox(), &stop).await.unwrap();
     let text = async |sql: &str| rig.db.text(sql).await.unwrap();
-    let taken =
-        "SELECT group_concat(agent_id || ' ' || content, ', ') FROM (SELECT * FROM messages ORDER BY id)";
+    let taken = "SELECT group_concat(agent_id || ' ' || content, ', ') FROM (SELECT * FROM messages ORDER BY agent_id, id)";
     assert_eq!(text(taken).await, "a one, a two, d three");
     let refused = "SELECT group_concat(agent_id) FROM (SELECT * FROM refused_messages ORDER BY id)";
     assert_eq!(text(refused).await, "a,b,c");
@@ -325,7 +324,7 @@ async fn whoever_cannot_be_counted_again_keeps_nobody_waiting() {
     assert_eq!(methods(&rig).await, "o200k,o200k*claude-4.7");
     assert_eq!(
         store.recounts_due(10).await.unwrap(),
-        [rig.agent.clone()],
+        std::slice::from_ref(&rig.agent),
         "the other one has its new counts"
     );
 }

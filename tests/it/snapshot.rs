@@ -16,6 +16,7 @@ use recapd::{
     store::{Store, StoreError, SummaryRow},
     tokenizer,
 };
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::{
@@ -63,15 +64,12 @@ async fn poison(db: &SqliteBackend, agent: &AgentId) {
     db.store().append(append(agent, messages)).await.unwrap();
 }
 
-async fn until(is_so: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting)
-        .await
-        .expect("it never came");
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < end, "it never came");
+        tokio::task::yield_now().await;
+    }
 }
 
 /// What is pending of the one agent of a project.

@@ -220,7 +220,7 @@ class Refused(BacklogTest):
     def test_a_result_stays_beside_its_call(self) -> None:
         self.keeper.content_max = 300
         call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-        turn = [
+        turn: list[Message] = [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c", "content": "x" * 400},
         ]

@@ -243,7 +243,7 @@ mod tests {
                     tries.set(tries.get() + 1);
                     i64::try_from(curve(keep)).unwrap()
                 };
-                let keep = fitting(room, longest, tokens(longest), &tokens);
+                let keep = fitting(room, longest, tokens(longest), tokens);
                 let (tries, found, next) = (tries.get(), tokens(keep), tokens(keep + 1));
                 assert!(found <= room, "{keep}: {found} of {room}");
                 assert!(

@@ -290,6 +290,6 @@ fn without_daemon_and_database_a_host_is_told_so() {
     host.initialize();
     let status = host.call("status", &json!({}));
     assert_eq!(status["isError"], true, "{status}");
-    assert!(text(&status).contains("is that the right database?"), "{status}");
+    assert!(text(&status).contains("recapd migrate up"), "{status}");
     host.end();
 }

@@ -2,7 +2,9 @@
 
 use recapd::{
     domain::{recall::Query, redaction::Redactor},
-    store::{Forget, Forgettable, SqlStore, Store as _, StoreError, backup::take, sqlite::SqliteSettings},
+    store::{
+        Forget, Forgettable, SqlStore, Store as _, StoreError, backup::take, examine, sqlite::SqliteSettings,
+    },
 };
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -41,6 +43,19 @@ async fn one_daemon_holds_a_database() {
     first.close().await;
     let again = SqlStore::open(&settings.clone().into()).await.unwrap();
     assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
+}
+
+#[tokio::test]
+async fn a_file_is_examined_beside_whoever_has_it_open() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder).into();
+    let store = SqlStore::open(&settings).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=3))).await.unwrap();
+    examine::can_be_written(&settings).await.unwrap();
+    assert_eq!(examine::damage(&settings).await.unwrap(), None);
+    store.append(append(&agent("a"), turns(4..=4))).await.unwrap();
+    assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 8);
+    store.close().await;
 }
 
 #[tokio::test]

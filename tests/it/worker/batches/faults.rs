@@ -82,11 +82,11 @@ impl Trouble {
 #[tokio::test]
 async fn whatever_fails_nothing_is_lost_or_applied_twice() {
     for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
-        survives(Shape::Anthropic, trouble).await;
+        Box::pin(survives(Shape::Anthropic, trouble)).await;
     }
     for shape in [Shape::Responses, Shape::Gemini] {
         for trouble in Trouble::of_provider() {
-            survives(shape, trouble).await;
+            Box::pin(survives(shape, trouble)).await;
         }
     }
 }
