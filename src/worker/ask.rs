@@ -31,8 +31,7 @@ use crate::{
 pub(super) const FIRST: usize = 0;
 /// One exchange alone is never cut to fewer characters of material than this.
 const MATERIAL_CHARS_MIN: usize = 1_000;
-/// How often one exchange is asked about again after its answer was cut off: each such answer is billed to its last
-/// token.
+/// How often one exchange is asked about again after its answer was cut off, billed to the last token each time.
 const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// Bytes of a prompt per token, where a provider bills a call without saying for how many.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
@@ -101,8 +100,7 @@ impl Told {
 }
 
 impl Worker {
-    /// Asks the model or, when it can't be asked or can't answer, its fallbacks in turn. If all fail, the last failure
-    /// counts.
+    /// Asks the model or, where it can't be asked or can't answer, its fallbacks in turn. The last failure counts.
     pub(super) async fn ask(
         &self,
         hold: &Hold,
@@ -177,8 +175,7 @@ impl Worker {
         }
     }
 
-    /// No model can summarise this exchange: its digest stays for good, as that of an exchange which an answer left
-    /// out.
+    /// No model can summarise this exchange: its digest stays for good, as that of one which an answer left out.
     fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> Told {
         self.parts.metrics.updates.failed(reason(failed.class()));
         self.portions.was_settled(&hold.lease.agent, question.asked);
@@ -288,8 +285,7 @@ impl Worker {
         Ok(drafts)
     }
 
-    /// Calls a model until the question isn't too much for it, or can't be made shorter: one exchange can't be divided,
-    /// but its material can be cut.
+    /// Calls a model until the question isn't too much for it; of one exchange the material is cut.
     async fn call_about(
         &self,
         model: &dyn ChatModel,
@@ -348,8 +344,7 @@ impl Worker {
         Ok(self.parts.store.journal(agent, key, &journalled, now).await?)
     }
 
-    /// Makes one call, if the day's limits allow it. A call is counted whether it is answered or not, unless it was
-    /// never sent.
+    /// Makes one call, if the day's limits allow it. It is counted, answered or not, unless it was never sent.
     pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
@@ -417,8 +412,7 @@ impl Worker {
         }
     }
 
-    /// The limit of the day that is used up, if one is, including what this run has spent; and until when it pauses
-    /// updates.
+    /// The limit of the day that is used up, with what this run has spent, and until when that pauses updates.
     pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<Paused>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
@@ -452,8 +446,7 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// The call's answer isn't waited for any more, but the provider works on it and bills it; unless it wasn't sent
-    /// yet.
+    /// Nobody waits for the call's answer any more, but the provider bills it, unless it wasn't sent yet.
     fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
         if request.held.is_held() {
             run.model_calls -= 1;
