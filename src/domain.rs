@@ -12,6 +12,7 @@ pub mod convergence;
 pub mod cursor;
 pub mod diagnosis;
 pub mod exchange;
+pub(crate) mod fnv;
 pub mod history;
 pub mod inert;
 pub mod journal;

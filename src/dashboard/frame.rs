@@ -1,11 +1,11 @@
 //! What stands around every page.
 
-use std::sync::LazyLock;
+use std::{hash::Hasher as _, sync::LazyLock};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{SCRIPT, STYLE, filter::Filter, text::agent_path};
-use crate::domain::{access::Scope, agent::AgentId, time::Timestamp};
+use crate::domain::{access::Scope, agent::AgentId, fnv::Fnv64, time::Timestamp};
 
 /// Who looks.
 #[derive(Clone, Debug)]
@@ -59,10 +59,9 @@ pub struct Frame {
 
 /// A name for an asset that changes with its content, so that browsers may keep it.
 fn stamp(content: &str) -> String {
-    let hash = content.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    let mut hasher = Fnv64::default();
+    hasher.write(content.as_bytes());
+    format!("{:016x}", hasher.finish())
 }
 
 static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/ui/style.css?v={}", stamp(STYLE)));

@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{agent::AgentId, text::hexadecimal};
+use super::{agent::AgentId, fnv::fnv32, text::hexadecimal};
 
 /// The version of the form.
 const VERSION: char = '1';
@@ -22,9 +22,6 @@ const VERSION: char = '1';
 const HEAD_CHARS: usize = 10;
 /// The longest cursor that is read: names have 128 characters at most.
 const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
-/// Offset and prime of FNV-1a with 32 bits.
-const FNV_OFFSET: u32 = 0x811c_9dc5;
-const FNV_PRIME: u32 = 0x0100_0193;
 
 /// A list that is read in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,14 +155,11 @@ fn number(digits: &str) -> Result<u32, NoCursor> {
     u32::from_str_radix(digits, 16).map_err(|_| NoCursor::Unknown)
 }
 
-/// FNV-1a: the same in every daemon.
+/// The same in every daemon.
 fn check(list: List<'_>, entry: &str) -> u32 {
     let letter = list.letter().to_string();
     let parts = [letter.as_str(), list.agent(), entry];
-    let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([0]));
-    bytes.fold(FNV_OFFSET, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(FNV_PRIME)
-    })
+    fnv32(parts.into_iter().flat_map(|part| part.bytes().chain([0])))
 }
 
 #[cfg(test)]

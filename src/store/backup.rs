@@ -65,6 +65,7 @@ pub struct Part {
 /// See [`BackupError`]; nothing is left then.
 pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<Part, BackupError> {
     let settings = of_sqlite(from)?;
+    check_free(file)?;
     write(settings, settings, file, None).await
 }
 
@@ -82,12 +83,9 @@ pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<Part, Back
         return Err(failed(file)(io::ErrorKind::NotFound.into()));
     }
     let lock = sqlite::lock(target).await?;
+    check_free(target)?;
     // SQLite would take what stands in the log into the new database.
-    for name in [target.to_path_buf(), with_end(target, "-wal")] {
-        if is_taken(&name) {
-            return Err(BackupError::Exists(name));
-        }
-    }
+    check_free(&with_end(target, "-wal"))?;
     write(&from, settings, target, Some(lock)).await
 }
 
@@ -97,9 +95,6 @@ async fn write(
     target: &Path,
     lock: Option<File>,
 ) -> Result<Part, BackupError> {
-    if is_taken(target) {
-        return Err(BackupError::Exists(target.to_path_buf()));
-    }
     let file = with_end(target, PART);
     make(&file)?;
     let part = Part {
@@ -112,9 +107,12 @@ async fn write(
     Ok(part)
 }
 
-/// Whether anything has that name. A link that leads nowhere has it, too: a rename would replace it.
-fn is_taken(target: &Path) -> bool {
-    target.symlink_metadata().is_ok()
+/// Fails if anything has that name. A link that leads nowhere has it, too: a rename would replace it.
+fn check_free(name: &Path) -> Result<(), BackupError> {
+    if name.symlink_metadata().is_ok() {
+        return Err(BackupError::Exists(name.to_path_buf()));
+    }
+    Ok(())
 }
 
 /// An empty file that only its owner reads.
@@ -168,9 +166,7 @@ impl Part {
             file.metadata()
         });
         let bytes = synced.map_err(failed(&self.file))?.len();
-        if is_taken(&self.target) {
-            return Err(BackupError::Exists(self.target.clone()));
-        }
+        check_free(&self.target)?;
         std::fs::rename(&self.file, &self.target).map_err(failed(&self.target))?;
         let folder = self
             .target

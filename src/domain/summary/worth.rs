@@ -3,7 +3,9 @@
 //! Nothing here knows a language: which words are common is learned from the items at hand. All is done in integers, so
 //! that every machine computes the same.
 
-use std::{collections::HashMap, hash::Hasher};
+use std::{collections::HashMap, hash::Hasher as _};
+
+use crate::domain::fnv::Fnv64;
 
 /// How much a word counts by its kind, before its rarity: up to three letters, longer, a number or a name, an
 /// identifier.
@@ -130,32 +132,11 @@ fn look(word: &str, opens: bool) -> i64 {
 }
 
 fn fingerprint(word: &str) -> Word {
-    let mut hasher = Fnv::default();
+    let mut hasher = Fnv64::default();
     for c in word.chars().flat_map(char::to_lowercase) {
         hasher.write_u32(u32::from(c));
     }
     hasher.finish()
-}
-
-/// FNV-1a, 64 bits: the same everywhere, and good enough to tell some thousand words apart.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,16 +9,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    domain::agent::AgentId,
+    domain::{agent::AgentId, fnv::fnv32},
     store::{
         AgentRow,
         operate::{QueueRow, QueueState},
     },
 };
-
-/// Offset and prime of FNV-1a with 32 bits.
-const FNV_OFFSET: u32 = 0x811c_9dc5;
-const FNV_PRIME: u32 = 0x0100_0193;
 
 /// An agent's state.
 #[derive(Clone, Debug, Serialize)]
@@ -94,10 +90,9 @@ fn failed_attempts(row: &QueueRow) -> i64 {
     row.attempts - i64::from(row.state == QueueState::Running)
 }
 
-/// FNV-1a: the same wherever it is computed, and never 0.
+/// The same wherever it is computed, and never 0.
 fn print(text: &str) -> u32 {
-    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(FNV_PRIME);
-    text.bytes().fold(FNV_OFFSET, mix).max(1)
+    fnv32(text.bytes()).max(1)
 }
 
 /// What is remembered of a state, as an event's id.
