@@ -192,11 +192,7 @@ impl Sqlite {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let written = self.writer.run(work).await;
-        if let Err(error) = &written {
-            self.condition.failed(error);
-        }
-        written
+        self.writer.run(work).await
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {

@@ -51,12 +51,14 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
 #[derive(Clone)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
+    condition: Arc<Condition>,
 }
 
 /// One operation: run inside a transaction, told how the commit went.
 trait Job: Send {
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
-    fn finish(self: Box<Self>, commit: &Result<(), Outage>);
+    /// Notes a failure whether or not anybody still waits to hear of it.
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
 struct Operation<F, T> {
@@ -82,13 +84,16 @@ where
         })
     }
 
-    fn finish(self: Box<Self>, commit: &Result<(), Outage>) {
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition) {
         let result = match (self.outcome, commit) {
             (Some(Ok(value)), Ok(())) => Ok(value),
             (Some(Err(error)), _) => Err(error),
             (_, Err(outage)) => Err(StoreError::Unavailable(outage.clone())),
             (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".into())),
         };
+        if let Err(error) = &result {
+            condition.failed(error);
+        }
         // Whoever asked may have gone away meanwhile; the commit stands all the same.
         drop(self.reply.send(result));
     }
@@ -103,8 +108,9 @@ impl Writer {
         condition: Arc<Condition>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
-        let writing = write_all(connection, queue, group_max.max(1), committed, condition);
-        (Self { jobs }, writing)
+        let group_max = group_max.max(1);
+        let writing = write_all(connection, queue, group_max, committed, Arc::clone(&condition));
+        (Self { jobs, condition }, writing)
     }
 
     /// Runs `work` in a transaction and answers after its commit.
@@ -113,7 +119,11 @@ impl Writer {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let gone = || StoreError::Unavailable("the writer has stopped".into());
+        let gone = || {
+            let gone = StoreError::Unavailable("the writer has stopped".into());
+            self.condition.failed(&gone);
+            gone
+        };
         let (reply, answer) = oneshot::channel();
         let job = Operation {
             work: Some(work),
@@ -146,7 +156,7 @@ async fn write_all(
         }
         committed.add(group.len());
         for job in group.drain(..) {
-            job.finish(&commit);
+            job.finish(&commit, &condition);
         }
         committed.finish(&mut connection).await;
     }
@@ -204,7 +214,33 @@ async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Synchronous, *};
+    use super::{
+        super::{super::OutageKind, Synchronous},
+        *,
+    };
+
+    fn nothing(_: &mut Connection) -> BoxFuture<'_, StoreResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    #[test]
+    fn a_failure_is_noted_though_nobody_waits_for_it_any_longer() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let condition = Condition::of(file.path()).unwrap();
+        let (reply, answer) = oneshot::channel::<StoreResult<()>>();
+        drop(answer);
+        let job = Operation {
+            work: Some(nothing),
+            outcome: None,
+            reply,
+        };
+        let full = Outage {
+            kind: OutageKind::Full,
+            reason: "a test".to_owned(),
+        };
+        Box::new(job).finish(&Err(full), &condition);
+        assert_eq!(condition.check().unwrap_err().class(), Some("full"));
+    }
 
     #[tokio::test]
     async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {
