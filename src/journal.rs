@@ -7,7 +7,7 @@ pub mod export;
 pub mod import;
 pub mod live;
 
-use crate::{domain::journal::MessageRecord, store::archive::RecordRange};
+use crate::store::archive::RecordRange;
 
 /// The most messages that are read or written at once.
 const CHUNK_MESSAGES_MAX: u16 = 256;
@@ -22,10 +22,4 @@ fn chunk(after_seq: i64, through_seq: i64) -> RecordRange {
         messages_max: i64::from(CHUNK_MESSAGES_MAX),
         bytes_max: CHUNK_BYTES_MAX,
     }
-}
-
-/// Whether a chunk holds all messages that were left.
-fn is_rest(chunk: &[MessageRecord]) -> bool {
-    let bytes: usize = chunk.iter().map(|record| record.payload.len()).sum();
-    chunk.len() < usize::from(CHUNK_MESSAGES_MAX) && bytes < CHUNK_BYTES_MAX
 }

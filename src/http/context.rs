@@ -12,6 +12,7 @@ use crate::{
     context::{self, ContextError, ContextQuery, ContextReply, Viewer},
     domain::context::Alternation,
     formats::outgoing::RequestFormat,
+    threads,
 };
 
 /// The largest budget that can be asked for, in tokens.
@@ -55,11 +56,8 @@ pub(super) async fn read(
         .expanded(&configured.basis)
         .context_options(configured.context);
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
-    let building = tokio::task::spawn_blocking(move || material.build(query, defaults, counter.as_ref()));
-    building.await.map(Json).map_err(|error| {
-        tracing::error!(%error, "http.context_panicked");
-        Problem::internal()
-    })
+    let build = move || material.build(query, defaults, counter.as_ref());
+    Ok(Json(threads::computed("building a context", build).await?))
 }
 
 /// What is asked for, and by which speaker.

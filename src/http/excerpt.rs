@@ -13,6 +13,7 @@ use crate::{
         summary::brief::{Excerpt, Wanted},
     },
     snapshot::Snapshot,
+    threads,
 };
 
 /// The parameters' names.
@@ -52,10 +53,6 @@ pub(super) async fn made(
 ) -> Result<Excerpt, Problem> {
     let counter = Arc::clone(app.parts.snapshots.counter());
     let agent = agent.clone();
-    let cutting =
-        tokio::task::spawn_blocking(move || wanted.of(&agent, &snapshot.markdown, counter.as_ref()));
-    cutting.await.map_err(|error| {
-        tracing::error!(%error, "http.excerpt_panicked");
-        Problem::internal()
-    })
+    let cut = move || wanted.of(&agent, &snapshot.markdown, counter.as_ref());
+    Ok(threads::computed("cutting an excerpt", cut).await?)
 }

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     domain::{convergence::Reading, message::Format},
     store::{AppendOutcome, RequestKey},
+    threads,
 };
 
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
@@ -171,11 +172,7 @@ async fn parse(
     if is_short {
         return parse();
     }
-    let parsing = tokio::task::spawn_blocking(parse);
-    parsing.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "http.parsing_panicked");
-        Err(Problem::internal())
-    })
+    threads::computed("reading messages", parse).await?
 }
 
 impl From<&AppendOutcome> for Appended {

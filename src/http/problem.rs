@@ -17,7 +17,7 @@ use axum::{
 use serde::Serialize;
 
 pub(super) use self::kinds::*;
-use crate::{client::PROBLEM_TYPES, domain::agent::AgentId, store::StoreError};
+use crate::{client::PROBLEM_TYPES, domain::agent::AgentId, store::StoreError, threads::Panicked};
 
 /// After how many seconds to retry a failure that may pass.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
@@ -255,6 +255,13 @@ impl Problem {
     }
 }
 
+impl From<Panicked> for Problem {
+    fn from(panicked: Panicked) -> Self {
+        tracing::error!(error = %panicked, "http.panicked");
+        StoreError::from(panicked).into()
+    }
+}
+
 /// Something went wrong (RFC 9457).
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
@@ -313,7 +320,6 @@ pub(super) fn written(mut response: Response, request_id: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::Panicked;
 
     #[test]
     fn a_defect_is_told_from_a_database_that_is_away() {

@@ -31,7 +31,7 @@ use tokio::{
 use tracing::warn;
 
 use self::file::{Beginning, Last, Place, Written, remove_if_there};
-use super::{chunk, is_rest};
+use super::chunk;
 use crate::{
     domain::{
         agent::AgentId,
@@ -39,7 +39,7 @@ use crate::{
         time::Timestamp,
     },
     store::archive::{Archive, ArchiveError, RecordRange},
-    threads::JOURNAL_MAX,
+    threads::{self, JOURNAL_MAX},
 };
 
 /// Agents are spread over so many lanes, and those of one lane wait for each other. A write that has a lane finds a
@@ -284,20 +284,19 @@ impl Journal {
         let name = path.with_extension(BEGUN);
         // Before anything is read: what is forgotten meanwhile goes with the file, whoever writes it there.
         let beginning = self.on_disk(move || Beginning::open(name)).await?;
-        let copied = match beginning.last {
-            Some(last) => self.is_stored(agent, last).await?.then_some(last.seq),
-            None => None,
+        let (head, after_seq) = match beginning.last {
+            Some(last) if self.is_stored(agent, last).await? => (None, last.seq),
+            _ => {
+                let Some(head) = self.head(agent).await? else {
+                    self.on_disk(move || beginning.discard()).await?;
+                    return Ok(Begun::Headless);
+                };
+                (Some(head), 0)
+            }
         };
-        let head = match copied {
-            Some(_) => None,
-            None => self.head(agent).await?,
-        };
-        if copied.is_none() && head.is_none() {
-            self.on_disk(move || beginning.discard()).await?;
-            return Ok(Begun::Headless);
-        }
-        let records = self.stored(agent, chunk(copied.unwrap_or(0), i64::MAX)).await?;
-        let (lines, is_whole) = (records.len(), is_rest(&records));
+        let range = chunk(after_seq, i64::MAX);
+        let records = self.stored(agent, range).await?;
+        let (lines, is_whole) = (records.len(), range.is_rest(&records));
         let copying = move || {
             let beginning = beginning.go_on(head.as_ref(), &records)?;
             if is_whole { beginning.finish(&path) } else { Ok(()) }
@@ -380,7 +379,7 @@ impl Journal {
         let Ok(permit) = Arc::clone(&self.writes).try_acquire_owned() else {
             return Err(io::Error::other("earlier writes hang"));
         };
-        let working = tokio::task::spawn_blocking(move || {
+        let working = threads::computed("writing the live journal", move || {
             let _permit = permit;
             work()
         });

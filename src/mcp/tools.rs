@@ -17,7 +17,7 @@ use crate::{
         summary::{pending::with_pending, render::in_place_of_nothing},
     },
     recall::{self, ExpandQuery, MESSAGES_SHOWN},
-    tokenizer,
+    threads, tokenizer,
 };
 
 /// The least and the most tokens of a summary that can be asked for.
@@ -126,7 +126,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
 
 /// The part of a summary that may be shown, counted on another thread: it takes some milliseconds.
 async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> {
-    let cut = tokio::task::spawn_blocking(move || {
+    let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
         let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
         Summary {
@@ -135,9 +135,9 @@ async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> 
             ..whole
         }
     });
-    cut.await.map_err(|error| {
-        tracing::error!(%error, "mcp.excerpt_panicked");
-        Refusal::Told("recapd failed; its log says why".to_owned())
+    cut.await.map_err(|panicked| {
+        tracing::error!(error = %panicked, "mcp.panicked");
+        Refusal::Told(panicked.to_string())
     })
 }
 

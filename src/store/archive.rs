@@ -70,6 +70,15 @@ pub struct RecordRange {
     pub bytes_max: usize,
 }
 
+impl RecordRange {
+    /// Whether `read`, by this range, are all that were left of it.
+    pub(crate) fn is_rest(&self, read: &[MessageRecord]) -> bool {
+        let bytes: usize = read.iter().map(|record| record.payload.len()).sum();
+        let is_short = i64::try_from(read.len()).is_ok_and(|read| read < self.messages_max);
+        is_short && bytes < self.bytes_max
+    }
+}
+
 /// Messages to be restored as they were.
 #[derive(Clone, Debug)]
 pub struct Restore {
