@@ -157,6 +157,7 @@ impl Keeper {
         // The messages are stored, whatever comes of the comparison.
         let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
         let reading = reading.unwrap_or_else(|error| {
+            self.metrics.service.db_failed(error.class());
             warn!(agent_id = %agent, %error, "convergence.unread");
             None
         });
@@ -317,6 +318,7 @@ impl Keeper {
         // With another time zone the summary shows other times.
         self.notices.agent_changed(agent);
         if let Err(error) = self.recount(agent).await {
+            self.metrics.service.db_failed(error.class());
             warn!(%error, agent_id = %agent, "recount.failed");
             self.learning.work.notify_one();
         }

@@ -208,16 +208,13 @@ impl Schedule {
         if self.made().get(name) == Some(&slot) {
             return None;
         }
-        match self.store.take_slot(name, slot, now).await {
+        match self.counted(self.store.take_slot(name, slot, now).await) {
             Ok(Slot::Ours) => return Some(slot),
             Ok(Slot::Busy) => {}
             Ok(Slot::Done) => {
                 self.made().insert(name, slot);
             }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(%error, schedule = name, "schedule.unreadable");
-            }
+            Err(error) => warn!(%error, schedule = name, "schedule.unreadable"),
         }
         None
     }
@@ -231,15 +228,17 @@ impl Schedule {
             }
             Err(error) => Err(error),
         };
-        match noted {
+        match self.counted(noted) {
             Ok(()) => {
                 self.made().insert(schedule, slot);
             }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(schedule, %error, "schedule.failed");
-            }
+            Err(error) => warn!(schedule, %error, "schedule.failed"),
         }
+    }
+
+    /// What the store did, counted if it failed.
+    fn counted<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
+        done.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
 
     fn made(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
@@ -281,7 +280,7 @@ impl Schedule {
     pub(crate) async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
-        match self.store.reconcile(pending_before, now).await {
+        match self.counted(self.store.reconcile(pending_before, now).await) {
             Ok(0) => {}
             Ok(made) => {
                 for _ in 0..made {
@@ -290,36 +289,27 @@ impl Schedule {
                 warn!(rows = made, "queue.repaired");
                 self.notices.wake_queue();
             }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(%error, "queue.reconcile_failed");
-            }
+            Err(error) => warn!(%error, "queue.reconcile_failed"),
         }
-        match self.store.enqueue_revisits(now, STEP_ROWS_MAX).await {
+        match self.counted(self.store.enqueue_revisits(now, STEP_ROWS_MAX).await) {
             Ok(0) => {}
             Ok(agents) => {
                 info!(agents, "queue.revisits");
                 self.notices.wake_queue();
             }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(%error, "queue.revisits_failed");
-            }
+            Err(error) => warn!(%error, "queue.revisits_failed"),
         }
-        match self
+        let parked_before = now.plus_ms(-PROBE_AFTER_MS);
+        let probed = self
             .store
-            .probe_parked(now.plus_ms(-PROBE_AFTER_MS), self.settings.attempts_max, now)
-            .await
-        {
+            .probe_parked(parked_before, self.settings.attempts_max, now);
+        match self.counted(probed.await) {
             Ok(0) => {}
             Ok(rows) => {
                 info!(rows, "queue.probed");
                 self.notices.wake_queue();
             }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(%error, "queue.probe_failed");
-            }
+            Err(error) => warn!(%error, "queue.probe_failed"),
         }
     }
 

@@ -73,7 +73,8 @@ impl Keeper {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         let mut has_failed = false;
         while !stop.is_cancelled() {
-            let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await?;
+            let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await;
+            let rows = rows.inspect_err(|error| self.metrics.service.db_failed(error.class()))?;
             let Some(newest) = rows.last() else { break };
             after = newest.id;
             for (name, rows) in by_agent(rows) {
@@ -121,15 +122,16 @@ impl Keeper {
                 return self.put_aside(inbox, InboxRefusal::Agent, refused).await;
             }
         };
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        let (mut good, mut bad, mut defects) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            let read = threads::computed_here("reading a message", || message(&row));
-            match read.unwrap_or_else(|panicked| Err(panicked.to_string())) {
-                Ok(message) => good.push((row.id, message)),
-                Err(reason) => bad.push((row.id, reason)),
+            match threads::computed_here("reading a message", || message(&row)) {
+                Ok(Ok(message)) => good.push((row.id, message)),
+                Ok(Err(reason)) => bad.push((row.id, reason)),
+                Err(panicked) => defects.push((row.id, panicked.to_string())),
             }
         }
         self.put_aside(inbox, InboxRefusal::Message, bad).await?;
+        self.put_aside(inbox, InboxRefusal::Defect, defects).await?;
         if good.is_empty() {
             return Ok(());
         }

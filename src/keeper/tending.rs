@@ -15,6 +15,8 @@ use crate::{
 
 /// How often it looks for work that was left undone.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// How often those whose counting panicked are tried again: their model may be another one by now.
+const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
 /// The most messages that are counted again in one transaction: some milliseconds of writing.
 const RECOUNT_MESSAGES_MAX: i64 = 1_000;
 /// The most agents that are looked up at once.
@@ -24,14 +26,17 @@ impl Keeper {
     /// Does this until `stop`; then saves what was learned.
     pub async fn tend(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut again = tokio::time::interval(TRY_AGAIN_EVERY);
         let mut given_up = HashSet::new();
         loop {
             tokio::select! {
+                _ = again.tick() => given_up.clear(),
                 _ = look.tick() => self.hear_of_calibrations().await,
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
             }
             if let Err(error) = self.recount_all_but(&mut given_up).await {
+                self.metrics.service.db_failed(error.class());
                 warn!(%error, "recount.failed");
             }
             self.save().await;
@@ -43,12 +48,16 @@ impl Keeper {
     async fn hear_of_calibrations(&self) {
         match self.store.calibrations().await {
             Ok(kept) => self.learning.recall(kept),
-            Err(error) => warn!(%error, "calibration.unreadable"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "calibration.unreadable");
+            }
         }
     }
 
     async fn save(&self) {
         if let Err(error) = self.keep_calibrations().await {
+            self.metrics.service.db_failed(error.class());
             warn!(%error, "calibration.not_kept");
         }
     }
@@ -96,7 +105,10 @@ impl Keeper {
     /// each time, and others wait.
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
-            let mut agents = self.store.recounts_due(RECOUNT_AGENTS_MAX).await?;
+            // Those that were given up stay due; they mustn't take the places of others.
+            let in_vain = i64::try_from(given_up.len()).unwrap_or(i64::MAX);
+            let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
+            let mut agents = self.store.recounts_due(agents_max).await?;
             agents.retain(|agent| !given_up.contains(agent));
             if agents.is_empty() {
                 return Ok(());
@@ -175,6 +187,7 @@ impl Keeper {
     /// Has an append counted again, since the settings changed meanwhile: it was counted by the wrong counter.
     pub(super) async fn note_old_count(&self, agent: &AgentId) {
         if let Err(error) = self.store.begin_recount(agent).await {
+            self.metrics.service.db_failed(error.class());
             warn!(%error, agent_id = %agent, "recount.not_begun");
         }
         self.learning.work.notify_one();

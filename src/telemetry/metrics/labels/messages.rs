@@ -75,7 +75,7 @@ labels! {
         Pins = "pins",
         /// The database refuses it.
         Database = "database",
-        /// Counting it panics.
+        /// Reading it or counting it panics.
         Defect = "defect",
     }
 }
