@@ -129,12 +129,12 @@ impl Client {
     /// [`ClientError::Refused`] says which message isn't one. After [`ClientError::Unreachable`] it isn't known whether they
     /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<Appended, ClientError> {
-        let named: Vec<Value> = messages.iter().map(ids::named).collect();
+        let (named, known): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::named).unzip();
         let url = self
             .transport
             .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
         let request = self.transport.request(Method::POST, url).json(&named);
-        if named.iter().all(ids::is_known_again) {
+        if known.into_iter().all(|is_known| is_known) {
             self.json(request).await
         } else {
             self.once(request).await

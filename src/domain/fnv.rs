@@ -49,7 +49,11 @@ mod tests {
         };
         assert_eq!(
             (hash(""), hash("a"), hash("foobar")),
-            (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8)
+            (
+                0xcbf2_9ce4_8422_2325,
+                0xaf63_dc4c_8601_ec8c,
+                0x8594_4171_f739_67e8
+            )
         );
     }
 }

@@ -38,7 +38,6 @@ pub struct Nearest {
 }
 
 /// A source, and when it was found.
-#[derive(Clone)]
 struct Found {
     source: Arc<dyn Source>,
     at: Instant,
@@ -99,11 +98,8 @@ impl Nearest {
     }
 
     fn recent(&self) -> Option<Arc<dyn Source>> {
-        let found = self
-            .found
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()?;
-        (found.at.elapsed() < FOUND_FOR).then_some(found.source)
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = found.as_ref().filter(|found| found.at.elapsed() < FOUND_FOR)?;
+        Some(Arc::clone(&recent.source))
     }
 }

@@ -101,16 +101,11 @@ impl Held {
     }
 
     /// The same document, from before a change.
-    fn outdated(&self) -> Arc<Self> {
-        Self::new(self.copy.outdated(), self.stamp)
-    }
-
-    /// The same document, in whose place none could be composed because of this.
-    fn failed(&self, error: &StoreError) -> Arc<Self> {
+    fn outdated(&self, awaits_reader: bool) -> Arc<Self> {
         Arc::new(Self {
             copy: self.copy.outdated(),
             stamp: self.stamp,
-            awaits_reader: matches!(error, StoreError::Panicked(_)),
+            awaits_reader,
         })
     }
 }
@@ -181,7 +176,7 @@ impl ProjectSnapshots {
         if self.store.project_stamp(project).await? != Some(held.stamp) {
             // Composing may take longer than this reader waits. Marked outdated, it makes the next reader wait as long
             // as it takes.
-            self.replace(project, held, &held.outdated());
+            self.replace(project, held, &held.outdated(false));
             return self.load(project).await;
         }
         let copy = Believed::new(Arc::clone(&held.copy.snapshot), now, false);
@@ -279,7 +274,8 @@ impl ProjectSnapshots {
                 Err(_) => false,
             };
             if !is_same && let Err(error) = self.compose(&project).await {
-                self.replace(&project, &held, &held.failed(&error));
+                let awaits_reader = matches!(error, StoreError::Panicked(_));
+                self.replace(&project, &held, &held.outdated(awaits_reader));
             }
         }
     }

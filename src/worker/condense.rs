@@ -94,13 +94,12 @@ impl CondenseError {
         )
     }
 
-    /// It may be for one of the exchanges that the model tells nothing of use of all.
+    /// Whether the failure may be due to one of the exchanges that were asked about.
     pub(super) fn may_lie_in_one(&self) -> bool {
-        self.is_refusal()
-            || matches!(
-                self,
-                Self::Llm(LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
-            )
+        matches!(
+            self,
+            Self::Llm(LlmError::Refused(_) | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
+        )
     }
 
     /// The model declined.

@@ -37,7 +37,9 @@ export class Backlog {
     try {
       // Under its id a message has to stay as it is, whatever becomes of the caller's.
       const copies = JSON.parse(JSON.stringify(messages, inWords)) as Message[];
-      for (const message of copies) this.#waiting.push(named(message, this.format));
+      // All of them or none: whoever hears of a failure calls again.
+      const said = copies.map((message) => named(message, this.format));
+      for (const message of said) this.#waiting.push(message);
       await this.#inTurn(async () => {
         while (this.#waiting.length > 0) await this.#send(firstBatch(this.#waiting));
       });
