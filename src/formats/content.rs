@@ -137,12 +137,17 @@ pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     }
 }
 
-/// An attachment by its data, if it is there. It stays as it stands in JSON, where base64 has nothing to escape.
+/// An attachment by its data, if it is there. It stays as it stands in JSON: base64 has nothing to escape, but some writers
+/// escape its slashes.
 pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Part {
-    let base64 = data.map(|data| data.get().trim_matches('"'));
+    let extent = |data: &RawValue| {
+        let is_escaped = data.get().contains('\\');
+        let plain = is_escaped.then(|| json::string(data)).flatten();
+        Extent::of(plain.as_deref().unwrap_or(data.get().trim_matches('"')))
+    };
     Part::Attachment {
         media: media.into(),
-        extent: base64.map_or(Extent::Unknown, Extent::of),
+        extent: data.map_or(Extent::Unknown, extent),
     }
 }
 

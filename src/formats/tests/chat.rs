@@ -268,3 +268,25 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
     }
     "#);
 }
+
+/// As PHP writes JSON, and those who escape whatever HTML could stumble over.
+#[test]
+fn an_image_is_measured_however_its_data_is_escaped() {
+    use crate::domain::attachment::{Extent, Size};
+
+    let jpeg = "/9j//gAEAAD/wAARCAHgAoADASIA";
+    let png = "iVBORw0KGgoAAAANSUhEUgAAA+gAAAH0";
+    for (data, width, height) in [
+        (jpeg.to_owned(), 640, 480),
+        (jpeg.replace('/', r"\/"), 640, 480),
+        (png.replace('+', r"\u002B"), 1_000, 500),
+    ] {
+        let source = format!(r#"{{"type":"base64","media_type":"image/x","data":"{data}"}}"#);
+        let json = format!(r#"{{"role":"user","content":[{{"type":"image","source":{source}}}]}}"#);
+        let image = Part::Attachment {
+            media: "image/x".to_owned(),
+            extent: Extent::Pixels(Size { width, height }),
+        };
+        assert_eq!(parse(Format::Anthropic, &json).unwrap().parts, [image], "{json}");
+    }
+}
