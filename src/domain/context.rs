@@ -112,6 +112,8 @@ pub struct Piece<'a> {
     /// The stored message, if `parts` are all of it except blank texts and thinking: then the provider that wrote it
     /// may get it back unchanged.
     pub source: Option<&'a Message>,
+    /// Who says it, if turns may have to tell that: a perspective tells it by itself.
+    pub speaker: Option<&'a str>,
     /// Whether the source's thinking may be sent.
     pub keeps_thinking: bool,
     /// Tokens of `parts`, once known.
@@ -351,6 +353,7 @@ impl Piece<'_> {
             parts: Cow::Owned(vec![part]),
             origin: Origin::Synthetic(reason),
             source: None,
+            speaker: None,
             keeps_thinking: false,
             tokens: None,
         }
@@ -384,7 +387,7 @@ impl<'a> Turn<'a> {
 
     /// Who says all of it, if that is known.
     fn speaker(&self) -> Option<&'a str> {
-        let mut speakers = self.pieces.iter().map(|piece| piece.source?.speaker.as_deref());
+        let mut speakers = self.pieces.iter().map(|piece| piece.speaker);
         let first = speakers.next()?;
         speakers
             .all(|speaker| speaker == first)

@@ -29,6 +29,7 @@ pub(super) struct Draft<'a> {
     pub(super) parts: Cow<'a, [Part]>,
     /// The message, if `parts` are all of it except blank texts and thinking.
     pub(super) source: Option<&'a Message>,
+    speaker: Option<&'a str>,
     pub(super) sight: Sight,
     keeps_thinking: bool,
     tokens: Option<i64>,
@@ -41,6 +42,7 @@ impl<'a> Draft<'a> {
             parts: self.parts.clone(),
             origin: Origin::Stored { seq: self.seq },
             source: self.source,
+            speaker: self.speaker,
             keeps_thinking: self.keeps_thinking,
             tokens: self.tokens,
         }
@@ -99,7 +101,13 @@ pub(super) fn of_message<'a>(
     };
     let Some(viewer) = viewer else {
         let parts = Cow::Borrowed(message.parts.as_slice());
-        return of_seen(stored, exchange, keeps_thinking, Seen { role, parts });
+        let mut drafts = of_seen(stored, exchange, keeps_thinking, Seen { role, parts });
+        // The speaker of instructions is whom they are for.
+        let speaker = message.speaker.as_deref().filter(|_| role != Role::System);
+        for draft in &mut drafts {
+            draft.speaker = speaker;
+        }
+        return drafts;
     };
     let seen = viewer.see(message);
     let (is_meant, is_caller) = match &seen {
@@ -137,6 +145,7 @@ fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draf
             seq: stored.seq,
             parts: Cow::Owned(parts),
             source: None,
+            speaker: None,
             sight,
             keeps_thinking: false,
             tokens: None,
@@ -167,6 +176,7 @@ fn of_seen<'a>(
         exchange,
         seq,
         source: (is_faithful && as_stored).then_some(message),
+        speaker: None,
         sight: Sight::Seen,
         keeps_thinking,
         tokens: tokens

@@ -40,12 +40,12 @@ const BLOCKS: [&str; 7] = [
 /// `{messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
-    let said_by = pieces.filter_map(|piece| piece.source?.speaker.as_deref());
+    let said_by = pieces.filter_map(|piece| piece.speaker);
     let speakers = Spelled::new(Spelling::speaker(), said_by);
     let mut messages = Vec::new();
     for (turn, mut calls) in named(turns, names) {
         match turn.role {
-            Role::Tool => messages.extend(results(turn, &mut calls, &speakers, notes)),
+            Role::Tool => messages.extend(results(turn, &mut calls, notes)),
             _ => messages.push(message(turn, &mut calls, &speakers, notes)),
         }
     }
@@ -53,15 +53,14 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
 }
 
 fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes: &mut Notes) -> Value {
-    if let [piece] = turn.pieces.as_slice()
-        && let Some(own) = own(turn.role, piece)
-    {
-        return Value::Object(with_names(own, calls, speakers));
-    }
     let said = |piece| (piece, own(turn.role, piece));
-    let said: Vec<(&Piece<'_>, Option<Map<String, Value>>)> = turn.pieces.iter().map(said).collect();
-    let name = shared_name(said.iter().map(|(_, own)| own.as_ref()));
-    let name = name.map(|name| speakers.of(name));
+    let mut said: Vec<(&Piece<'_>, Option<Map<String, Value>>)> = turn.pieces.iter().map(said).collect();
+    let name = shared_name(&said).map(|name| speakers.of(name));
+    if let [(_, own)] = said.as_mut_slice()
+        && let Some(own) = own.take()
+    {
+        return Value::Object(with_names(own, calls, name));
+    }
     let blocks = said
         .into_iter()
         .flat_map(|(piece, own)| blocks(piece, own, notes))
@@ -82,19 +81,25 @@ fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
     message
 }
 
-/// The name that all these messages have.
-fn shared_name<'m>(messages: impl Iterator<Item = Option<&'m Map<String, Value>>>) -> Option<&'m str> {
-    let mut names = messages.map(|message| message?.get("name")?.as_str().filter(|name| !name.is_empty()));
+/// The name of who says all of this.
+fn shared_name<'s>(said: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
+    let mut names = said.iter().map(|(piece, own)| name(piece, own.as_ref()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first).flatten()
 }
 
+/// The name of who says a piece.
+fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option<&'s str> {
+    let named = own.and_then(|own| own.get("name")?.as_str());
+    named.filter(|name| !name.is_empty()).or(piece.speaker)
+}
+
 /// A message for each result, and one for what the user says after them.
-fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes: &mut Notes) -> Vec<Value> {
+fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut messages, mut said) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own(Role::Tool, piece) {
-            messages.push(Value::Object(with_names(own, calls, speakers)));
+            messages.push(Value::Object(with_names(own, calls, None)));
             continue;
         }
         for part in piece.parts.iter() {
@@ -224,11 +229,11 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-/// A message by the names that its calls, its result and its speaker go by here.
+/// A message by the names that its calls, its result and its `speaker` go by here. The name of a result is its tool's.
 fn with_names(
     mut message: Map<String, Value>,
     calls: &mut Calls<'_>,
-    speakers: &Spelled<'_>,
+    speaker: Option<String>,
 ) -> Map<String, Value> {
     if let Some(Value::Array(made)) = message.get_mut("tool_calls") {
         for call in made {
@@ -239,13 +244,14 @@ fn with_names(
             }
         }
     }
-    if message.get("role").and_then(Value::as_str) == Some("tool") {
-        message.insert("tool_call_id".to_owned(), Value::String(calls.next().id));
-    }
-    if let Some(name) = message.remove("name") {
-        let name = name.as_str().filter(|name| !name.is_empty());
-        let name = name.map(|name| Value::String(speakers.of(name)));
-        message.extend(name.map(|name| ("name".to_owned(), name)));
-    }
+    let named = message.remove("name");
+    let name = if message.get("role").and_then(Value::as_str) == Some("tool") {
+        let Names { id, tool } = calls.next();
+        message.insert("tool_call_id".to_owned(), Value::String(id));
+        named.map(|_| tool)
+    } else {
+        speaker
+    };
+    message.extend(name.map(|name| ("name".to_owned(), Value::String(name))));
     message
 }

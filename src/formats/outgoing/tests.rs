@@ -325,6 +325,23 @@ fn who_spoke_is_told_where_turns_become_one() {
     insta::assert_snapshot!(anthropic, @r#"{"messages":[{"content":[{"text":"ida:","type":"text"},{"text":"Postgres.","type":"text"},{"text":"Please.","type":"text"},{"text":"omar:","type":"text"},{"text":"MySQL.","type":"text"}],"role":"user"}]}"#);
 }
 
+/// OpenAI's chat has a `name` for what other formats call a speaker.
+#[test]
+fn speakers_of_every_format_keep_their_names() {
+    let lines = [
+        r#"{"kind":"system","speaker":"bot","content":"Be kind."}"#,
+        r#"{"kind":"user","speaker":"Ida L","content":"Postgres."}"#,
+        r#"{"kind":"user","speaker":"Ida L","content":"Please."}"#,
+        r#"{"kind":"user","speaker":"omar","content":"MySQL."}"#,
+        r#"{"kind":"assistant","speaker":"bot","content":"Both."}"#,
+    ];
+    let chat = outgoing(RequestFormat::OpenAiChat, Format::Native, &lines).body;
+    insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"Be kind.","role":"system"},{"content":"Postgres.\n\nPlease.","name":"Ida_L","role":"user"},{"content":"MySQL.","name":"omar","role":"user"},{"content":"Both.","name":"bot","role":"assistant"}]}"#);
+    let own = [r#"{"role":"user","speaker":"omar","content":"MySQL."}"#];
+    let chat = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &own).body;
+    insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"MySQL.","name":"omar","role":"user"}]}"#);
+}
+
 /// What a target wouldn't take is spelled otherwise, a call and its result alike, and each time.
 #[test]
 fn names_and_ids_are_those_that_the_target_takes() {
@@ -369,4 +386,6 @@ fn names_and_ids_are_those_that_the_target_takes() {
         ("default_api_read_file".into(), "fs_read_file".into())
     );
     assert_ne!(tool(1), tool(3), "two tools stay two");
+    let name = |at: usize| body["messages"][at]["name"].clone();
+    assert_eq!([name(2), name(4), name(6)], [tool(1), tool(3), tool(5)]);
 }
