@@ -323,7 +323,7 @@ fn anchor<'a>(
     let said = said.trim();
     let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
     let is_within = share.is_none_or(|share| piece.cost(counter) <= share);
-    if is_within && said.len() <= ANCHOR_CHARS_MAX {
+    if is_within && said.chars().nth(ANCHOR_CHARS_MAX).is_none() {
         return Some(piece);
     }
     // A token is a character or more, but for rare ones.

@@ -399,6 +399,22 @@ fn an_anchor_takes_no_more_than_its_share() {
     });
 }
 
+/// Letters of several bytes each are one character.
+#[test]
+fn an_anchor_is_as_long_as_its_characters() {
+    for (letters, is_whole) in [(100_000, true), (100_001, false)] {
+        let script = format!("u {} | u two", "ä".repeat(letters));
+        with_input(&script, |input| {
+            input.anchor = Some(input.exchanges.remove(0).messages[0]);
+            input.evicted = true;
+            let turns = build(input, &ContextOptions::default(), &Characters).turns;
+            let head = &turns[0].pieces[0];
+            assert_eq!(head.origin, Origin::Stored { seq: 1 });
+            assert_eq!(head.source.is_some(), is_whole);
+        });
+    }
+}
+
 #[test]
 fn an_anchor_is_its_words_and_says_something_or_nothing() {
     let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":"Build this page, as you see it in the picture, with no less than all of it."}]}"#;
