@@ -115,11 +115,13 @@ fn name_line(speaker: Option<&str>) -> String {
 /// Repairs alternation; `by_speaker` leaves apart what several speakers say. Repairing twice changes nothing more.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
+    // Asked of a turn that many have become, it would take long each time.
+    let mut before = None;
     for turn in turns {
-        let before = repaired.last();
-        let clashes = before.is_some_and(|last| clash(last.role, turn.role));
-        let goes_on = before.is_some_and(|last| !by_speaker || last.speaker() == turn.speaker());
-        match repaired.last_mut().filter(|_| clashes) {
+        let speaker = turn.speaker();
+        let goes_on = !by_speaker || speaker == before;
+        before = speaker;
+        match repaired.last_mut().filter(|last| clash(last.role, turn.role)) {
             Some(last) if mode == Alternation::Merge && goes_on => last.pieces.extend(turn.pieces),
             Some(_) if mode == Alternation::Ack => {
                 let between = if turn.role == Role::Assistant {
