@@ -61,11 +61,14 @@ impl Extent {
 
     /// The extent of what a `data:` URL holds (RFC 2397).
     pub fn of_url(url: &str) -> Self {
-        let data = url
-            .strip_prefix("data:")
-            .and_then(|url| url.split_once("base64,"));
-        data.map_or(Self::Unknown, |(_, base64)| Self::of(base64))
+        data_url(url).map_or(Self::Unknown, Self::of)
     }
+}
+
+/// The base64 data of a `data:` URL (RFC 2397).
+pub fn data_url(url: &str) -> Option<&str> {
+    let (_, base64) = url.strip_prefix("data:")?.split_once("base64,")?;
+    Some(base64)
 }
 
 fn png_size(bytes: &[u8]) -> Option<Size> {
@@ -187,6 +190,8 @@ mod tests {
             pixels(1_000, 500)
         );
         assert_eq!(Extent::of_url("https://x.example/a.png"), Extent::Unknown);
+        assert_eq!(data_url("data:image/png;charset=x;base64,AAAA"), Some("AAAA"));
+        assert_eq!(data_url("data:,AAAA"), None);
     }
 
     #[test]

@@ -247,12 +247,5 @@ fn text<'v>(object: &'v Map<String, Value>, name: &str) -> &'v str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The base64 data of a `data:` URL (RFC 2397).
-fn data_url(url: &str) -> Option<&str> {
-    url.strip_prefix("data:")?
-        .split_once("base64,")
-        .map(|(_, data)| data)
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{super::overhead, Speaker, Tally, data_url, list, text};
+use super::{super::overhead, Speaker, Tally, list, text};
+use crate::domain::attachment::data_url;
 
 /// Whether a request with `messages` can only be in this shape.
 pub(super) fn is_chat(request: &Map<String, Value>) -> bool {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{super::overhead, Speaker, Tally, data_url, list, text};
+use super::{super::overhead, Speaker, Tally, list, text};
+use crate::domain::attachment::data_url;
 
 pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
     let instructions = text(request, "instructions");
