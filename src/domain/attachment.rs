@@ -109,10 +109,8 @@ fn jpeg_size(bytes: &[u8]) -> Option<Size> {
 fn pdf_pages(base64: &str) -> u32 {
     let searched = decode(base64, PDF_BYTES_MAX);
     let bytes = base64.len() / 4 * 3;
-    let words = searched.windows(TYPE.len()).enumerate();
-    let told = words
-        .filter(|(at, word)| *word == TYPE && is_page(&searched[at + TYPE.len()..]))
-        .count();
+    let begins = |&(at, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[at..]);
+    let told = searched.iter().enumerate().filter(begins).count();
     let pages = if told == 0 {
         bytes.div_ceil(PAGE_BYTES)
     } else {
@@ -121,15 +119,18 @@ fn pdf_pages(base64: &str) -> u32 {
     u32::try_from(pages).unwrap_or(u32::MAX)
 }
 
-/// Whether a type is that of a page, and not that of all `/Pages`.
-fn is_page(rest: &[u8]) -> bool {
-    let after = rest.trim_ascii_start().strip_prefix(PAGE);
+/// Whether this begins with the type of a page, and not with that of all `/Pages`.
+fn is_page(bytes: &[u8]) -> bool {
+    let kind = bytes.strip_prefix(TYPE).map(<[u8]>::trim_ascii_start);
+    let after = kind.and_then(|kind| kind.strip_prefix(PAGE));
     after.is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
 }
 
 /// The first bytes behind a base64 text, up to the first character that isn't base64.
 fn decode(base64: &str, bytes_max: usize) -> Vec<u8> {
-    bytes(base64).take(bytes_max).collect()
+    let mut decoded = Vec::with_capacity(bytes_max.min(base64.len() / 4 * 3 + 3));
+    decoded.extend(bytes(base64).take(bytes_max));
+    decoded
 }
 
 fn bytes(base64: &str) -> impl Iterator<Item = u8> {
