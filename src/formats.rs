@@ -102,8 +102,12 @@ pub fn sub_agent(message: &Message) -> Option<String> {
         return None;
     }
     let fields = Fields::parse(&message.payload).ok()?;
-    let is_aside = fields.flag("isSidechain") == Some(true);
-    is_aside.then(|| fields.text("agentId").unwrap_or_default())
+    is_sidechain(message.format, &fields).then(|| fields.text("agentId").unwrap_or_default())
+}
+
+/// Whether a message is of a sub-agent's talk.
+fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
+    format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
 /// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which

@@ -24,6 +24,7 @@ use self::lines::Line;
 use super::{
     FormatError, check_said,
     detect::{Shape, shape},
+    is_sidechain,
     json::Fields,
     pidgin, read,
 };
@@ -338,10 +339,6 @@ fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
     stem.filter(|stem| !stem.is_empty())
         .map_or_else(|| "messages".to_owned(), Into::into)
-}
-
-fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
-    format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
 /// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.

@@ -134,6 +134,9 @@ fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message
 
 /// Refuses what sub-agents said among what others did: it would mix conversations. Alone it is that of an agent of its own.
 fn check_conversation(pieces: &[Piece<'_>], messages: &[Message]) -> Result<(), Problem> {
+    if messages.len() < 2 {
+        return Ok(());
+    }
     let agents: Vec<Option<String>> = messages.iter().map(formats::sub_agent).collect();
     if agents.iter().all(|agent| Some(agent) == agents.first()) {
         return Ok(());
@@ -278,6 +281,7 @@ mod tests {
         };
         assert_eq!(read(&[&main, &main]).unwrap().messages.len(), 2);
         // The talk of one of them is an agent of its own.
+        assert_eq!(read(&[&one]).unwrap().messages.len(), 1);
         assert_eq!(read(&[&one, &one]).unwrap().messages.len(), 2);
         for mixed in [&[&main, &one][..], &[&one, &main, &one], &[&one, &other]] {
             let refused = format!("{:?}", read(mixed).unwrap_err());
