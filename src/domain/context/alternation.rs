@@ -1,7 +1,9 @@
 //! Alternation: no two consecutive turns of one side. Nothing ever comes between a call and its results, since those
 //! are of different sides.
 
-use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, Reason, Role, Turn, fence::attribute};
+use super::{
+    ACKNOWLEDGEMENT, Alternation, CONTINUATION, Origin, Piece, Reason, Role, Turn, fence::attribute,
+};
 use crate::domain::perspective::SILENCE;
 
 /// What a user is called who has no name, among those who have one.
@@ -104,12 +106,24 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
         }
     }
     for (at, line) in named {
-        turns[at].pieces.insert(0, Piece::text(Reason::Speaker, &line));
+        turns[at].pieces.insert(0, line);
     }
 }
 
-fn name_line(speaker: Option<&str>) -> String {
-    format!("{}:", speaker.map_or_else(|| UNNAMED.to_owned(), attribute))
+/// The lines that say whose words stand before `next`, and whose it is unless it says so already; none if all is one
+/// speaker's.
+pub(super) fn name_lines<'a>(
+    before: Option<&str>,
+    next: &Turn<'_>,
+) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
+    let speaker = next.speaker();
+    let is_named = next.pieces.first()?.origin == Origin::Synthetic(Reason::Speaker);
+    (is_named || speaker != before).then(|| (name_line(before), (!is_named).then(|| name_line(speaker))))
+}
+
+fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
+    let name = speaker.map_or_else(|| UNNAMED.to_owned(), attribute);
+    Piece::text(Reason::Speaker, &format!("{name}:"))
 }
 
 /// Repairs alternation; `by_speaker` leaves apart what several speakers say. Repairing twice changes nothing more.

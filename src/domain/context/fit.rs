@@ -190,7 +190,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             (false, true) => alternation::last_turn(PREAMBLE).tokens(self.counter),
             (false, false) => 0,
         };
-        preamble + acknowledged.max(opened) + answered
+        let named = self.names(start).and_then(|(_, next)| next);
+        let named = named.map_or(0, |line| line.cost(self.counter));
+        preamble + acknowledged.max(opened) + answered + named
     }
 
     /// The turns that have to be put between a turn of role `before` and its neighbours.
@@ -243,29 +245,57 @@ impl<'i, 'a> Plan<'i, 'a> {
             .choose(first_exchange, anchor.map(|anchor| anchor.seq), max_tokens)
     }
 
+    /// The anchor, if the exchanges from index `start` on don't hold it.
+    fn anchor_before(&self, start: usize) -> Option<&Piece<'a>> {
+        let first = self.input.exchanges.get(start);
+        let first_seq = first.and_then(|exchange| exchange.messages.first());
+        let is_away = |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
+        self.anchor
+            .as_ref()
+            .filter(|_| self.input.anchor.as_ref().is_some_and(is_away))
+    }
+
+    /// The index of the first turn behind the head, if the exchanges begin at index `start` of the window.
+    fn first_turn(&self, start: usize) -> Option<usize> {
+        let first = self.input.exchanges.get(start)?.exchange;
+        let from = self.body.partition_point(|turn| turn.exchange < first);
+        let stays = |&at: &usize| self.options.system_in_place || self.body[at].role != Role::System;
+        (from..self.body.len()).find(stays)
+    }
+
+    /// The lines that say whose the anchor is, and whose the window's first words are that follow it, if need be.
+    fn names(&self, start: usize) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
+        let names_speakers = self.options.names_speakers;
+        let become_one = self.options.alternation == Alternation::Merge;
+        if self.input.perspective.is_some() || !(names_speakers || become_one) {
+            return None;
+        }
+        let anchor = self.anchor_before(start)?;
+        let next = &self.body[self.first_turn(start)?];
+        let (before, next) =
+            alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
+        Some((before, next.filter(|_| !names_speakers)))
+    }
+
     /// The user's turn between preamble and window: anchor, copies, summary, and the note of what was left out.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
-        let first_seq = input
-            .exchanges
-            .get(start)
-            .and_then(|exchange| exchange.messages.first());
-        let is_away = |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
-        let anchor = self
-            .anchor
-            .iter()
-            .filter(|_| input.anchor.as_ref().is_some_and(is_away));
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
         let chosen = self.choose(start);
         let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let anchor = self.anchor_before(start).into_iter();
         let kept = anchor.chain(copies).chain(&self.summary).cloned();
-        let pieces: Vec<Piece<'a>> = kept.chain(left_out).collect();
+        let name = self.names(start).map(|(before, _)| before);
+        let pieces: Vec<Piece<'a>> = name.into_iter().chain(kept).chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }
 
-    fn assemble(self, start: usize) -> Vec<Turn<'a>> {
+    fn assemble(mut self, start: usize) -> Vec<Turn<'a>> {
         let head = self.head(start);
+        if let (Some((_, Some(line))), Some(first)) = (self.names(start), self.first_turn(start)) {
+            self.body[first].pieces.insert(0, line);
+        }
         let (mode, in_place) = (self.options.alternation, self.options.system_in_place);
         let (opening, is_silent) = (self.opening(), self.is_silent());
         let opens_itself = self.input.perspective.is_some();

@@ -1,6 +1,7 @@
 //! Tables for each rule, and the lecture's demo.
 
 mod copies;
+mod speakers;
 
 use super::*;
 use crate::{
@@ -292,55 +293,6 @@ fn roles_alternate_in_the_mode_that_is_asked_for() {
         });
         assert_eq!(again, expected, "repairing twice changes nothing more");
     }
-}
-
-#[test]
-fn what_several_speakers_say_stays_told_apart() {
-    let said = |name: &str, text: &str| {
-        let json = serde_json::json!({"role": "user", "name": name, "content": text});
-        formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
-    };
-    let messages = [
-        said("ida", "Postgres."),
-        said("ida", "Please."),
-        said("omar", "MySQL."),
-        message("a Both?"),
-        said("ida", "One."),
-    ];
-    let built = |alternation, names_speakers| {
-        let mut input = ContextInput::default();
-        for (seq, message) in (1..).zip(&messages) {
-            input.exchanges.push(SourceExchange {
-                exchange: seq,
-                is_open: false,
-                messages: vec![SourceMessage {
-                    seq,
-                    message,
-                    tokens: None,
-                }],
-            });
-        }
-        let options = ContextOptions {
-            names_speakers,
-            ..kept(alternation)
-        };
-        let context = build(&input, &options, &Characters);
-        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
-        assert_eq!(context.tokens, counted);
-        brief(&context.turns)
-    };
-    assert_eq!(
-        built(Alternation::Merge, false),
-        "u [ida:] + Postgres. + Please. + [omar:] + MySQL. | a Both? | u One."
-    );
-    assert_eq!(
-        built(Alternation::Merge, true),
-        "u Postgres. + Please. | u MySQL. | a Both? | u One."
-    );
-    assert_eq!(
-        built(Alternation::Keep, false),
-        "u Postgres. | u Please. | u MySQL. | a Both? | u One."
-    );
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! Who says what, where several speak.
+
+use super::*;
+
+#[test]
+fn what_several_speakers_say_stays_told_apart() {
+    let said = |name: &str, text: &str| {
+        let json = serde_json::json!({"role": "user", "name": name, "content": text});
+        formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
+    };
+    let messages = [
+        said("ida", "Postgres."),
+        said("ida", "Please."),
+        said("omar", "MySQL."),
+        message("a Both?"),
+        said("ida", "One."),
+    ];
+    let built = |alternation, names_speakers| {
+        let mut input = ContextInput::default();
+        for (seq, message) in (1..).zip(&messages) {
+            input.exchanges.push(SourceExchange {
+                exchange: seq,
+                is_open: false,
+                messages: vec![SourceMessage {
+                    seq,
+                    message,
+                    tokens: None,
+                }],
+            });
+        }
+        let options = ContextOptions {
+            names_speakers,
+            ..kept(alternation)
+        };
+        let context = build(&input, &options, &Characters);
+        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
+        assert_eq!(context.tokens, counted);
+        brief(&context.turns)
+    };
+    assert_eq!(
+        built(Alternation::Merge, false),
+        "u [ida:] + Postgres. + Please. + [omar:] + MySQL. | a Both? | u One."
+    );
+    assert_eq!(
+        built(Alternation::Merge, true),
+        "u Postgres. + Please. | u MySQL. | a Both? | u One."
+    );
+    assert_eq!(
+        built(Alternation::Keep, false),
+        "u Postgres. | u Please. | u MySQL. | a Both? | u One."
+    );
+}
+
+/// The anchor is somebody's, too, and becomes one turn with the window's first words.
+#[test]
+fn whose_the_anchor_is_stays_told() {
+    fn source(seq: i64, message: &Message) -> SourceMessage<'_> {
+        SourceMessage {
+            seq,
+            message,
+            tokens: None,
+        }
+    }
+    let said = |name: &str, text: &str| {
+        let json = serde_json::json!({"role": "user", "name": name, "content": text});
+        formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
+    };
+    let (task, answer) = (said("ida", "The task."), message("a Done."));
+    let built = |speaker, alternation, names_speakers| {
+        let next = said(speaker, "Go on.");
+        let input = ContextInput {
+            anchor: Some(source(1, &task)),
+            summary: Some("S".to_owned()),
+            exchanges: vec![SourceExchange {
+                exchange: 2,
+                is_open: false,
+                messages: vec![source(2, &next), source(3, &answer)],
+            }],
+            evicted: true,
+            ..ContextInput::default()
+        };
+        let options = ContextOptions {
+            names_speakers,
+            ..kept(alternation)
+        };
+        let context = build(&input, &options, &Characters);
+        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
+        assert_eq!(context.tokens, counted);
+        brief(&context.turns)
+    };
+    assert_eq!(
+        built("omar", Alternation::Merge, false),
+        "u [ida:] + The task. + [S] + [omar:] + Go on. | a Done."
+    );
+    assert_eq!(
+        built("omar", Alternation::Merge, true),
+        "u [ida:] + The task. + [S] | u Go on. | a Done."
+    );
+    assert_eq!(
+        built("omar", Alternation::Ack, false),
+        "u The task. + [S] | a [Understood.] | u Go on. | a Done."
+    );
+    assert_eq!(
+        built("ida", Alternation::Merge, false),
+        "u The task. + [S] + Go on. | a Done."
+    );
+}
