@@ -31,7 +31,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    message::{Kind, Message, Part},
+    message::{Message, Part},
     perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
@@ -270,18 +270,14 @@ pub struct ContextInput<'a> {
 }
 
 impl ContextInput<'_> {
-    /// Whether instructions came after the model had thought. Where they can't stay in their place they move to the
-    /// front, and thinking is bound to what came before it (provider documentation, "Preserved thinking").
-    fn instructs_after_thinking(&self) -> bool {
-        let messages = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
-        let mut has_thought = false;
-        for SourceMessage { message, .. } in messages {
-            if has_thought && message.kind == Kind::System {
-                return true;
-            }
-            has_thought |= message.parts.iter().any(|part| matches!(part, Part::Thinking(_)));
-        }
-        false
+    /// Whether something was forgotten that stood before what the model thought, and perhaps was still there then.
+    fn forgets_before_thinking(&self) -> bool {
+        let of_window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
+        let messages = self.preamble.iter().chain(of_window).map(|source| source.message);
+        let was_seen = |message: &&Message| !(message.is_forgotten() && message.kind.is_conversation());
+        messages
+            .skip_while(was_seen)
+            .any(|message| message.parts.iter().any(is_thinking))
     }
 }
 
@@ -336,15 +332,34 @@ pub(crate) fn build_with<'a>(
     } else {
         Thinking::None
     };
-    if input.evicted || !options.system_in_place && input.instructs_after_thinking() {
-        return fit::fit(input, options, passes.thinking(bound), counter, passes);
-    }
-    let whole = fit::fit(input, options, Thinking::All, counter, passes);
-    if whole.left_out.is_empty() && whole.elided.is_empty() {
-        return whole;
-    }
     // Thinking is bound to everything before it (provider documentation, "Preserved thinking").
+    if !input.evicted && !input.forgets_before_thinking() {
+        let whole = fit::fit(input, options, Thinking::All, counter, passes);
+        if whole.left_out.is_empty() && whole.elided.is_empty() && !whole.moved_before_thinking() {
+            return whole;
+        }
+    }
     fit::fit(input, options, passes.thinking(bound), counter, passes)
+}
+
+fn is_thinking(part: &Part) -> bool {
+    matches!(part, Part::Thinking(_))
+}
+
+impl Context<'_> {
+    /// Whether something that came after the model had thought stands before that now: a late result, or instructions where
+    /// they can't stay in their place.
+    fn moved_before_thinking(&self) -> bool {
+        let mut newest = i64::MIN;
+        let mut pieces = self.turns.iter().flat_map(|turn| &turn.pieces);
+        pieces.any(|piece| match piece.origin {
+            Origin::Stored { seq } => {
+                newest = newest.max(seq);
+                seq < newest && piece.parts.iter().any(is_thinking)
+            }
+            Origin::Synthetic(_) => false,
+        })
+    }
 }
 
 impl Piece<'_> {

@@ -2,12 +2,13 @@
 
 mod copies;
 mod speakers;
+mod thinking;
 
 use super::*;
 use crate::{
     domain::{
         agent::AgentId,
-        message::Format,
+        message::{Format, Kind, tombstone},
         perspective::{Perspective, Telling},
     },
     formats,
@@ -404,57 +405,6 @@ fn an_anchor_is_its_words_and_says_something_or_nothing() {
     );
     // What little there is room for would be a note of what is left out.
     assert_eq!(head(40), "u two");
-}
-
-#[test]
-fn thinking_goes_when_anything_has_left() {
-    let script = "u one | t hmm | u two | t aha";
-    let options = ContextOptions::default();
-    assert_eq!(
-        built(script, &options),
-        "u one | a (hmm) said | u two | a (aha) said"
-    );
-    let evicted = |options: &ContextOptions| {
-        with_input(script, |input| {
-            input.anchor = None;
-            input.evicted = true;
-            input.exchanges[1].is_open = true;
-            brief(&build(input, options, &Characters).turns)
-        })
-    };
-    assert_eq!(evicted(&options), "u one | a said | u two | a said");
-    let open = ContextOptions {
-        keep_open_thinking: true,
-        ..options
-    };
-    assert_eq!(evicted(&open), "u one | a said | u two | a (aha) said");
-    let tight = ContextOptions {
-        max_tokens: 100,
-        ..options
-    };
-    let long = format!("u {} | t hmm | u two | t aha", "x".repeat(80));
-    assert_eq!(
-        built(&long, &tight),
-        "u [[exchange #1 is left out here, to keep within the budget]] + two | a said"
-    );
-}
-
-#[test]
-fn thinking_goes_when_instructions_that_came_later_stand_before_it() {
-    let options = ContextOptions::default();
-    let hoisting = ContextOptions {
-        system_in_place: false,
-        ..options
-    };
-    let later = "u one | t hmm | s rules | u two";
-    assert_eq!(built(later, &hoisting), "s rules | u one | a said | u two");
-    let before = "u one | s rules | t hmm | u two";
-    assert_eq!(built(before, &hoisting), "s rules | u one | a (hmm) said | u two");
-    let in_place = ContextOptions {
-        system_in_place: true,
-        ..options
-    };
-    assert!(built(later, &in_place).contains("(hmm)"));
 }
 
 #[test]

@@ -1,0 +1,105 @@
+//! Which thinking is sent.
+
+use super::*;
+
+#[test]
+fn thinking_goes_when_anything_has_left() {
+    let script = "u one | t hmm | u two | t aha";
+    let options = ContextOptions::default();
+    assert_eq!(
+        built(script, &options),
+        "u one | a (hmm) said | u two | a (aha) said"
+    );
+    let evicted = |options: &ContextOptions| {
+        with_input(script, |input| {
+            input.anchor = None;
+            input.evicted = true;
+            input.exchanges[1].is_open = true;
+            brief(&build(input, options, &Characters).turns)
+        })
+    };
+    assert_eq!(evicted(&options), "u one | a said | u two | a said");
+    let open = ContextOptions {
+        keep_open_thinking: true,
+        ..options
+    };
+    assert_eq!(evicted(&open), "u one | a said | u two | a (aha) said");
+    let tight = ContextOptions {
+        max_tokens: 100,
+        ..options
+    };
+    let long = format!("u {} | t hmm | u two | t aha", "x".repeat(80));
+    assert_eq!(
+        built(&long, &tight),
+        "u [[exchange #1 is left out here, to keep within the budget]] + two | a said"
+    );
+}
+
+#[test]
+fn thinking_goes_when_instructions_that_came_later_stand_before_it() {
+    let options = ContextOptions::default();
+    let hoisting = ContextOptions {
+        system_in_place: false,
+        ..options
+    };
+    let later = "u one | t hmm | s rules | u two";
+    assert_eq!(built(later, &hoisting), "s rules | u one | a said | u two");
+    let before = "u one | s rules | t hmm | u two";
+    assert_eq!(built(before, &hoisting), "s rules | u one | a (hmm) said | u two");
+    let in_place = ContextOptions {
+        system_in_place: true,
+        ..options
+    };
+    assert!(built(later, &in_place).contains("(hmm)"));
+}
+
+/// A result that arrived late was elsewhere, or nowhere, when the model thought what stands behind it now.
+#[test]
+fn thinking_goes_when_a_late_result_stands_before_it() {
+    let options = ContextOptions::default();
+    for (script, expected) in [
+        (
+            "u one | c 1 x | u two | t hmm | r 1 y",
+            "u one | a 1:x | r 1=y + two | a said | u [Continue.]",
+        ),
+        (
+            "u one | c 1 x | u two | r 1 y | t hmm",
+            "u one | a 1:x | r 1=y + two | a (hmm) said",
+        ),
+        (
+            "u one | t hmm | c 1 x | u two | a B | r 1 y",
+            "u one | a (hmm) said + 1:x | r 1=y + two | a B | u [Continue.]",
+        ),
+    ] {
+        assert_eq!(built(script, &options), expected, "{script}");
+    }
+}
+
+#[test]
+fn thinking_goes_when_something_before_it_was_forgotten() {
+    let forgotten = |kind: &Kind| formats::parse(Format::Native, &tombstone(kind)).unwrap();
+    let [one, hmm, two, aha] = ["u one", "t hmm", "u two", "t aha"].map(message);
+    let sent = |messages: &[&Message]| {
+        let mut input = ContextInput::default();
+        for (seq, &message) in (1..).zip(messages) {
+            input.exchanges.push(SourceExchange {
+                exchange: seq,
+                is_open: false,
+                messages: vec![SourceMessage {
+                    seq,
+                    message,
+                    tokens: None,
+                }],
+            });
+        }
+        brief(&build(&input, &ContextOptions::default(), &Characters).turns)
+    };
+    let (user, usage) = (forgotten(&Kind::User), forgotten(&Kind::from_name("usage")));
+    assert_eq!(
+        sent(&[&one, &hmm, &user, &two, &aha]),
+        "u one | a said | u two | a said"
+    );
+    // What was thought before, and what no model ever saw.
+    assert_eq!(sent(&[&one, &hmm, &two, &user]), "u one | a (hmm) said | u two");
+    assert_eq!(sent(&[&one, &usage, &hmm]), "u one | a (hmm) said");
+}
