@@ -383,6 +383,7 @@ async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) ->
         budget_tokens: None,
         alternation: None,
         summary_max_tokens: None,
+        keeps_open_thinking: false,
     };
     let (counter, mut bill) = (counter(), Bill::new(provider));
     let mut update_in = None;

@@ -143,6 +143,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
             budget_tokens: None,
             alternation: None,
             summary_max_tokens: None,
+            keeps_open_thinking: false,
         };
         let mut building = Sample::default();
         for _ in 0..size(ROUNDS) {

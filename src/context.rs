@@ -58,6 +58,8 @@ pub struct ContextQuery {
     pub alternation: Option<Alternation>,
     /// The most tokens of the summary in it, if less than its share of the budget.
     pub summary_max_tokens: Option<i64>,
+    /// Whether thinking of the open exchange is sent even where something before it has changed.
+    pub keeps_open_thinking: bool,
 }
 
 impl ContextQuery {
@@ -69,6 +71,7 @@ impl ContextQuery {
             system_in_place: self.format.takes_system_in_place(),
             ends_with_user: self.format.ends_with_user(),
             names_speakers: self.format.names_speakers(),
+            keep_open_thinking: self.keeps_open_thinking || defaults.keep_open_thinking,
             ..defaults
         }
     }

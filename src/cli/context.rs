@@ -103,6 +103,7 @@ impl Context {
             budget_tokens: self.budget,
             alternation: self.alternation,
             summary_max_tokens: self.summary_max_tokens,
+            keeps_open_thinking: false,
         }
     }
 

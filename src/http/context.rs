@@ -28,6 +28,7 @@ const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
         ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 is no limit."),
         ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most."),
         ("alternation" = Option<Alternation>, Query, description = "What happens to neighbouring turns of one side."),
+        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: thinking of the open exchange is sent even where something before it has changed, for a provider that wants that of an open tool round, or a request that lets it drop what is no longer bound (`drop_block`). Otherwise none is sent then."),
         ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
     responses((status = 200, description = "The context.", body = ContextReply),
         answers::Always,
@@ -62,7 +63,14 @@ pub(super) async fn read(
 
 /// What is asked for, and by which speaker.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
-    let known = ["format", "budget", "summary_max_tokens", "alternation", "as"];
+    let known = [
+        "format",
+        "budget",
+        "summary_max_tokens",
+        "alternation",
+        "thinking",
+        "as",
+    ];
     let parameters = Parameters::read(uri, &known)?;
     let formats = "give anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {
@@ -75,11 +83,20 @@ fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
         Alternation::from_name(name)
             .ok_or_else(|| invalid("alternation", &format!("can't be `{name}`"), cure))
     };
+    let keeps_open_thinking = match parameters.text("thinking") {
+        None => false,
+        Some("open") => true,
+        Some(name) => {
+            let what = format!("can't be `{name}`");
+            return Err(invalid("thinking", &what, "give open, or leave it out"));
+        }
+    };
     let query = ContextQuery {
         format,
         budget_tokens: parameters.integer("budget", 0..=BUDGET_TOKENS_MAX)?,
         alternation: parameters.text("alternation").map(mode).transpose()?,
         summary_max_tokens: parameters.integer("summary_max_tokens", 1..=SUMMARY_TOKENS_MAX)?,
+        keeps_open_thinking,
     };
     Ok((query, parameters.text("as").map(str::to_owned)))
 }

@@ -265,6 +265,7 @@ async fn what_cannot_be_asked_is_refused() {
         "?format=gemini&budget=-1",
         "?format=gemini&alternation=no",
         "?format=gemini&summary_max_tokens=0",
+        "?format=gemini&thinking=all",
     ] {
         server
             .get(&format!("{PATH}{query}"))
@@ -273,6 +274,35 @@ async fn what_cannot_be_asked_is_refused() {
     }
     let unknown = server.get("/v1/agents/nobody/context?format=gemini").await;
     unknown.problem(404, "unknown_agent");
+}
+
+/// Some providers want the thinking of an open tool round back, whatever has left the window before it.
+#[tokio::test]
+async fn thinking_of_an_open_exchange_can_be_asked_for() {
+    let server = with_archive().await;
+    let messages = json!([
+        {"role": "user", "content": "Which files?"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "I look.", "signature": "c2lnbmVk"},
+            {"type": "tool_use", "id": "t", "name": "ls", "input": {}},
+        ]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "a.rs"}]},
+    ]);
+    let reply = server
+        .post("/v1/agents/coder/messages", messages.to_string())
+        .await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    for (query, is_sent) in [("", false), ("&thinking=open", true)] {
+        let context = server
+            .get(&format!("{PATH}?format=anthropic{query}"))
+            .await
+            .json();
+        assert_eq!(
+            context["body"].to_string().contains("c2lnbmVk"),
+            is_sent,
+            "{context}"
+        );
+    }
 }
 
 /// Two agents that talk, both as models, after a human's word.

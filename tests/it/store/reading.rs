@@ -265,6 +265,7 @@ pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
             budget_tokens: Some(0),
             alternation: None,
             summary_max_tokens: None,
+            keeps_open_thinking: false,
         };
         Ok::<_, ContextError>(material.build(query, ContextOptions::default(), counter.as_ref()))
     };
@@ -528,6 +529,7 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
                         budget_tokens: Some(max_tokens),
                         alternation: Some(Alternation::Ack),
                         summary_max_tokens: None,
+                        keeps_open_thinking: false,
                     };
                     let reply = material.build(query, ContextOptions::default(), counter.as_ref());
                     assert!(reply.tokens > 0);
