@@ -2,14 +2,27 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Calls, Names, Notes, arguments_object, instructions, named, text, texts};
+use super::{Calls, Names, Notes, RequestFormat, arguments_object, instructions, named, own, text, texts};
 use crate::domain::{
-    context::{Role, Turn},
+    context::{Piece, Role, Turn},
     message::Part,
 };
 
 /// What stands for a signature that another provider's model couldn't give (provider documentation, section 5).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+const CALL: &str = "functionCall";
+const RESPONSE: &str = "functionResponse";
+const SIGNATURE: &str = "thoughtSignature";
+/// The data of a part, of which there is one; what else Gemini runs on its side is only named.
+const DATA: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
+/// What may stand beside it.
+const NOTES: [&str; 5] = [
+    "thought",
+    SIGNATURE,
+    "videoMetadata",
+    "mediaResolution",
+    "partMetadata",
+];
 
 /// `{systemInstruction?, contents}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
@@ -24,25 +37,17 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .unwrap_or(0);
     let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
     for (at, (turn, mut calls)) in named(turns, names).enumerate() {
-        match turn.role {
-            Role::System => {}
-            Role::User => contents.push((Role::User, said(turn, notes))),
-            Role::Tool => {
-                let mut parts: Vec<Value> = turn
-                    .parts()
-                    .filter_map(|part| response(part, &mut calls))
-                    .collect();
-                parts.extend(said(turn, notes));
-                contents.push((Role::Tool, parts));
-            }
-            Role::Assistant => {
-                let parts = model_parts(turn, &mut calls, at > current, notes);
-                match contents.last_mut() {
-                    // A call must not follow another turn of the model's.
-                    Some((Role::Assistant, before)) => before.extend(parts),
-                    _ => contents.push((Role::Assistant, parts)),
-                }
-            }
+        if turn.role == Role::System {
+            continue;
+        }
+        let mut parts = parts(turn, &mut calls, notes);
+        if turn.role == Role::Assistant && at > current {
+            sign(&mut parts, notes);
+        }
+        match contents.last_mut() {
+            // A call must not follow another turn of the model's.
+            Some((Role::Assistant, before)) if turn.role == Role::Assistant => before.extend(parts),
+            _ => contents.push((turn.role, parts)),
         }
     }
     let contents = contents.into_iter().map(|(role, parts)| {
@@ -57,36 +62,91 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-fn said(turn: &Turn<'_>, notes: &mut Notes) -> Vec<Value> {
-    let texts = texts(turn, notes).into_iter();
-    texts.map(|text| json!({"text": text})).collect()
-}
-
-fn model_parts(turn: &Turn<'_>, calls: &mut Calls<'_>, is_current: bool, notes: &mut Notes) -> Vec<Value> {
-    let mut parts: Vec<Value> = turn
-        .parts()
-        .filter_map(|part| match part {
-            Part::ToolCall { arguments, .. } => {
-                let Names { id, tool } = calls.next();
-                let args = arguments_object(arguments, notes);
-                Some(json!({"functionCall": {"id": id, "name": tool, "args": args}}))
-            }
-            part => text(part, notes).map(|text| json!({"text": text})),
-        })
-        .collect();
-    let first_call = parts.iter_mut().find(|part| part.get("functionCall").is_some());
-    if let Some(call) = first_call.filter(|_| is_current) {
-        notes.add("calls of the current turn carry a stand-in for their thought signatures");
-        call["thoughtSignature"] = json!(NO_SIGNATURE);
+/// The parts of a turn, results first.
+fn parts(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+    let mut parts = Vec::new();
+    for piece in &turn.pieces {
+        match own_parts(turn.role, piece) {
+            Some(own) => parts.extend(own.into_iter().map(|part| with_names(part, calls))),
+            None => parts.extend(piece.parts.iter().filter_map(|part| made(part, calls, notes))),
+        }
     }
-    parts
+    let (results, rest): (Vec<Value>, Vec<Value>) =
+        parts.into_iter().partition(|part| part.get(RESPONSE).is_some());
+    results.into_iter().chain(rest).collect()
 }
 
-fn response(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
-    let Part::ToolResult { text, is_error, .. } = part else {
+/// The parts that Gemini's model wrote or was given, if they are all there and say what the parts say.
+fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
+    let mut content = own::message(RequestFormat::Gemini, piece)?;
+    let is_model = content.get("role").and_then(Value::as_str) == Some("model");
+    let Some(Value::Array(parts)) = content.remove("parts") else {
         return None;
     };
-    let Names { id, tool } = calls.next();
-    let field = if *is_error { "error" } else { "output" };
-    Some(json!({"functionResponse": {"id": id, "name": tool, "response": {field: text}}}))
+    let count = |name: &str| parts.iter().filter(|part| part.get(name).is_some()).count();
+    let is_faithful = is_model == (role == Role::Assistant)
+        && (count(CALL), count(RESPONSE)) == own::calls_and_results(piece)
+        && parts.iter().all(is_sound);
+    let stays = |part: &Value| !is_blank(part) && (piece.keeps_thinking || part["thought"] != true);
+    let parts: Vec<Value> = parts.into_iter().filter(stays).collect();
+    (is_faithful && !parts.is_empty()).then_some(parts)
+}
+
+/// Whether a request takes the part as it is.
+fn is_sound(part: &Value) -> bool {
+    let Some(fields) = part.as_object() else {
+        return false;
+    };
+    let (data, notes): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| DATA.contains(&name.as_str()));
+    let is_known = notes.iter().all(|(name, _)| NOTES.contains(&name.as_str()));
+    let [(name, value)] = data[..] else { return false };
+    is_known
+        && match name.as_str() {
+            "text" => value.is_string(),
+            CALL => value.is_object() && value.get("args").is_none_or(Value::is_object),
+            RESPONSE => value.get("response").is_some_and(Value::is_object),
+            _ => value.is_object(),
+        }
+}
+
+/// A text that says nothing and signs nothing.
+fn is_blank(part: &Value) -> bool {
+    let text = part.get("text").and_then(Value::as_str);
+    text.is_some_and(|text| text.trim().is_empty()) && part.get(SIGNATURE).is_none()
+}
+
+/// A part by the names that its call or its result goes by here.
+fn with_names(mut part: Value, calls: &mut Calls<'_>) -> Value {
+    let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
+    if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {
+        let Names { id, tool } = calls.next();
+        function.insert("id".to_owned(), Value::String(id));
+        function.insert("name".to_owned(), Value::String(tool));
+    }
+    part
+}
+
+fn made(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> {
+    match part {
+        Part::ToolCall { arguments, .. } => {
+            let Names { id, tool } = calls.next();
+            let args = arguments_object(arguments, notes);
+            Some(json!({CALL: {"id": id, "name": tool, "args": args}}))
+        }
+        Part::ToolResult { text, is_error, .. } => {
+            let Names { id, tool } = calls.next();
+            let field = if *is_error { "error" } else { "output" };
+            Some(json!({RESPONSE: {"id": id, "name": tool, "response": {field: text}}}))
+        }
+        part => text(part, notes).map(|text| json!({"text": text})),
+    }
+}
+
+/// Gives the first call its stand-in for a signature, if it has none.
+fn sign(parts: &mut [Value], notes: &mut Notes) {
+    let first_call = parts.iter_mut().find(|part| part.get(CALL).is_some());
+    if let Some(call) = first_call.filter(|call| call.get(SIGNATURE).is_none()) {
+        notes.add("calls of the current turn carry a stand-in for their thought signatures");
+        call[SIGNATURE] = json!(NO_SIGNATURE);
+    }
 }

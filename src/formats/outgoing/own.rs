@@ -13,7 +13,8 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
     let source = piece.source?;
     let payload: Value = match (target, source.format) {
         (RequestFormat::Anthropic, Format::Anthropic | Format::ClaudeCode)
-        | (RequestFormat::OpenAiChat, Format::OpenAiChat) => serde_json::from_str(&source.payload).ok()?,
+        | (RequestFormat::OpenAiChat, Format::OpenAiChat)
+        | (RequestFormat::Gemini, Format::Gemini) => serde_json::from_str(&source.payload).ok()?,
         _ => return None,
     };
     match (payload, source.format) {

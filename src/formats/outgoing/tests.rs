@@ -145,6 +145,41 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
     assert_eq!(out.notes, Vec::<String>::new());
 }
 
+/// Images, what the model's signatures belong to, and results in the shape that the tool gave them.
+#[test]
+fn what_gemini_wrote_goes_back_as_it_was() {
+    let lines = [
+        r#"{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"text":""},{"text":"What is it?"}]}"#,
+        r#"{"role":"model","parts":[{"text":"I look.","thought":true},{"functionCall":{"name":"look","args":{"n":1}},"thoughtSignature":"c2ln"}]}"#,
+        r#"{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"size":3},"parts":[{"inlineData":{"mimeType":"image/png","data":"BBBB"}}]}}]}"#,
+        r#"{"role":"model","parts":[{"text":"A cat."},{"text":"","thoughtSignature":"ZW5k"}]}"#,
+    ];
+    let out = outgoing(RequestFormat::Gemini, Format::Gemini, &lines);
+    insta::assert_snapshot!(out.body, @r#"{"contents":[{"parts":[{"inlineData":{"data":"AAAA","mimeType":"image/png"}},{"text":"What is it?"}],"role":"user"},{"parts":[{"text":"I look.","thought":true},{"functionCall":{"args":{"n":1},"id":"call","name":"look"},"thoughtSignature":"c2ln"}],"role":"model"},{"parts":[{"functionResponse":{"id":"call","name":"look","parts":[{"inlineData":{"data":"BBBB","mimeType":"image/png"}}],"response":{"size":3}}}],"role":"user"},{"parts":[{"text":"A cat."},{"text":"","thoughtSignature":"ZW5k"}],"role":"model"}]}"#);
+    assert_eq!(out.notes, Vec::<String>::new());
+
+    let messages = lines.map(|line| formats::parse(Format::Gemini, line).unwrap());
+    let evicted = ContextInput {
+        evicted: true,
+        ..input_of(&messages)
+    };
+    let turns = build(&evicted, &ContextOptions::default(), &Characters).turns;
+    let body = render(RequestFormat::Gemini, &turns).body.to_string();
+    assert!(body.contains("c2ln") && !body.contains("I look."), "{body}");
+
+    // What runs on Gemini's side, or is spelled as only the Python library does, is written anew.
+    let lines = [
+        r#"{"role":"user","parts":[{"text":"Count."},{"inline_data":{"mime_type":"image/png","data":"AAAA"}}]}"#,
+        r#"{"role":"model","parts":[{"executableCode":{"code":"1+1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2"}},{"text":"2."}]}"#,
+    ];
+    let body = outgoing(RequestFormat::Gemini, Format::Gemini, &lines).body;
+    let verdict = checker::check(RequestFormat::Gemini, &body, true);
+    assert!(
+        verdict.is_ok() && !body.to_string().contains("AAAA"),
+        "{verdict:?} {body}"
+    );
+}
+
 #[test]
 fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
     let paused = [
