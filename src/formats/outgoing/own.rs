@@ -11,19 +11,30 @@ use crate::domain::{
 /// The message of `piece` as the target's provider wrote it, if it did, without the envelope of a transcript.
 pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let source = piece.source?;
-    let payload: Value = match (target, source.format) {
+    let is_own = matches!(
+        (target, source.format),
         (RequestFormat::Anthropic, Format::Anthropic | Format::ClaudeCode)
-        | (RequestFormat::OpenAiChat, Format::OpenAiChat)
-        | (RequestFormat::Gemini, Format::Gemini) => serde_json::from_str(&source.payload).ok()?,
-        _ => return None,
-    };
-    match (payload, source.format) {
-        (Value::Object(mut line), Format::ClaudeCode) => match line.remove("message")? {
-            Value::Object(message) => Some(message),
-            _ => None,
-        },
-        (Value::Object(message), _) => Some(message),
+            | (RequestFormat::OpenAiChat, Format::OpenAiChat)
+            | (
+                RequestFormat::OpenAiResponses,
+                Format::OpenAiResponses | Format::Codex
+            )
+            | (RequestFormat::Gemini, Format::Gemini)
+    );
+    if !is_own {
+        return None;
+    }
+    let mut line: Map<String, Value> = serde_json::from_str(&source.payload).ok()?;
+    let wrapped = match source.format {
+        Format::ClaudeCode => Some(line.remove("message")?),
+        // Older ones have none.
+        Format::Codex => line.remove("payload"),
         _ => None,
+    };
+    match wrapped {
+        None => Some(line),
+        Some(Value::Object(message)) => Some(message),
+        Some(_) => None,
     }
 }
 
@@ -43,7 +54,7 @@ pub(super) fn kind(block: &Value) -> &str {
 
 /// A text block that says nothing: providers refuse it.
 pub(super) fn is_blank_text(block: &Value) -> bool {
-    kind(block) == "text"
+    matches!(kind(block), "text" | "input_text" | "output_text")
         && block
             .get("text")
             .and_then(Value::as_str)

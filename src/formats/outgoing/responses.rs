@@ -2,11 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Calls, Names, Notes, TEXT_SEPARATOR, arguments_text, named, texts, unmarked};
+use super::{
+    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
+    own::{self, kind},
+    text, texts, unmarked,
+};
 use crate::domain::{
-    context::{Role, Turn},
+    context::{Piece, Role, Turn},
     message::Part,
 };
+
+/// The blocks that others than the model write, and those that the model writes.
+const INPUT: [&str; 3] = ["input_text", "input_image", "input_file"];
+const OUTPUT: [&str; 2] = ["output_text", "refusal"];
 
 /// `{instructions?, input}`: leading instructions are apart, later ones stand in their place.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
@@ -19,22 +27,14 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     let mut input = Vec::new();
     for (turn, mut calls) in named(turns, names).skip(leading) {
         match turn.role {
-            Role::System => input.extend(said("system", "input_text", texts(turn, notes))),
-            Role::User => input.extend(said("user", "input_text", texts(turn, notes))),
+            Role::System => input.extend(said("system", heard(&turn.pieces, notes))),
+            Role::User => input.extend(said("user", heard(&turn.pieces, notes))),
             Role::Assistant => {
                 // Outputs follow the calls, so nothing may stand between those.
-                input.extend(
-                    texts(turn, notes)
-                        .into_iter()
-                        .filter_map(|text| said("assistant", "output_text", vec![text])),
-                );
+                input.extend(turn.pieces.iter().flat_map(|piece| spoken(piece, notes)));
                 input.extend(turn.parts().filter_map(|part| call(part, &mut calls)));
             }
-            Role::Tool => {
-                let outputs = turn.parts().filter_map(|part| output(part, &mut calls, notes));
-                input.extend(outputs.collect::<Vec<_>>());
-                input.extend(said("user", "input_text", texts(turn, notes)));
-            }
+            Role::Tool => input.extend(results(turn, &mut calls, notes)),
         }
     }
     let mut body = Map::new();
@@ -48,12 +48,96 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-fn said(role: &str, kind: &str, texts: Vec<String>) -> Option<Value> {
-    let content: Vec<Value> = texts
-        .into_iter()
-        .map(|text| json!({"type": kind, "text": text}))
-        .collect();
+fn said(role: &str, content: Vec<Value>) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": role, "content": content}))
+}
+
+/// What others than the model say, in one message.
+fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mut Notes) -> Vec<Value> {
+    let mut content = Vec::new();
+    for piece in pieces {
+        match own_message(piece, &INPUT) {
+            Some((own, _)) => content.extend(own),
+            None => {
+                let texts = piece.parts.iter().filter_map(|part| text(part, notes));
+                content.extend(texts.map(|text| json!({"type": "input_text", "text": text})));
+            }
+        }
+    }
+    content
+}
+
+/// What the model says: its own message with the phase that it is of, or one for each text.
+fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
+    if let Some((own, phase)) = own_message(piece, &OUTPUT) {
+        let mut message = json!({"type": "message", "role": "assistant", "content": own});
+        if let Some(phase) = phase {
+            message["phase"] = phase;
+        }
+        return vec![message];
+    }
+    let texts = piece.parts.iter().filter_map(|part| text(part, notes));
+    texts
+        .filter_map(|text| said("assistant", vec![json!({"type": "output_text", "text": text})]))
+        .collect()
+}
+
+/// The blocks of a message as it was sent or received, and its phase, if a request takes them as they are: without ids, which
+/// belong to the reasoning beside them.
+fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<Value>)> {
+    let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
+    if item.get("type").is_some_and(|kind| kind != "message") {
+        return None;
+    }
+    let blocks = own_blocks(item.remove("content")?, kinds)?;
+    Some((blocks, item.remove("phase").filter(Value::is_string)))
+}
+
+/// The blocks without blank texts, if all are of these kinds and any is left.
+fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
+    let Value::Array(mut blocks) = content else {
+        return None;
+    };
+    blocks.retain(|block| !own::is_blank_text(block));
+    let is_sound = !blocks.is_empty() && blocks.iter().all(|block| kinds.contains(&kind(block)));
+    is_sound.then_some(blocks)
+}
+
+/// An output for each result, and a message of what the user says after them.
+fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+    let (mut outputs, mut others) = (Vec::new(), Vec::new());
+    for piece in &turn.pieces {
+        if let Some(own) = own_output(piece) {
+            outputs.push(output(&calls.next().id, own));
+            continue;
+        }
+        for part in piece.parts.iter() {
+            if let Part::ToolResult { text, is_error, .. } = part {
+                let told = unmarked(text, *is_error, notes);
+                outputs.push(output(&calls.next().id, told.into()));
+            }
+        }
+        others.push(piece);
+    }
+    outputs.extend(said("user", heard(others, notes)));
+    outputs
+}
+
+/// What a tool returned in blocks, an image for example; a failure is told otherwise.
+fn own_output(piece: &Piece<'_>) -> Option<Value> {
+    let has_failed = |part: &Part| matches!(part, Part::ToolResult { is_error: true, .. });
+    let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
+    let is_own = item
+        .get("type")
+        .is_some_and(|kind| kind == "function_call_output")
+        && own::calls_and_results(piece) == (0, 1)
+        && !piece.parts.iter().any(has_failed);
+    let blocks = own_blocks(item.remove("output")?, &INPUT)?;
+    is_own.then_some(Value::Array(blocks))
+}
+
+fn output(call_id: &str, output: Value) -> Value {
+    json!({"type": "function_call_output", "call_id": call_id, "output": output})
 }
 
 fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
@@ -63,12 +147,4 @@ fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
     let Names { id, tool } = calls.next();
     let arguments = arguments_text(arguments);
     Some(json!({"type": "function_call", "call_id": id, "name": tool, "arguments": arguments}))
-}
-
-fn output(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> {
-    let Part::ToolResult { text, is_error, .. } = part else {
-        return None;
-    };
-    let output = unmarked(text, *is_error, notes);
-    Some(json!({"type": "function_call_output", "call_id": calls.next().id, "output": output}))
 }

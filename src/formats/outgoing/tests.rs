@@ -180,6 +180,37 @@ fn what_gemini_wrote_goes_back_as_it_was() {
     );
 }
 
+/// Images, phases, and what tools return in blocks; without ids, since reasoning stays behind.
+#[test]
+fn what_the_responses_api_wrote_goes_back_as_it_was() {
+    let user = r#"{"type":"message","role":"user","content":[{"type":"input_text","text":" "},{"type":"input_text","text":"What is it?"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}"#;
+    let lines = [
+        user,
+        r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"c2VhbGVk"}"#,
+        r#"{"type":"function_call","id":"fc_1","call_id":"c","name":"look","arguments":"{}","status":"completed"}"#,
+        r#"{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"3"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}"#,
+        r#"{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"final_answer","content":[{"type":"output_text","text":"A cat.","annotations":[]},{"type":"refusal","refusal":"No more."}]}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiResponses, Format::OpenAiResponses, &lines);
+    insta::assert_snapshot!(out.body, @r#"{"input":[{"content":[{"text":"What is it?","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"role":"user","type":"message"},{"arguments":"{}","call_id":"c","name":"look","type":"function_call"},{"call_id":"c","output":[{"text":"3","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"type":"function_call_output"},{"content":[{"annotations":[],"text":"A cat.","type":"output_text"},{"refusal":"No more.","type":"refusal"}],"phase":"final_answer","role":"assistant","type":"message"}]}"#);
+    assert_eq!(out.notes.len(), 1, "of thinking: {:?}", out.notes);
+
+    let line = format!(r#"{{"timestamp":"2026-01-05T08:00:07Z","type":"response_item","payload":{user}}}"#);
+    for line in [user, line.as_str()] {
+        let codex = outgoing(RequestFormat::OpenAiResponses, Format::Codex, &[line]);
+        assert_eq!(codex.body["input"][0], out.body["input"][0], "{line}");
+    }
+
+    // A failure has no mark here, whatever it is told in.
+    let failed = lines[3].replace("\"call_id\"", "\"status\":\"failed\",\"call_id\"");
+    let out = outgoing(
+        RequestFormat::OpenAiResponses,
+        Format::OpenAiResponses,
+        &[user, lines[2], failed.as_str()],
+    );
+    assert_eq!(out.body["input"][2]["output"], "3", "{}", out.body);
+}
+
 #[test]
 fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
     let paused = [
