@@ -1,8 +1,8 @@
 //! Outgoing: the turns of a context as the content of a provider's request.
 //!
 //! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, blocks
-//! that nobody here knows included; only the envelope of a transcript, fields that no request takes, and markers of
-//! the prompt cache, which are the request's, stay behind.
+//! that nobody here knows included; only the envelope of a transcript, fields that no request takes, markers of the
+//! prompt cache, which are the request's, and the reasoning and the ids of OpenAI's Responses API stay behind.
 //! Ids and names that the target wouldn't take are spelled as it does ([`spelling`]).
 //! What can't be carried over is named in the notes.
 
