@@ -91,7 +91,7 @@ pub struct Entry {
     pub interrupts: bool,
     /// The message's tokens.
     pub tokens: i64,
-    /// When it was said; the time of arrival if the client gave none.
+    /// When it was said; the time of arrival if the client gave none, or a later one.
     pub at: Timestamp,
     /// The first line of its text.
     pub line: String,

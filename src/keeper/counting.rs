@@ -45,7 +45,13 @@ impl Keeper {
         } else {
             self.learning.guarded(&counting)
         };
-        let prepared = self.prepare(&counter, counting.model(), messages, now).await;
+        let since = if replayed {
+            self.said_before(agent, &messages, now).await?
+        } else {
+            now
+        };
+        let dated = dated(messages, since, now);
+        let prepared = self.prepare(&counter, counting.model(), dated).await;
         let prepared =
             prepared.inspect_err(|error| error!(agent_id = %agent, %error, "counting.panicked"))?;
         let (messages, seen) = prepared.into_iter().unzip();
@@ -82,31 +88,41 @@ impl Keeper {
         Ok(self.counters.learn(agent, &settings))
     }
 
+    /// When something was said before the replayed `messages`, for those that bring no time: by the moment of their
+    /// arrival everything would be old.
+    async fn said_before(
+        &self,
+        agent: &AgentId,
+        messages: &[Message],
+        now: Timestamp,
+    ) -> StoreResult<Timestamp> {
+        let row = self.store.agent(agent).await?;
+        let known = row.and_then(|row| row.as_of).into_iter();
+        let mut known = known.chain(messages.iter().filter_map(|message| message.at));
+        Ok(known.find(|at| *at <= now).unwrap_or(now))
+    }
+
     async fn prepare(
         &self,
         counter: &Arc<dyn TokenCounter>,
         model: &str,
-        messages: Vec<Message>,
-        now: Timestamp,
+        messages: Vec<(Message, Timestamp)>,
     ) -> Result<Vec<(Prepared, Seen)>, Panicked> {
-        let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
+        let bytes: usize = messages.iter().map(|(message, _)| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            let count = || count_all(counter.as_ref(), model, messages, now, &self.redactor);
+            let count = || count_all(counter.as_ref(), model, messages, &self.redactor);
             return threads::computed_here(COUNTING, count);
         }
         let share = messages.len().div_ceil(threads::at_once()).max(1);
         let mut rest = messages;
         let mut shares = Vec::new();
-        let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
             let (counter, model) = (Arc::clone(counter), model.to_owned());
             let redactor = self.redactor.clone();
-            let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(threads::computed(COUNTING, move || {
-                count_all(counter.as_ref(), &model, rest, said_at, &redactor)
+                count_all(counter.as_ref(), &model, rest, &redactor)
             }));
-            said_at = last_at.unwrap_or(said_at);
             rest = tail;
         }
         let mut prepared = Vec::new();
@@ -117,22 +133,34 @@ impl Keeper {
     }
 }
 
-/// Counts messages; the one before them was said at `said_at`.
+/// Each message with the moment at which it counts as said. Without a time that is when the one before was said,
+/// `since` for the first. None counts as said after it arrived, `now`, whatever its client's clock says: one message of the far
+/// future would make all that is replayed old, and never grow old itself.
+fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Message, Timestamp)> {
+    let mut last_at = since;
+    let date = |message: Message| {
+        last_at = match message.at {
+            Some(at) if at <= now => at,
+            Some(_) => last_at.max(since),
+            None => last_at,
+        };
+        (message, last_at)
+    };
+    messages.into_iter().map(date).collect()
+}
+
+/// Counts messages, each with the moment at which it counts as said.
 fn count_all(
     counter: &dyn TokenCounter,
     model: &str,
-    messages: Vec<Message>,
-    said_at: Timestamp,
+    messages: Vec<(Message, Timestamp)>,
     redactor: &Redactor,
 ) -> Vec<(Prepared, Seen)> {
-    let mut last_at = said_at;
     messages
         .into_iter()
-        .map(|message| {
+        .map(|(message, said_at)| {
             let tokens = count_message(counter, &message);
-            // A message without a time counts as said when the one before it was.
-            last_at = message.at.unwrap_or(last_at);
-            let entry = Entry::new(&message, tokens, last_at, redactor);
+            let entry = Entry::new(&message, tokens, said_at, redactor);
             let seen = seen(&message, tokens, counter, model);
             (Prepared { message, entry }, seen)
         })

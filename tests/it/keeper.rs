@@ -8,7 +8,7 @@ use recapd::{
     domain::{
         message::{Format, Message},
         settings::SettingsPatch,
-        time::HOUR_MS,
+        time::{DAY_MS, HOUR_MS, Timestamp},
     },
     formats,
     keeper::Keeper,
@@ -82,6 +82,71 @@ async fn what_brings_no_time_was_said_now() {
         (row.ledger.newest.map(|newest| newest.opened_at), row.as_of),
         (Some(T0), None)
     );
+}
+
+/// Transcripts begin with lines that bring no time, and chunks of them may.
+#[tokio::test]
+async fn what_brings_no_time_in_a_replay_was_said_in_the_past() {
+    let rig = Rig::new(&config()).await;
+    for minutes in [-900, -800] {
+        let mut answer = native("assistant", "Hello.");
+        answer.at = Some(minute(minutes));
+        let chunk = vec![native("user", "Hi"), answer];
+        rig.parts.keeper.replay(&rig.agent, chunk).await.unwrap();
+        let row = rig.row().await;
+        let newest = row.ledger.newest.unwrap();
+        assert_eq!(newest.opened_at, minute(-900));
+        assert_eq!(row.as_of, Some(minute(minutes)));
+    }
+    rig.verify().await;
+}
+
+/// Six turns of the last hour, in one of which the model's clock was wrong.
+fn with_a_wrong_clock() -> Vec<Message> {
+    let turn = |number: i64| {
+        let mut turn = [
+            native("user", "Please fix the next of the failing tests"),
+            native("assistant", "Fixed, and it was an off-by-one error."),
+        ];
+        for message in &mut turn {
+            message.at = Some(minute(number - 60));
+        }
+        if number == 1 {
+            turn[1].at = Timestamp::parse("2099-01-01T00:00:00Z");
+        }
+        turn
+    };
+    (0..6).flat_map(turn).collect()
+}
+
+#[tokio::test]
+async fn a_time_that_is_still_to_come_ages_nothing() {
+    for is_replay in [false, true] {
+        let rig = Rig::new(&config()).await;
+        let (keeper, messages) = (&rig.parts.keeper, with_a_wrong_clock());
+        let stored = if is_replay {
+            keeper.replay(&rig.agent, messages).await
+        } else {
+            keeper.append(&rig.agent, messages).await
+        };
+        assert!(!stored.unwrap().evictions.is_empty());
+        assert_eq!(rig.row().await.as_of, is_replay.then(|| minute(-55)));
+        let latest = if is_replay { minute(-55) } else { T0 };
+        let found = rig.db.number("SELECT max(last_at) FROM exchange_log").await;
+        assert_eq!(found, Some(latest.0));
+        rig.drain_later().await;
+        let is_of_today = rig.content().await.contains("Previously in This Session");
+        assert!(is_of_today, "replayed: {is_replay}: {}", rig.content().await);
+        // What was said live grows old like anything else.
+        rig.clock.advance_ms(2 * DAY_MS);
+        rig.parts.schedule.age().await.unwrap();
+        rig.drain().await;
+        let content = rig.content().await;
+        let is_of_today = content.contains("Previously in This Session");
+        assert_eq!(is_of_today, is_replay, "{content}");
+        assert_eq!(content.contains("Yesterday"), !is_replay, "{content}");
+        rig.verify().await;
+    }
 }
 
 /// Agents of a model that nobody can count exactly.
