@@ -89,6 +89,11 @@ pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
+/// Whether a message says when it was said, but not as a time that can be read.
+fn has_unread_time(message: &Message, fields: &Fields<'_>) -> bool {
+    message.at.is_none() && TIME_FIELDS.iter().any(|&name| fields.has(name))
+}
+
 /// Refuses what would be accepted, and never be sent to a model.
 fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     role::check(message, fields)?;

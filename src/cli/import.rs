@@ -173,11 +173,17 @@ impl Import {
                 "duplicates": duplicates,
                 "refused": refused,
                 "unfinished": imported.unfinished,
+                "unread_times": told.unread_times,
+                "first_unread_time": told.first_unread_time,
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
+        let undated = match told.unread_times {
+            0 => String::new(),
+            unread => format!(", {unread} with a time that can't be read"),
+        };
         output::text(&format!(
-            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped"
+            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped{undated}"
         ))
     }
 }

@@ -24,7 +24,7 @@ use self::lines::Line;
 use super::{
     FormatError, check_said,
     detect::{Shape, shape},
-    is_sidechain,
+    has_unread_time, is_sidechain,
     json::Fields,
     pidgin, read,
 };
@@ -78,6 +78,8 @@ pub enum ReadError {
 /// One message of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
+    /// Its line, as [`Skipped::line`].
+    pub line: u64,
     /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension,
     /// followed by what tells several conversations in one file apart.
     pub conversation: String,
@@ -85,6 +87,8 @@ pub struct Record {
     pub agent_id: Option<String>,
     /// Whether it is the talk of a sub-agent of Claude Code, which others see only the result of.
     pub is_sidechain: bool,
+    /// Whether it says when it was said, but not as a time that can be read: it has none then.
+    pub is_time_unread: bool,
     /// The message.
     pub message: Message,
 }
@@ -289,10 +293,12 @@ impl FileReader {
             check_said(&message, &fields)?;
         }
         Ok(Some(Record {
+            line,
             conversation: self.conversation(format, conversation, &fields),
             // Pidgin's agents are speakers of one conversation.
             agent_id: fields.text("agent_id").filter(|_| format != Format::Pidgin),
             is_sidechain: is_sidechain(format, &fields),
+            is_time_unread: has_unread_time(&message, &fields),
             message: Message {
                 payload: text,
                 ..message

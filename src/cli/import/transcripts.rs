@@ -38,6 +38,10 @@ pub(super) struct Told {
     pub(super) duplicates: i64,
     /// Lines, and files, that couldn't be read.
     pub(super) skipped: u64,
+    /// Messages whose time can't be read.
+    pub(super) unread_times: u64,
+    /// The file and the line of the first of them.
+    pub(super) first_unread_time: Option<String>,
 }
 
 /// Reads conversations into the keeper, or on a dry run nowhere.
@@ -97,6 +101,9 @@ impl<'p> Transcripts<'p> {
                     if is_main_only && record.is_sidechain {
                         left_out += 1;
                     } else {
+                        if record.is_time_unread {
+                            self.miss_time(format!("{}:{}", file.display(), record.line));
+                        }
                         self.take(record, number).await?;
                     }
                 }
@@ -188,6 +195,17 @@ impl<'p> Transcripts<'p> {
         }
         if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.progress.note("more is skipped; it is counted at the end");
+        }
+    }
+
+    fn miss_time(&mut self, place: String) {
+        self.told.unread_times += 1;
+        if self.told.first_unread_time.is_none() {
+            self.progress.note(&format!(
+                "{place}: its time can't be read, so that it counts as said when the message before it was; write times like \
+                 2026-11-20T08:40:00Z; more of them are counted at the end"
+            ));
+            self.told.first_unread_time = Some(place);
         }
     }
 

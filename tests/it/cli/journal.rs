@@ -391,6 +391,37 @@ fn different_conversations_are_different_agents() {
 }
 
 #[test]
+fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = folder.path().join("chat.jsonl");
+    let lines = ["2026-03-02T08:00:00Z", "yesterday", "at noon"].map(|at| {
+        let line = serde_json::json!({"role": "user", "content": "Hi", "timestamp": at});
+        format!("{line}\n")
+    });
+    std::fs::write(&file, lines.concat()).unwrap();
+    let file = file.to_str().unwrap();
+    let told = run(&["import", file, "--dry-run"], &database);
+    let count = "3 messages would be stored, 0 there already, 0 skipped, 2 with a time that can't be read";
+    assert!(stdout(&told).contains(count), "{}", stdout(&told));
+    assert!(
+        stderr(&told).contains("chat.jsonl:2: its time"),
+        "{}",
+        stderr(&told)
+    );
+    let imported = json(&run(&["import", file, "--strict", "--json"], &database));
+    assert_eq!(
+        (&imported["accepted"], &imported["unread_times"]),
+        (&3.into(), &2.into())
+    );
+    let first = imported["first_unread_time"].as_str().unwrap();
+    assert!(first.ends_with("chat.jsonl:2"), "{first}");
+    let exported = stdout(&run(&["export"], &database));
+    let said = "\"said_at\":\"2026-03-02T08:00:00Z\"";
+    assert_eq!(exported.matches(said).count(), 3, "{exported}");
+}
+
+#[test]
 fn an_import_of_nothing_fails() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
