@@ -120,6 +120,14 @@ pub(super) fn left_out(messages: u64, file: &str) -> String {
     )
 }
 
+/// What is said of messages that their conversation went back behind.
+pub(super) fn undone(messages: u64, file: &str) -> String {
+    format!(
+        "{file}: left out {messages} messages of prompts that were edited or turns that were taken back; the conversation \
+         went on without them"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -173,6 +173,7 @@ impl Import {
                 "duplicates": duplicates,
                 "refused": refused,
                 "unfinished": imported.unfinished,
+                "undone": told.undone,
                 "unread_times": told.unread_times,
                 "first_unread_time": told.first_unread_time,
             }));

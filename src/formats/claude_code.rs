@@ -38,6 +38,30 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     Ok(queued(line).unwrap_or_else(|| metadata(&kind, line)))
 }
 
+/// A line's place in the tree of a conversation.
+pub(super) struct Link {
+    /// The line's id.
+    pub(super) uuid: String,
+    /// The line that it follows from; behind a compaction the last one before it.
+    pub(super) parent: Option<String>,
+    /// Whether the user typed it, and may so have edited it.
+    pub(super) is_prompt: bool,
+}
+
+/// The place of a line that was read as `message`.
+pub(super) fn link(message: &Message) -> Option<Link> {
+    let line = Fields::parse(&message.payload).ok()?;
+    let origin = line.object("origin").and_then(|origin| origin.text("kind"));
+    let is_users = message.kind == Kind::User && !message.interrupts && line.text("type")? == "user";
+    Some(Link {
+        uuid: line.text("uuid")?,
+        parent: line.text("parentUuid").or_else(|| line.text("logicalParentUuid")),
+        is_prompt: is_users
+            && line.flag("isSidechain") != Some(true)
+            && origin.is_none_or(|origin| origin == "human"),
+    })
+}
+
 /// What the user typed while the model was at work: newer versions write it as an attachment. Other origins (tasks that
 /// have ended, other agents) aren't the user.
 fn queued(line: &Fields<'_>) -> Option<Message> {

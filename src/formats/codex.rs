@@ -34,6 +34,18 @@ const REQUEST: &str = "## My request for Codex:";
 /// How the text begins that stands where the user stopped a turn.
 const ABORTED: &str = "<turn_aborted>";
 
+/// The event after which the last turns count as never taken.
+const ROLLED_BACK: &str = "thread_rolled_back";
+
+/// How many turns the line that was read as `message` takes back, if it does.
+pub(super) fn turns_taken_back(message: &Message) -> Option<usize> {
+    if message.kind != unknown_kind(ROLLED_BACK) {
+        return None;
+    }
+    let event = Fields::parse(&message.payload).ok()?.object("payload")?;
+    serde_json::from_str(event.raw("num_turns")?.get()).ok()
+}
+
 /// Reads one line.
 pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     if is_header(line) {

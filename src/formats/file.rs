@@ -8,6 +8,7 @@ mod aider;
 mod container;
 mod lines;
 mod opening;
+mod undone;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,6 +22,7 @@ use std::{
 };
 
 use self::lines::Line;
+pub use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
     detect::{Shape, shape},

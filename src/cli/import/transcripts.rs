@@ -16,7 +16,7 @@ use crate::{
         agent::AgentId,
         message::{Format, Message},
     },
-    formats::file::{FileReader, Record, Skipped},
+    formats::file::{FileReader, Record, Skipped, undone_lines},
     keeper::Keeper,
     store::{SqlStore, archive::Archive as _},
 };
@@ -38,6 +38,8 @@ pub(super) struct Told {
     pub(super) duplicates: i64,
     /// Lines, and files, that couldn't be read.
     pub(super) skipped: u64,
+    /// Messages that their conversation went back behind, which are left out.
+    pub(super) undone: u64,
     /// Messages whose time can't be read.
     pub(super) unread_times: u64,
     /// The file and the line of the first of them.
@@ -92,13 +94,16 @@ impl<'p> Transcripts<'p> {
             }
         };
         let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
-        let (mut read, mut number, mut left_out) = (0, 0_u64, 0_u64);
+        let undone = undone_lines(file, reader.format());
+        let (mut read, mut number, mut left_out, mut gone) = (0, 0_u64, 0_u64, 0_u64);
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
                     // What is left out is counted: a message keeps its number, and so its id.
                     number += 1;
-                    if is_main_only && record.is_sidechain {
+                    if undone.contains(&record.line) {
+                        gone += 1;
+                    } else if is_main_only && record.is_sidechain {
                         left_out += 1;
                     } else {
                         if record.is_time_unread {
@@ -114,9 +119,13 @@ impl<'p> Transcripts<'p> {
             self.progress.read(reader.bytes_read() - read);
             read = reader.bytes_read();
         }
+        let name = file.display().to_string();
         if left_out > 0 {
-            let file = file.display().to_string();
-            self.progress.hint(&conversations::left_out(left_out, &file));
+            self.progress.hint(&conversations::left_out(left_out, &name));
+        }
+        if gone > 0 {
+            self.told.undone += gone;
+            self.progress.hint(&conversations::undone(gone, &name));
         }
         self.flush().await
     }

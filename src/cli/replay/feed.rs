@@ -21,7 +21,7 @@ use crate::{
         message::{Format, Message},
         time::DAY_MS,
     },
-    formats::file::{FileReader, ReadError, Record, Skipped},
+    formats::file::{FileReader, ReadError, Record, Skipped, undone_lines},
 };
 
 /// Messages that go to the keeper at once.
@@ -114,9 +114,11 @@ impl Feed {
         };
         *self.fed.formats.entry(reader.format().name()).or_default() += 1;
         let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
-        let mut left_out = 0;
+        let undone = undone_lines(file, reader.format());
+        let (mut left_out, mut gone) = (0, 0);
         while let Some(record) = reader.next() {
             match record {
+                Ok(record) if undone.contains(&record.line) => gone += 1,
                 Ok(record) if is_main_only && record.is_sidechain => left_out += 1,
                 Ok(record) => self.take(record).await?,
                 Err(skipped) => self.skip(file, &skipped),
@@ -125,9 +127,14 @@ impl Feed {
         }
         self.flush().await?;
         self.bytes_done += reader.bytes_read();
+        let name = file.display().to_string();
         if left_out > 0 {
-            let line = conversations::left_out(left_out, &file.display().to_string());
+            let line = conversations::left_out(left_out, &name);
             self.bar.suspend(|| output::note(&line));
+        }
+        if gone > 0 {
+            self.bar
+                .suspend(|| output::note(&conversations::undone(gone, &name)));
         }
         Ok(())
     }

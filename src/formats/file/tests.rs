@@ -3,6 +3,7 @@
 mod chunks;
 mod fixtures;
 mod transcripts;
+mod undone;
 
 use std::path::PathBuf;
 

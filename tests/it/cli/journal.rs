@@ -422,6 +422,44 @@ fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
 }
 
 #[test]
+fn what_a_conversation_went_back_behind_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = folder.path().join("session.jsonl");
+    let lines = [
+        ("user", "u1", None, "Hi"),
+        ("assistant", "a1", Some("u1"), "Hello"),
+        ("user", "u2", Some("a1"), "Use tabs"),
+        ("assistant", "a2", Some("u2"), "Tabs it is"),
+        ("user", "u3", Some("a1"), "Use spaces"),
+    ]
+    .map(|(role, uuid, parent, content)| {
+        let line = serde_json::json!({
+            "type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "timestamp": "2026-03-02T10:00:00Z",
+            "message": { "role": role, "content": content },
+        });
+        format!("{line}\n")
+    });
+    std::fs::write(&file, lines.concat()).unwrap();
+    let file = file.to_str().unwrap();
+    let output = run(&["import", file, "--json"], &database);
+    let told = stderr(&output);
+    assert!(told.contains("left out 2 messages of prompts"), "{told}");
+    let imported = json(&output);
+    assert_eq!(
+        (&imported["accepted"], &imported["undone"]),
+        (&3.into(), &2.into())
+    );
+    let exported = stdout(&run(&["export"], &database));
+    assert!(
+        exported.contains("Use spaces") && !exported.contains("Use tabs"),
+        "{exported}"
+    );
+    let replayed = json(&recapd().args(["replay", file, "--json"]).output().unwrap());
+    assert_eq!(replayed["messages"], 3);
+}
+
+#[test]
 fn an_import_of_nothing_fails() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");

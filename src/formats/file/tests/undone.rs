@@ -1,0 +1,108 @@
+//! Lines that a conversation went back behind.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::formats::file::undone::undone as find;
+
+fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    let source = io::Cursor::new(lines.join("\n"));
+    let reader = FileReader::from_reader(source, "log.jsonl", Some(format)).unwrap();
+    let mut found: Vec<u64> = find(reader).into_iter().collect();
+    found.sort_unstable();
+    found
+}
+
+/// A line of Claude Code that follows from the line `parent`.
+fn says(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Value>) -> Value {
+    let (parent, content): (Value, Value) = (parent.into(), content.into());
+    let message = json!({ "role": role, "content": content });
+    json!({ "type": role, "uuid": uuid, "parentUuid": parent, "message": message })
+}
+
+fn result(uuid: &str, parent: &str) -> Value {
+    let content = json!([{ "type": "tool_result", "tool_use_id": uuid, "content": "ok" }]);
+    says("user", uuid, parent, content)
+}
+
+/// A question and its answer, `a`.
+fn begun() -> Vec<Value> {
+    vec![
+        says("user", "u", Value::Null, "Hi"),
+        says("assistant", "a", "u", "Hello"),
+    ]
+}
+
+#[test]
+fn an_edited_prompt_is_undone_with_all_that_followed() {
+    let boundary = json!({
+        "type": "system", "uuid": "c", "parentUuid": null, "logicalParentUuid": "r", "content": "Compacted",
+    });
+    let rest = vec![
+        says("user", "first", "a", "Fix it"),
+        says("assistant", "b", "first", "I'll look."),
+        result("r", "b"),
+        boundary,
+        says("user", "more", "c", "And the other one"),
+        says("user", "second", "a", "Fix it well"),
+        says("assistant", "d", "second", "Fixed."),
+        says("user", "third", "a", "Fix it better"),
+    ];
+    let mut lines = [begun(), rest].concat();
+    assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9]);
+    // A line may be written before its parent.
+    lines.swap(2, 3);
+    assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn other_branches_are_said() {
+    let with = |mut line: Value, name: &str, value: Value| {
+        line[name] = value;
+        line
+    };
+    let prompt = |uuid| says("user", uuid, "a", "Go on");
+    let origin = json!({ "kind": "task-notification" });
+    for rest in [
+        vec![result("r1", "a"), result("r2", "a")],
+        vec![
+            says("user", "i", "a", "[Request interrupted by user]"),
+            prompt("p"),
+        ],
+        vec![with(prompt("m"), "isMeta", true.into()), prompt("p")],
+        vec![with(prompt("n"), "origin", origin), prompt("p")],
+        vec![with(prompt("s"), "isSidechain", true.into()), prompt("p")],
+        vec![says("user", "anew", Value::Null, "Hi again")],
+        // Both go on.
+        vec![prompt("p"), prompt("q"), says("assistant", "b", "p", "Done.")],
+    ] {
+        let lines = [begun(), rest].concat();
+        assert_eq!(undone(Format::ClaudeCode, &lines), [0_u64; 0], "{lines:?}");
+    }
+}
+
+#[test]
+fn turns_of_codex_that_were_taken_back_are_undone() {
+    let said = |role: &str, text: &str| {
+        let content = json!([{ "type": "input_text", "text": text }]);
+        json!({ "type": "response_item", "payload": { "type": "message", "role": role, "content": content } })
+    };
+    let back = |turns: u32| {
+        let event = json!({ "type": "thread_rolled_back", "num_turns": turns });
+        json!({ "type": "event_msg", "payload": event })
+    };
+    let mut lines = vec![
+        said("user", "<environment_context>\n</environment_context>"),
+        said("user", "Which beds are dry?"),
+        said("assistant", "Bed three."),
+        said("user", "Water it."),
+        said("assistant", "Done."),
+        back(1),
+        said("user", "Water it by hand."),
+    ];
+    assert_eq!(undone(Format::Codex, &lines), [4, 5]);
+    lines.push(back(9));
+    assert_eq!(undone(Format::Codex, &lines), [2, 3, 4, 5, 6, 7]);
+    assert_eq!(undone(Format::OpenAiResponses, &lines), [0_u64; 0]);
+}

@@ -1,0 +1,131 @@
+//! Lines of a transcript that its conversation went back behind: prompts that were edited and turns that were taken
+//! back, with all that followed from them. Read in a row with the others they would be what nobody said.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    path::Path,
+};
+
+use super::{
+    super::{claude_code, codex},
+    FileReader, Record,
+};
+use crate::domain::message::{Format, Kind};
+
+/// The numbers of the lines in a file of this format that its conversation went back behind. Only a whole file shows
+/// them: a pipe, which can't be read twice, has none.
+pub fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
+    let may_have = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
+    let reader = may_have.then(|| FileReader::open(path, Some(format)));
+    reader.and_then(Result::ok).map_or_else(HashSet::new, undone)
+}
+
+pub(super) fn undone(reader: FileReader) -> HashSet<u64> {
+    match reader.format() {
+        Format::ClaudeCode => edited(reader),
+        Format::Codex => taken_back(reader),
+        _ => HashSet::new(),
+    }
+}
+
+/// A line of Claude Code, in the tree that its lines make.
+struct Node {
+    line: u64,
+    parent: Option<usize>,
+    is_prompt: bool,
+}
+
+/// Prompts of Claude Code that were edited: a later prompt follows from the same line. All else that branches is said,
+/// such as the results of calls made at once. A branch that went on after the later one began isn't given up.
+fn edited(reader: FileReader) -> HashSet<u64> {
+    let nodes = nodes(reader.filter_map(Result::ok));
+    let order = order(&nodes);
+    let mut is_undone = given_up(&nodes, &ends(&nodes, &order));
+    for &place in &order {
+        let follows = nodes[place].parent.is_some_and(|parent| is_undone[parent]);
+        is_undone[place] |= follows;
+    }
+    let lines = nodes.into_iter().zip(is_undone);
+    lines
+        .filter_map(|(node, is_undone)| is_undone.then_some(node.line))
+        .collect()
+}
+
+/// The lines as they stand in the file. Of those with the same id the first one counts.
+fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
+    let (mut links, mut places) = (Vec::new(), HashMap::new());
+    for record in records {
+        let Some(link) = claude_code::link(&record.message) else {
+            continue;
+        };
+        if let Entry::Vacant(free) = places.entry(link.uuid) {
+            free.insert(links.len());
+            links.push((record.line, link.parent, link.is_prompt));
+        }
+    }
+    let node = |(line, parent, is_prompt): (u64, Option<String>, bool)| Node {
+        line,
+        parent: parent.and_then(|parent| places.get(&parent).copied()),
+        is_prompt,
+    };
+    links.into_iter().map(node).collect()
+}
+
+/// The places of the nodes, parents first: some lines are written before their parents.
+fn order(nodes: &[Node]) -> Vec<usize> {
+    let mut children = vec![Vec::new(); nodes.len()];
+    let mut order = Vec::with_capacity(nodes.len());
+    for (place, node) in nodes.iter().enumerate() {
+        match node.parent {
+            Some(parent) => children[parent].push(place),
+            None => order.push(place),
+        }
+    }
+    let mut next = 0;
+    while let Some(&place) = order.get(next) {
+        order.append(&mut children[place]);
+        next += 1;
+    }
+    order
+}
+
+/// The last in the file of the lines that follow from each.
+fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
+    let mut ends: Vec<usize> = (0..nodes.len()).collect();
+    for &place in order.iter().rev() {
+        if let Some(parent) = nodes[place].parent {
+            ends[parent] = ends[parent].max(ends[place]);
+        }
+    }
+    ends
+}
+
+/// Which of the nodes are prompts that were edited after all that follows from them was said.
+fn given_up(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
+    let mut is_given_up = vec![false; nodes.len()];
+    let mut prompts = HashMap::new();
+    for (place, node) in nodes.iter().enumerate().filter(|(_, node)| node.is_prompt) {
+        let earlier = node.parent.and_then(|parent| prompts.insert(parent, place));
+        if let Some(earlier) = earlier.filter(|&earlier: &usize| ends[earlier] < place) {
+            is_given_up[earlier] = true;
+        }
+    }
+    is_given_up
+}
+
+/// Turns of Codex that were taken back, each from what the user said on.
+fn taken_back(reader: FileReader) -> HashSet<u64> {
+    let (mut turns, mut lines) = (Vec::new(), HashSet::new());
+    for record in reader.filter_map(Result::ok) {
+        if let Some(count) = codex::turns_taken_back(&record.message) {
+            let kept = turns.len().saturating_sub(count);
+            if let Some(&first) = turns.get(kept) {
+                lines.extend(first..record.line);
+            }
+            turns.truncate(kept);
+        } else if record.message.kind == Kind::User && !record.message.interrupts {
+            turns.push(record.line);
+        }
+    }
+    lines
+}
