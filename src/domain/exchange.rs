@@ -239,6 +239,13 @@ impl Headline {
         self.title == FORGOTTEN_TITLE && self.tools.is_empty() && self.answer.is_empty()
     }
 
+    /// Says that something of the exchange was forgotten, if what is left gives it no title.
+    pub fn note_forgotten(&mut self) {
+        if self.title.is_empty() {
+            FORGOTTEN_TITLE.clone_into(&mut self.title);
+        }
+    }
+
     /// The same with secrets redacted.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {

@@ -21,7 +21,7 @@ use super::{
     agent::AgentId,
     exchange::{Entry, Exchange},
     ledger::Ledger,
-    message::{Format, Kind},
+    message::{Format, Kind, is_tombstone},
     time::Timestamp,
 };
 
@@ -239,6 +239,12 @@ pub fn take_in(
             ledger.last_exchange = exchange;
         }
         _ => return Err(JournalError::Misplaced { seq, exchange }),
+    }
+    if is_tombstone(&record.payload) {
+        let mut exchanges = [&mut ledger.newest, &mut ledger.preamble].into_iter().flatten();
+        if let Some(taker) = exchanges.find(|taker| taker.exchange == exchange) {
+            taker.headline.note_forgotten();
+        }
     }
     ledger.last_seq = seq;
     ledger.session = ledger.session.max(record.session);

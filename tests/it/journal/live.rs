@@ -234,6 +234,10 @@ async fn what_is_forgotten_is_written_anew() {
     for id in [&rig.agent, &child] {
         assert_eq!(other.store().verify(id).await.unwrap().breaches, []);
     }
+    let headlines = "SELECT headline FROM exchange_log WHERE agent_id = 'a' ORDER BY exchange";
+    let told = other.column(headlines).await;
+    assert_eq!(told, rig.db.column(headlines).await);
+    assert!(told[1].as_ref().unwrap().contains("(forgotten)"), "{told:?}");
     assert_eq!(
         other
             .number("SELECT count(*) FROM message_log WHERE forgotten_at IS NOT NULL")

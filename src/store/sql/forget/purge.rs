@@ -117,9 +117,7 @@ impl Purge<'_> {
             entries.for_each(|entry| exchange.add(of.last_seq, &entry));
             headline = exchange.headline;
         }
-        if headline.title.is_empty() {
-            FORGOTTEN_TITLE.clone_into(&mut headline.title);
-        }
+        headline.note_forgotten();
         Ok(headline)
     }
 
