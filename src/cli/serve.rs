@@ -143,7 +143,6 @@ struct Ground {
     member: Option<Member>,
     listener: http::Listener,
     parts: Parts,
-    owner: String,
     /// What the model is called.
     model: String,
     /// How many leases were taken back.
@@ -160,8 +159,9 @@ async fn serve(
     // that it waits for.
     let hangups = hangups()?;
     let mut signals = pin!(signals()?);
+    let owner = config.owner();
     let ground = tokio::select! {
-        ground = prepare(config, prices, &given) => ground?,
+        ground = prepare(config, prices, &given, &owner) => ground?,
         Some(signal) = signals.next() => return Ok(end_early(&given.notify, signal)),
     };
     let Ground {
@@ -170,7 +170,6 @@ async fn serve(
         member,
         listener,
         parts,
-        owner,
         model,
         reclaimed,
     } = ground;
@@ -217,14 +216,13 @@ async fn serve(
 }
 
 /// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
-async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Ground, Failed> {
+async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) -> Result<Ground, Failed> {
     let (notify, clock) = (&given.notify, &given.clock);
     let models = open::models(config, &given.environment, clock)?;
     let opening = service::starting(notify, "opening the database", open_database(config));
     let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
-    let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), clock).await?);
-    let taking = Box::pin(name::take(|| store.join(&owner)));
+    let taking = Box::pin(name::take(|| store.join(owner)));
     let member = service::starting(notify, "taking its name", taking).await?;
     let listener = listen(&config.http).await?;
     let model = format!("{}/{}", models.model.provider(), models.model.model());
@@ -235,7 +233,7 @@ async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Groun
         store.clone(),
         models.model,
         Arc::clone(clock),
-        &owner,
+        owner,
         randomness::seed()?,
     )
     .with_journal(journal)
@@ -243,7 +241,7 @@ async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Groun
     .with_database(&store);
     given.logging.count_into(&parts.metrics);
     parts.metrics.service.reloaded(true, parts.clock.now());
-    let reclaimed = make_up(&store, &parts, &owner).await?;
+    let reclaimed = make_up(&store, &parts, owner).await?;
     if given.is_demo {
         demo::tell(&parts).await?;
         super::output::note(demo::NEXT);
@@ -254,7 +252,6 @@ async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Groun
         member,
         listener,
         parts,
-        owner,
         model,
         reclaimed,
     })
