@@ -44,6 +44,11 @@ async fn the_commands_of_the_page_do_what_they_say() {
             .replace("dashboard", &names[0])
             .replace("agent-7", &names[1]);
         for command in commands(&block) {
+            let writes_to_file = command.starts_with("sqlite3 ") && command.contains("INSERT");
+            assert!(
+                !writes_to_file || command.contains("-cmd '.timeout 5000'"),
+                "a daemon that writes is waited for: {command}"
+            );
             let output = Command::new("bash")
                 .args(["-euc", &command])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
