@@ -82,6 +82,18 @@ fn runbooks_name_metrics_that_exist() {
     }
 }
 
+/// What is posted without a content type is refused (415), and whoever is called at night copies what stands there.
+#[test]
+fn runbooks_name_commands_and_no_bare_requests() {
+    for page in fs::read_dir(file("docs/runbooks")).unwrap() {
+        let page = page.unwrap().path();
+        for line in fs::read_to_string(&page).unwrap().lines() {
+            let is_refused = line.contains("curl") && !line.contains("--json") || line.contains("POST /v1/");
+            assert!(!is_refused, "{}: {line}", page.display());
+        }
+    }
+}
+
 #[test]
 fn every_alert_has_a_page_that_says_what_to_do() {
     let rules = text("monitoring/alerts.yml");
