@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{By, Keeper};
 use crate::{
@@ -88,7 +88,7 @@ impl Keeper {
                     Err(error) => {
                         has_failed = matches!(error, StoreError::Unavailable(_));
                         lost |= matches!(error, StoreError::Fenced(_));
-                        warn!(agent_id = name, %error, "inbox.held");
+                        tell_held(&name, &error);
                         held.insert(name);
                     }
                 }
@@ -194,6 +194,15 @@ impl Keeper {
     }
 }
 
+/// Says why an agent's rows wait. That another daemon was quicker is how it goes where there are several.
+fn tell_held(agent_id: &str, error: &StoreError) {
+    if matches!(error, StoreError::Fenced(_)) {
+        debug!(agent_id, %error, "inbox.held");
+    } else {
+        warn!(agent_id, %error, "inbox.held");
+    }
+}
+
 fn heard(bell: StoreResult<Box<dyn Bell>>) -> Option<Box<dyn Bell>> {
     bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
 }
@@ -265,5 +274,42 @@ fn refusal(error: &StoreError) -> Option<InboxRefusal> {
         StoreError::Refused(_) => Some(InboxRefusal::Database),
         StoreError::Panicked(_) => Some(InboxRefusal::Defect),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use tracing::Level;
+
+    use super::*;
+    use crate::store::Fence;
+
+    /// Whether somebody who looks at warnings is told that rows wait.
+    fn warns(error: &StoreError) -> bool {
+        let told = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let told = Arc::clone(&told);
+            move || {
+                told.store(true, Ordering::SeqCst);
+                io::sink()
+            }
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_writer(writer)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || tell_held("coder", error));
+        told.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_daemon_that_was_quicker_is_no_warning() {
+        assert!(!warns(&StoreError::Fenced(Fence::Inbox)));
+        assert!(warns(&StoreError::Unavailable("it took too long".into())));
     }
 }
