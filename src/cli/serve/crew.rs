@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::{Start, examiner::Examiner};
+use super::{Start, examiner::Examiner, service};
 use crate::{
     assembly::Parts,
     cli::{exit::Failed, open},
@@ -52,9 +52,8 @@ impl Crew {
                 Err(failed) => {
                     self.parts.metrics.service.reloaded(false, self.parts.clock.now());
                     error!(error = failed.text(), "config.reload_failed");
-                    self.given
-                        .notify
-                        .status("the configuration is wrong; what was read before stays in force");
+                    // `systemctl reload` is over with what follows, and whoever asked for it looks then.
+                    self.given.notify.status(&service::line(&self.parts, false));
                 }
             }
             self.given.notify.ready();

@@ -101,8 +101,13 @@ pub(super) async fn ending(
     }
 }
 
-fn line(parts: &Parts, is_stuck: bool) -> String {
-    let mut line = parts.metrics.queue.line(parts.clock.now());
+/// What an operator sees of the daemon at a glance. That a reload failed stands in front until one is good.
+pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
+    let mut line = String::new();
+    if !parts.metrics.service.is_reloaded() {
+        line.push_str("the configuration is wrong: what was read before stays in force · ");
+    }
+    line.push_str(&parts.metrics.queue.line(parts.clock.now()));
     if parts.metrics.updates.is_paused() {
         line.push_str(" · paused by hand");
     }

@@ -190,6 +190,11 @@ impl Service {
         }
     }
 
+    /// Whether the configuration was valid when it was read last.
+    pub fn is_reloaded(&self) -> bool {
+        self.is_reloaded.get() != 0
+    }
+
     /// Counts a client as subscribed to events until the returned value is dropped.
     pub fn subscribed(&self) -> Subscribed {
         self.sse_clients.inc();

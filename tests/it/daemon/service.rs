@@ -278,7 +278,8 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     let file = manager.folder.path().join("recapd.toml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
     write("");
-    let daemon = manager.start(&fake, &[&format!("--config={}", file.display())]);
+    let config = format!("--config={}", file.display());
+    let daemon = manager.start(&fake, &[&config, "schedule.sample_ms=100"]);
     manager.until("READY=1").await;
     assert_eq!(daemon.metric("recapd_workers ").await, 4);
     daemon.turn(1).await;
@@ -324,6 +325,16 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     assert_eq!(daemon.metric("recapd_workers ").await, 2);
     daemon.turn(4).await;
     daemon.until_version(3).await;
+
+    // However the queue moves, that stands before it until a configuration is good again.
+    let queue = "ready 0 · running 1";
+    fake.otherwise(Planned::Hang);
+    daemon.turn(5).await;
+    let wrong = "STATUS=the configuration is wrong: what was read before stays in force";
+    manager.until(&format!("{wrong} · {queue}")).await;
+    write("");
+    daemon.signal(Signal::HUP);
+    manager.until(&format!("STATUS={queue}")).await;
 }
 
 #[tokio::test]
