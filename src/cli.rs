@@ -341,9 +341,12 @@ pub fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     output::adapt(&environment);
-    match run(cli, &environment, began) {
-        Ok(code) => code,
-        Err(failed) => failed.report(),
+    let is_daemon = matches!(cli.command, Command::Serve(_));
+    let log = is_daemon.then(|| sources(&cli.shared, &cli.command, &environment));
+    match (run(cli, &environment, began), log) {
+        (Ok(code), _) => code,
+        (Err(failed), None) => failed.report(),
+        (Err(failed), Some(log)) => failed.report_in_log(log.log_format(), &environment),
     }
 }
 

@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use serde_json::json;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
@@ -29,7 +30,10 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
+use crate::{
+    config::{Environment, LogConfig, LogFormat, LogLevel},
+    domain::time::Timestamp,
+};
 use journald::Journald;
 use metrics::{Metrics, labels};
 use trace::Spans;
@@ -74,6 +78,24 @@ impl Surroundings {
             is_journal: environment.get("JOURNAL_STREAM").is_some_and(is_standard_error),
             is_colorless: environment.get("NO_COLOR").is_some(),
             directives: environment.get("RUST_LOG").map(str::to_owned),
+        }
+    }
+
+    /// The line by which a daemon says why it ends, in the form of its log: that may not have begun, or leave errors out.
+    pub fn last_words(&self, format: LogFormat, text: &str, now: Timestamp) -> String {
+        let line = format!("recapd: {text}");
+        match self.style(format) {
+            Style::Json => json!({
+                "timestamp": now,
+                "level": "ERROR",
+                "message": "daemon.failed",
+                "error": text,
+                "target": "recapd",
+            })
+            .to_string(),
+            // Each line is an event of its own there.
+            _ if self.is_journal && !self.is_terminal => format!("<3>{}", line.replace('\n', "\n<3>")),
+            _ => line,
         }
     }
 
@@ -380,7 +402,7 @@ mod tests {
             format: LogFormat::Json,
         };
         let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
-        let metrics = Metrics::new(crate::domain::time::Timestamp(0), &[]);
+        let metrics = Metrics::new(Timestamp(0), &[]);
         logging.count_into(&metrics);
         tracing::subscriber::with_default(subscriber, || {
             one_of_each();
@@ -391,6 +413,34 @@ mod tests {
         for (level, count) in [("warn", 1), ("error", 2), ("alert", 2)] {
             let line = format!("recapd_log_events_total{{level=\"{level}\"}} {count}\n");
             assert!(text.contains(&line), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_words_have_the_form_of_the_log() {
+        let told = |surroundings: Surroundings, format| {
+            surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
+        };
+        assert_eq!(
+            told(terminal(), LogFormat::Auto),
+            "recapd: it is wrong:\n  line 1"
+        );
+        for format in [LogFormat::Auto, LogFormat::Text, LogFormat::Journald] {
+            assert_eq!(
+                told(journal(), format),
+                "<3>recapd: it is wrong:\n<3>  line 1",
+                "{format:?}"
+            );
+        }
+        for surroundings in [terminal(), journal(), Surroundings::default()] {
+            let line = told(surroundings, LogFormat::Json);
+            assert!(!line.contains('\n'), "{line}");
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(event["error"], "it is wrong:\n  line 1");
+            assert_eq!(
+                (&event["level"], &event["timestamp"]),
+                (&"ERROR".into(), &"1970-01-01T00:00:00Z".into())
+            );
         }
     }
 

@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use super::output;
 use crate::{
-    config::{ConfigError, KeyError},
+    clock::{Clock as _, SystemClock},
+    config::{ConfigError, Environment, KeyError, LogFormat},
     randomness::NoRandomness,
     store::StoreError,
+    telemetry::Surroundings,
 };
 
 /// Something was not found.
@@ -87,6 +89,13 @@ impl Failed {
     /// Prints the error and tells the exit code.
     pub(super) fn report(&self) -> ExitCode {
         output::error(&format!("recapd: {}", self.text()));
+        ExitCode::from(self.code)
+    }
+
+    /// As [`Self::report`], in the form of a daemon's log: whoever reads that is to find there why it ended.
+    pub(super) fn report_in_log(&self, format: LogFormat, environment: &Environment) -> ExitCode {
+        let surroundings = Surroundings::of_standard_error(environment);
+        output::error(&surroundings.last_words(format, &self.text(), SystemClock.now()));
         ExitCode::from(self.code)
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use super::{
-    Config, Violation,
+    Config, LogFormat, Violation,
     environment::{is_alias, key_of, variable_of},
     error::{ConfigError, Origin, Problem},
     file::{self, Setting},
@@ -20,6 +20,9 @@ use crate::domain::price::Prices;
 
 /// The file that is read if none is named, and if it exists.
 pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
+
+/// The key by which logs are written.
+const LOG_FORMAT: &str = "log.format";
 
 /// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`].
 /// Doesn't print: somebody may have put a secret where it doesn't belong.
@@ -93,17 +96,7 @@ impl Loader {
     /// Reads and checks everything. The error lists all that is wrong, not only the first.
     pub fn load(self) -> Result<Loaded, ConfigError> {
         let keys = Keys::new();
-        let (mut settings, mut problems) = match &self.file {
-            Some(path) => file::read(path, &keys)?,
-            None => (Vec::new(), Vec::new()),
-        };
-        settings.extend(self.variable_settings());
-        for assignment in &self.sets {
-            match assigned(assignment) {
-                Ok(setting) => settings.push(setting),
-                Err(problem) => problems.push(problem),
-            }
-        }
+        let (settings, mut problems) = self.settings(&keys)?;
         let mut origins = BTreeMap::new();
         let mut table = keys.defaults().clone();
         for Setting { origin, key, given } in settings.into_iter().map(spelling::meant) {
@@ -129,6 +122,41 @@ impl Loader {
                 Err(ConfigError::Invalid(problems))
             }
         }
+    }
+
+    /// How logs are to be written, as far as that can be told where the configuration may be wrong.
+    pub fn log_format(&self) -> LogFormat {
+        let keys = Keys::new();
+        let without_file = |_: ConfigError| {
+            let others = Self {
+                file: None,
+                ..self.clone()
+            };
+            others.settings(&keys)
+        };
+        let (settings, _) = self.settings(&keys).or_else(without_file).unwrap_or_default();
+        let mut said = settings.iter().rev().filter(|setting| setting.key == LOG_FORMAT);
+        let format = said.find_map(|setting| {
+            let value = read(&keys, LOG_FORMAT, &setting.given, &setting.origin).ok()?;
+            LogFormat::deserialize(value).ok()
+        });
+        format.unwrap_or(LogFormat::Auto)
+    }
+
+    /// What the sources say, in their order, and what of it can't be read.
+    fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<Problem>), ConfigError> {
+        let (mut settings, mut problems) = match &self.file {
+            Some(path) => file::read(path, keys)?,
+            None => (Vec::new(), Vec::new()),
+        };
+        settings.extend(self.variable_settings());
+        for assignment in &self.sets {
+            match assigned(assignment) {
+                Ok(setting) => settings.push(setting),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Ok((settings, problems))
     }
 
     /// Older names come first, so that the present ones win.

@@ -1,7 +1,9 @@
 //! Errors name their source, the key and the cure.
 
+use std::fs;
+
 use super::{Pairs, load};
-use crate::config::{Config, ConfigError, Loader, Problem};
+use crate::config::{Config, ConfigError, Loader, LogFormat, Problem};
 
 /// What stands in a file, and what is said about it.
 const FILE_ERRORS: &[(&str, &str)] = &[
@@ -420,4 +422,28 @@ fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
             "window.low_water must be above 0 and at most 1, not 0",
         ]
     );
+}
+
+/// Who reads the log is to read there why a daemon didn't start, too.
+#[test]
+fn the_form_of_the_log_is_known_of_a_configuration_that_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recapd.toml");
+    for (text, variable, expected) in [
+        (
+            "[log]\nformat = \"json\"\nlevl = \"info\"\n[worker]\nconcurrency = 0",
+            "",
+            LogFormat::Json,
+        ),
+        ("[log]\nformat = \"json\"", "text", LogFormat::Text),
+        ("[log]\nformat = \"json\"", "xml", LogFormat::Json),
+        ("no TOML", "json", LogFormat::Json),
+        ("[log]\nformat = 1", "", LogFormat::Auto),
+    ] {
+        fs::write(&file, text).unwrap();
+        let variables = [("RECAPD__LOG__FORMAT", variable)];
+        let said = variables.into_iter().filter(|(_, value)| !value.is_empty());
+        let loader = Loader::new().file(Some(&file)).environment(said);
+        assert_eq!(loader.log_format(), expected, "{text} {variable}");
+    }
 }

@@ -113,6 +113,38 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
     assert_eq!(code(&wrong), Some(78), "{}", stdout(&wrong));
 }
 
+/// Also before the log begins, and also where `RUST_LOG` leaves it out.
+#[test]
+fn what_ends_a_daemon_stands_in_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    for (text, words, code_of_exit) in [
+        (
+            "[log]\nformat = \"json\"\n[worker]\nconcurrency = 0\n",
+            "own.toml:4",
+            78,
+        ),
+        (
+            "[log]\nformat = \"json\"\n[database]\nurl = \"sqlite:/nowhere/at/all.db\"\n",
+            "/nowhere/at/all.db",
+            69,
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let mut command = recapd();
+        command.env("RUST_LOG", "off").arg("--config").arg(&file);
+        let output = command.arg("serve").output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(code(&output), Some(code_of_exit), "{said}");
+        let event: serde_json::Value = serde_json::from_str(said.trim_end()).unwrap();
+        assert_eq!(
+            (&event["level"], &event["message"]),
+            (&"ERROR".into(), &"daemon.failed".into())
+        );
+        assert!(event["error"].as_str().unwrap().contains(words), "{said}");
+    }
+}
+
 #[test]
 fn the_reference_and_the_schema_are_printed() {
     let reference = recapd().args(["config", "default"]).output().unwrap();
