@@ -14,7 +14,7 @@ Sources, each over the one before: the defaults, the preset, the file, the envir
   recapd config check --config /etc/recapd/config.toml
   recapd config check --without-keys                where the service alone has them, as credentials of systemd
   recapd config show --changed --origin
-  recapd config default > config.toml
+  recapd config default | less                   `recapd init` writes a file to begin with
   recapd config schema > config.schema.json      for an editor that completes and checks TOML
 
 Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]

@@ -469,6 +469,16 @@ fn under(preset: &str, sets: &[&str]) -> String {
 }
 
 #[test]
+fn a_preset_holds_in_a_file_to_begin_with() {
+    let text = commented().replace("#preset = \"none\"", "preset = \"ikigai\"");
+    let (written, set) = (
+        load(Some(&text), &[], &[]),
+        load(None, &[], &["window.preset=ikigai"]),
+    );
+    assert_eq!(written.unwrap().config, set.unwrap().config);
+}
+
+#[test]
 fn a_preset_stands_between_the_defaults_and_what_is_said() {
     insta::assert_snapshot!(under("none", &[]), @r#"window.preset = "none" (--set)"#);
     insta::assert_snapshot!(under("ikigai", &["context.max_tokens=50000", "window.low_water=0.9"]), @r#"

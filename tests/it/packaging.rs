@@ -69,7 +69,7 @@ fn the_containers_speak_of_the_same_port_and_files() {
     assert!(
         compose.contains("127.0.0.1:7411:7411") && text("packaging/prometheus.yml").contains("recapd:7411")
     );
-    assert!(file.contains("/src/config.toml /etc/recapd/config.toml"));
+    assert!(file.contains("/src/packaged.toml /etc/recapd/config.toml"));
     let built = format!("rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
     assert!(
         file.contains(&built),
@@ -99,12 +99,19 @@ fn the_package_has_what_it_names() {
     }
 }
 
-/// Commands are run from any folder, and a path that begins there would make another database in each.
+/// Commands are run from any folder, and a path that begins there would make another database in each. Whatever else is
+/// set would go before a preset.
 #[test]
-fn what_is_packed_names_the_services_database() {
-    let relative = "url = \"sqlite:recapd.db\"";
-    assert!(text("config.toml").lines().any(|line| line == relative));
-    let command = format!("s|^{relative}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|");
+fn what_is_packed_names_the_services_database_and_nothing_else() {
+    let relative = "#url = \"sqlite:recapd.db\"";
+    let begun = recapd::config::commented();
+    assert!(begun.lines().any(|line| line == relative));
+    assert!(
+        begun
+            .lines()
+            .all(|line| line.is_empty() || line.starts_with(['#', '[']))
+    );
+    let command = format!("init - | sed 's|^{relative}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|'");
     for file in ["scripts/package", "Containerfile", "docs/operations.md"] {
         assert!(text(file).contains(&command), "{file}");
     }
