@@ -27,6 +27,7 @@ Examples:
   recapd doctor                                        every check, with what to do where one fails
   recapd doctor --config /etc/recapd/config.toml       as the service sees it
   recapd doctor --offline --json                       for machines; nobody is asked over the network
+  recapd doctor --server http://127.0.0.1:7411         that daemon alone: does it answer, and is it ready?
 
 Exit codes: 0 nothing fails (warnings may be there), 1 something fails, 78 the configuration is wrong.")]
 pub(super) struct Doctor {
@@ -86,6 +87,15 @@ pub(super) async fn without_configuration(shared: &Shared, environment: &Environ
     checks
 }
 
+/// The checks of a daemon that is named: what lies around here needn't be its own.
+async fn elsewhere(config: &Config, shared: &Shared) -> Vec<Check> {
+    let there = "database, disk, clock and provider are looked at where it runs: by `recapd doctor` there, or on its page System";
+    vec![
+        surroundings::daemon(config, shared).await,
+        Check::skip("its host", there),
+    ]
+}
+
 impl Doctor {
     pub(super) fn run(
         self,
@@ -93,7 +103,12 @@ impl Doctor {
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
-        let checks = open::block_on(async { Ok(self.checks(config, shared, environment).await) })?;
+        let checks = open::block_on(async {
+            Ok(match &shared.server {
+                Some(_) => elsewhere(config, shared).await,
+                None => self.checks(config, shared, environment).await,
+            })
+        })?;
         let failing = checks
             .iter()
             .filter(|check| check.verdict == Verdict::Fail)

@@ -46,7 +46,7 @@ impl Health {
         match answered {
             Ok(()) if shared.json => output::json(&json!({ "ok": true, "check": word }))?,
             Ok(()) => output::text(word)?,
-            Err(NotReady::Away) => {
+            Err(NotReady::Away | NotReady::Silent(_)) => {
                 let at = match &shared.server {
                     Some(server) => server.base.clone(),
                     None => config.http.listen.base(),

@@ -201,7 +201,7 @@ async fn not_ready(config: &Config, shared: &Shared) -> Option<String> {
     let server = shared.server.as_ref()?;
     match remote::answers(Some(server), &config.http, "/readyz").await {
         Err(NotReady::Says(why)) => Some(why),
-        Ok(()) | Err(NotReady::Away) => None,
+        Ok(()) | Err(NotReady::Away | NotReady::Silent(_)) => None,
     }
 }
 

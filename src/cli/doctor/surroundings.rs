@@ -89,6 +89,11 @@ pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
             Check::warn(name, format!("none runs at {at}"), fix)
         }
+        Err(remote::NotReady::Silent(why)) => Check::fail(
+            name,
+            format!("somebody listens at {at} and doesn't answer: {why}"),
+            "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
+        ),
         Err(remote::NotReady::Says(why)) => Check::fail(
             name,
             format!("{at} isn't ready: {why}"),

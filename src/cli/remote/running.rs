@@ -62,8 +62,10 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
 
 /// Why a daemon isn't ready.
 pub(in super::super) enum NotReady {
-    /// Nobody answers.
+    /// Nobody listens.
     Away,
+    /// Somebody listens and doesn't answer, for this reason.
+    Silent(String),
     /// It says so.
     Says(String),
 }
@@ -80,10 +82,18 @@ pub(in super::super) async fn answers(
     };
     let server = server.cloned().unwrap_or_else(here);
     let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
-    match daemon.send(daemon.request(Method::GET, path)).await {
-        Err(_) => Err(NotReady::Away),
+    match daemon.reply(daemon.request(Method::GET, path)).await {
+        Err(error) => Err(unheard(&error)),
         Ok((status, _)) if status.is_success() => Ok(()),
         Ok((status, text)) => Err(NotReady::Says(refusal::failed(status, &text).text())),
+    }
+}
+
+/// What it says of a daemon that no answer came.
+fn unheard(error: &WireError) -> NotReady {
+    match error {
+        WireError::Unreachable(_) => NotReady::Away,
+        error => NotReady::Silent(error.to_string()),
     }
 }
 
@@ -94,5 +104,18 @@ fn listens(listen: &Listen) -> bool {
             .reachable()
             .is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_PATIENCE).is_ok()),
         Listen::Socket(path) => UnixStream::connect(path).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_late_is_not_away() {
+        let late = WireError::Late("operation timed out".to_owned());
+        assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
+        let nobody = WireError::Unreachable("connection refused".to_owned());
+        assert!(matches!(unheard(&nobody), NotReady::Away));
     }
 }

@@ -115,6 +115,50 @@ async fn a_daemon_that_works_passes() {
     server.end().await;
 }
 
+/// As a daemon does that hangs, but at once.
+#[test]
+fn who_listens_and_does_not_answer_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("own.db");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let listen = format!("http.listen={address}");
+    let run = |args: &[&str]| {
+        let mut command = recapd();
+        command
+            .args(args)
+            .args(["--set", &listen])
+            .arg("--db")
+            .arg(&database);
+        command.output().unwrap()
+    };
+    assert_eq!(code(&run(&["migrate", "up"])), Some(0));
+    let output = run(&["doctor", "--json"]);
+    let report = json(&output);
+    assert_eq!(code(&output), Some(1), "{report}");
+    assert_eq!(check(&report, "database")["verdict"], "ok", "{report}");
+    let daemon = check(&report, "daemon");
+    assert_eq!(daemon["verdict"], "fail", "{daemon}");
+    assert!(
+        daemon["detail"].as_str().unwrap().contains("doesn't answer"),
+        "{daemon}"
+    );
+    assert_eq!(code(&run(&["health"])), Some(69));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_named_is_not_judged_by_what_lies_around_here() {
+    let server = two_agents().await;
+    let nowhere = ["--set", "database.url=sqlite:/nowhere/at/all.db"];
+    let output = ask(&server, &[&["doctor", "--json"][..], &nowhere].concat());
+    let report = json(&output);
+    assert_eq!(code(&output), Some(0), "{report}");
+    assert_eq!(check(&report, "daemon")["verdict"], "ok", "{report}");
+    assert_eq!(report["checks"].as_array().unwrap().len(), 2, "{report}");
+    server.end().await;
+}
+
 #[test]
 fn a_provider_is_asked_whether_it_is_there_and_takes_the_key() {
     let folder = tempfile::tempdir().unwrap();
