@@ -1,12 +1,15 @@
 //! `recapd config`: what can be configured, what is in force, and what is wrong with it.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, output};
-use crate::config::{self, Config, DEFAULT_TOML, Entry, Environment, Loaded, Origin};
+use crate::{
+    access::file,
+    config::{self, Config, DEFAULT_TOML, Entry, Environment, Loaded, Origin},
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -25,12 +28,12 @@ pub(super) struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check the configuration, and that the providers' keys can be read
+    /// Check the configuration, and that what it wants of keys, tokens and headers can be read
     Check {
         /// Print nothing if all is well
         #[arg(short, long)]
         quiet: bool,
-        /// Don't look for the providers' keys, which a credential of systemd gives to the service alone
+        /// Don't look for keys, tokens and headers, which the service alone may be able to read
         #[arg(long)]
         without_keys: bool,
     },
@@ -64,7 +67,7 @@ impl ConfigCommand {
         match self.action {
             Action::Check { quiet, without_keys } => {
                 if !without_keys {
-                    find_keys(&loaded.config, environment)?;
+                    find_secrets(&loaded.config, environment)?;
                 }
                 if !quiet {
                     check(loaded, shared)?;
@@ -87,10 +90,18 @@ impl ConfigCommand {
     }
 }
 
-/// That the service finds them is seen from its own environment only.
-fn find_keys(config: &Config, environment: &Environment) -> Result<(), Failed> {
+/// What a start reads beside the configuration. That the service finds it is seen from its own environment only.
+fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Failed> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
+    // Variables that can't be used are no reason not to start.
+    if let Ok(Some(trace)) = config.trace.in_force(environment) {
+        trace.headers(environment)?;
+    }
+    let tokens = &config.http.tokens_file;
+    if !tokens.is_empty() {
+        file::read(Path::new(tokens))?;
+    }
     Ok(())
 }
 

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use super::output;
 use crate::{
+    access::file::FileError,
     clock::{Clock as _, SystemClock},
-    config::{ConfigError, Environment, KeyError, LogFormat},
+    config::{ConfigError, Environment, HeadersError, KeyError, LogFormat},
     randomness::NoRandomness,
     store::StoreError,
     telemetry::Surroundings,
@@ -127,6 +128,20 @@ impl From<KeyError> for Failed {
             code: CONFIGURATION,
             error: error.into(),
         }
+    }
+}
+
+impl From<FileError> for Failed {
+    fn from(error: FileError) -> Self {
+        // The text tells its source already.
+        let text = format!("http.tokens_file: {error}");
+        Self::new(CONFIGURATION, anyhow::Error::msg(text))
+    }
+}
+
+impl From<HeadersError> for Failed {
+    fn from(error: HeadersError) -> Self {
+        Self::new(CONFIGURATION, error)
     }
 }
 

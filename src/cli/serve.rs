@@ -330,10 +330,7 @@ async fn access(
     let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
     let access = match config.http.tokens_file.as_str() {
         "" => access,
-        path => access.with_file(path.into()).map_err(|error| {
-            let text = format!("http.tokens_file: {error}");
-            Failed::new(super::exit::CONFIGURATION, anyhow::Error::msg(text))
-        })?,
+        path => access.with_file(path.into())?,
     };
     access.refresh().await?;
     if is_near || access.has_tokens() {

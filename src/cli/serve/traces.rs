@@ -32,10 +32,9 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
             });
         }
     };
-    let wrong = |error: anyhow::Error| Failed::new(CONFIGURATION, error);
     let settings = TraceSettings {
         url: config.otlp_url.clone(),
-        headers: config.headers(environment).map_err(|error| wrong(error.into()))?,
+        headers: config.headers(environment)?,
         sample: config.sample,
         service: config.service_name.clone(),
         resource: config.resource(),
@@ -43,8 +42,8 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
         gather_ms: config.gather_ms,
         seed: randomness::seed()?,
     };
-    let (spans, exporter) =
-        trace::traces(&settings).map_err(|error| wrong(anyhow::anyhow!("[trace]: {error}")))?;
+    let (spans, exporter) = trace::traces(&settings)
+        .map_err(|error| Failed::new(CONFIGURATION, anyhow::anyhow!("[trace]: {error}")))?;
     Ok(Traces {
         spans: Some(spans),
         exporter: Some(exporter),

@@ -113,6 +113,37 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
     assert_eq!(code(&wrong), Some(78), "{}", stdout(&wrong));
 }
 
+#[test]
+fn a_check_reads_what_a_start_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    for (text, told) in [
+        (
+            "[model]\nmode = \"openai\"\napi_key_file = \"/nowhere/key\"\n",
+            "/nowhere/key",
+        ),
+        (
+            "[http]\ntokens_file = \"/nowhere/tokens\"\n",
+            "http.tokens_file: /nowhere/tokens",
+        ),
+        (
+            "[trace]\notlp_url = \"http://127.0.0.1:1\"\notlp_headers_file = \"/nowhere/headers\"\n",
+            "/nowhere/headers",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let check = |args: &[&str]| {
+            let mut command = recapd();
+            command.args(["config", "check", "--config"]).arg(&file);
+            command.args(args).output().unwrap()
+        };
+        let unreadable = check(&[]);
+        assert_eq!(code(&unreadable), Some(78), "{text}");
+        assert!(stderr(&unreadable).contains(told), "{}", stderr(&unreadable));
+        assert_eq!(code(&check(&["--without-keys"])), Some(0), "{text}");
+    }
+}
+
 /// Also before the log begins, and also where `RUST_LOG` leaves it out.
 #[test]
 fn what_ends_a_daemon_stands_in_its_log() {
