@@ -21,6 +21,7 @@
 pub mod notify;
 
 use std::{
+    fmt,
     future::Future,
     io,
     panic::AssertUnwindSafe,
@@ -55,6 +56,15 @@ pub enum StopSignal {
     Interrupt,
 }
 
+impl fmt::Display for StopSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        })
+    }
+}
+
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -73,6 +83,16 @@ pub enum Manner {
     HurriedOut,
     /// So many had to be dropped.
     Dropped(usize),
+}
+
+impl fmt::Display for Manner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Drained => "drained",
+            Self::HurriedOut => "hurried_out",
+            Self::Dropped(_) => "dropped",
+        })
+    }
 }
 
 /// Spawns tasks and tells them when to end. Clones share everything.
@@ -171,7 +191,7 @@ impl Lifecycle {
         let mut signals = pin!(signals.chain(stream::pending()));
         tokio::select! {
             () = self.soft.cancelled() => {}
-            signal = signals.next() => tracing::info!(?signal, "daemon.stopping"),
+            Some(signal) = signals.next() => tracing::info!(%signal, "daemon.stopping"),
         }
         self.shutdown(signals, drain).await
     }
@@ -187,8 +207,8 @@ impl Lifecycle {
             // In this order, so that what is done is not called hurried.
             biased;
             () = self.tasks.wait() => true,
-            signal = signals.next() => {
-                tracing::warn!(?signal, tasks = self.tasks.len(), "daemon.hurried");
+            Some(signal) = signals.next() => {
+                tracing::warn!(%signal, tasks = self.tasks.len(), "daemon.hurried");
                 false
             }
             () = sleep(drain) => {

@@ -211,7 +211,7 @@ async fn serve(
     if let Some(exporter) = exporter {
         exporter.flush(&parts.metrics).await;
     }
-    info!(manner = ?ending.manner, "daemon.stopped");
+    info!(manner = %ending.manner, "daemon.stopped");
     Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
@@ -259,9 +259,9 @@ async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) ->
 
 /// Ends a start as a daemon ends at any other time. Nothing runs yet that would have to finish.
 fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
-    info!(?signal, "daemon.stopping");
+    info!(%signal, "daemon.stopping");
     notify.stopping();
-    info!(manner = ?Manner::Drained, "daemon.stopped");
+    info!(manner = %Manner::Drained, "daemon.stopped");
     ExitCode::SUCCESS
 }
 

@@ -78,6 +78,9 @@ async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
         ),
         (1, 1, 1)
     );
+    let first = |name: &str| events.iter().find(|event| event["message"] == name).unwrap();
+    assert_eq!(first("daemon.stopping")["signal"], "SIGTERM");
+    assert_eq!(first("daemon.stopped")["manner"], "drained");
     assert!(
         named("update.failed") > 0 && named("update.completed") > 0,
         "{text}"
