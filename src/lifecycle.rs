@@ -6,13 +6,13 @@
 //!
 //! ```text
 //! running ── signal, or a vital task ended ──► soft: claim nothing new, finish what runs
-//!                                                │ all done ──────────────────────────────► ended
+//!                                                │ work done ─► last: serve nobody new ── all done ─► ended
 //!                                                │ drain time over, or a second signal
 //!                                                ▼
-//!                                              hard: give leases back, leave ── all done ─► ended
+//!                                              hard and last: give leases back, leave ── all done ─► ended
 //!                                                │ grace over
 //!                                                ▼
-//!                                              what still runs is dropped ────────────────► ended
+//!                                              what still runs is dropped ────────────────────────► ended
 //! ```
 //!
 //! Invariant: shutdown ends, however tasks behave, within the drain time and [`HARD_GRACE`], as long as no task
@@ -99,9 +99,12 @@ impl fmt::Display for Manner {
 #[derive(Clone, Debug, Default)]
 pub struct Lifecycle {
     soft: CancellationToken,
+    last: CancellationToken,
     hard: CancellationToken,
     drop: CancellationToken,
     tasks: TaskTracker,
+    /// Those who serve others until the tasks have ended.
+    servants: TaskTracker,
     has_failed: Arc<AtomicBool>,
     /// Where tasks run; none: where they are spawned.
     runtime: Option<Handle>,
@@ -127,6 +130,11 @@ impl Lifecycle {
         &self.soft
     }
 
+    /// Cancelled when the work has ended, or is given up: whoever serves readers meanwhile ends then.
+    pub fn last(&self) -> &CancellationToken {
+        &self.last
+    }
+
     /// Cancelled when what runs should be given up: leases released, answers cut short, within [`HARD_GRACE`].
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
@@ -150,6 +158,15 @@ impl Lifecycle {
     /// is a failure.
     pub fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_vital_until(self.soft.clone(), name, task);
+    }
+
+    /// As [`Self::spawn_vital`], for a task that goes on until [`Self::last`]: the end waits for it after all others.
+    pub fn spawn_serving(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let serving = Self {
+            tasks: self.servants.clone(),
+            ..self.clone()
+        };
+        serving.spawn_vital(name, task);
     }
 
     /// As [`Self::spawn_vital`], for a task that may end once `stop` is cancelled, too.
@@ -201,18 +218,19 @@ impl Lifecycle {
         let mut signals = pin!(signals.chain(stream::pending()));
         self.soft.cancel();
         self.tasks.close();
+        self.servants.close();
         // Whoever waits beside this, to say that it ends, comes before it has.
         tokio::task::yield_now().await;
         let is_drained = tokio::select! {
             // In this order, so that what is done is not called hurried.
             biased;
-            () = self.tasks.wait() => true,
+            () = self.all_ended() => true,
             Some(signal) = signals.next() => {
-                tracing::warn!(%signal, tasks = self.tasks.len(), "daemon.hurried");
+                tracing::warn!(%signal, tasks = self.left(), "daemon.hurried");
                 false
             }
             () = sleep(drain) => {
-                tracing::warn!(tasks = self.tasks.len(), "daemon.drain_timed_out");
+                tracing::warn!(tasks = self.left(), "daemon.drain_timed_out");
                 false
             }
         };
@@ -227,16 +245,29 @@ impl Lifecycle {
         }
     }
 
+    /// Waits for the work, and then for those who served meanwhile.
+    async fn all_ended(&self) {
+        self.tasks.wait().await;
+        self.last.cancel();
+        self.servants.wait().await;
+    }
+
+    /// How many tasks still run.
+    fn left(&self) -> usize {
+        self.tasks.len() + self.servants.len()
+    }
+
     async fn hurry_out(&self) -> Manner {
         self.hard.cancel();
-        if tokio::time::timeout(HARD_GRACE, self.tasks.wait()).await.is_ok() {
+        self.last.cancel();
+        if tokio::time::timeout(HARD_GRACE, self.all_ended()).await.is_ok() {
             return Manner::HurriedOut;
         }
-        let left = self.tasks.len();
+        let left = self.left();
         tracing::error!(tasks = left, "daemon.tasks_dropped");
         self.drop.cancel();
         // Only a task that blocks its thread is still there after this, and nothing can be done about it.
-        let _dropped = tokio::time::timeout(HARD_GRACE, self.tasks.wait()).await;
+        let _dropped = tokio::time::timeout(HARD_GRACE, self.all_ended()).await;
         Manner::Dropped(left)
     }
 }

@@ -175,9 +175,9 @@ async fn serve(
     } = ground;
     let notify = given.notify.clone();
     let lifecycle = Lifecycle::new();
-    lifecycle.spawn_vital("access", {
-        let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
-        async move { access.follow(soft).await }
+    lifecycle.spawn_serving("access", {
+        let (access, last) = (Arc::clone(&access), lifecycle.last().clone());
+        async move { access.follow(last).await }
     });
     let examiner = Examiner::of(config, &given, &owner, &store, &parts);
     let hands = (store.clone() as _, access, examiner.clone());
@@ -380,15 +380,17 @@ fn start(
         let (keeper, soft) = (parts.keeper.clone(), soft.clone());
         async move { keeper.tend_journal(soft).await }
     });
-    lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let mut state = HttpState::over(parts, queue, access, soft.clone());
+    // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
+    let last = lifecycle.last().clone();
+    lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
+    let mut state = HttpState::over(parts, queue, access, soft);
     state.examiner = Some(examiner);
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);
     let limits = settings.connections;
     let router = http::router(state, settings);
-    lifecycle.spawn_vital("http", async move {
-        http::serve(listener, router, limits, soft).await;
+    lifecycle.spawn_serving("http", async move {
+        http::serve(listener, router, limits, last).await;
         // What clients left behind is still written.
         writes.close();
         writes.wait().await;

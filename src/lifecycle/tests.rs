@@ -66,6 +66,38 @@ async fn a_signal_lets_running_work_finish() {
     assert_eq!(life.run().await, (clean(Manner::Drained), seconds(30)));
 }
 
+/// When the one who serves lets go, and how all ended, where a worker takes so long after the signal.
+async fn served_while_it_works(for_seconds: u64) -> (Duration, Ending, Duration) {
+    let life = Life::new();
+    let (soft, hard) = (life.lifecycle.soft().clone(), life.lifecycle.hard().clone());
+    life.lifecycle.spawn("worker", async move {
+        soft.cancelled().await;
+        hard.run_until_cancelled(sleep(seconds(for_seconds))).await;
+    });
+    let (last, begun) = (life.lifecycle.last().clone(), Instant::now());
+    let (tell, told) = tokio::sync::oneshot::channel();
+    life.lifecycle.spawn_serving("http", async move {
+        last.cancelled().await;
+        tell.send(begun.elapsed()).unwrap();
+        sleep(seconds(1)).await;
+    });
+    life.signal_after(seconds(10));
+    let (ending, after) = life.run().await;
+    (told.await.unwrap(), ending, after)
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_are_served_until_the_work_has_ended() {
+    let served = served_while_it_works(5).await;
+    assert_eq!(served, (seconds(15), clean(Manner::Drained), seconds(16)));
+    let given_up = seconds(10) + DRAIN;
+    let served = served_while_it_works(3_600).await;
+    assert_eq!(
+        served,
+        (given_up, clean(Manner::HurriedOut), given_up + seconds(1))
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_tasks_the_end_is_at_once() {
     let life = Life::new();

@@ -363,6 +363,29 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
 }
 
 #[tokio::test]
+async fn readers_are_answered_until_the_work_has_ended() {
+    let (fake, manager) = (FakeProvider::start(), Manager::new());
+    fake.otherwise(Planned::Hang);
+    let settings = ["worker.drain_ms=600000", "model.timeout_ms=600000"];
+    let mut daemon = manager.start(&fake, &settings);
+    manager.until("READY=1").await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon
+        .until("the model is asked", async |_: &Daemon| {
+            !fake.requests().is_empty()
+        })
+        .await;
+    daemon.signal(Signal::TERM);
+    manager.until("STOPPING=1").await;
+    assert!(daemon.get("/readyz").await.is_none());
+    assert_eq!(daemon.get("/livez").await.as_deref(), Some("ok\n"));
+    assert!(daemon.get("/v1/agents/coder/window").await.is_some());
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ended().await.success());
+}
+
+#[tokio::test]
 async fn what_is_in_flight_at_the_end_is_given_back() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     fake.otherwise(Planned::Hang);
