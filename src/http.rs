@@ -123,7 +123,9 @@ pub struct HttpState {
     pub metrics: Metrics,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Cancelled when the daemon ends: from then on it isn't ready.
+    /// Cancelled when the daemon begins to end: from then on it isn't ready.
+    pub ending: CancellationToken,
+    /// Cancelled when nobody is to be answered any more.
     pub stop: CancellationToken,
     /// Writes that go on although their clients went away; to be waited for before the daemon ends.
     pub writes: TaskTracker,
@@ -222,6 +224,7 @@ impl HttpState {
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),
+            ending: stop.clone(),
             stop,
             writes: TaskTracker::new(),
         }

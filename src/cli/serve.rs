@@ -383,7 +383,8 @@ fn start(
     // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
     let last = lifecycle.last().clone();
     lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
-    let mut state = HttpState::over(parts, queue, access, soft);
+    let mut state = HttpState::over(parts, queue, access, last.clone());
+    state.ending = soft;
     state.examiner = Some(examiner);
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);

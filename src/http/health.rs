@@ -51,7 +51,7 @@ pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<Stri
     };
     let ending = app
         .parts
-        .stop
+        .ending
         .is_cancelled()
         .then(|| "the daemon is ending".to_owned());
     let checks = [("database", database), ("running", ending)];
