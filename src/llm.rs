@@ -102,10 +102,18 @@ pub enum LlmError {
     ContextOverflow(String),
     /// The answer was cut off at the output limit: allow more or send less.
     #[error("the answer was cut off at the output limit")]
-    Truncated,
+    Truncated {
+        /// The tokens that the provider bills, if it says so.
+        usage: Option<Usage>,
+    },
     /// The model declined, or a filter blocked it: the same question gets the same answer.
-    #[error("the model declined: {0}")]
-    Refused(String),
+    #[error("the model declined: {message}")]
+    Refused {
+        /// The provider's explanation.
+        message: String,
+        /// The tokens that the provider bills, if it says so.
+        usage: Option<Usage>,
+    },
     /// The key is wrong, or its money is spent: nothing helps but an operator.
     #[error("the provider refuses the key or the account: {0}")]
     Auth(String),
@@ -244,8 +252,8 @@ impl LlmError {
             },
             Self::RateLimited { .. } => "provider_rate_limited",
             Self::ContextOverflow(_) => "provider_context_length",
-            Self::Truncated => "bad_output",
-            Self::Refused(_) => "provider_refusal",
+            Self::Truncated { .. } => "bad_output",
+            Self::Refused { .. } => "provider_refusal",
             Self::Auth(_) => "provider_auth",
             Self::Permanent(_) => "provider_invalid_request",
             Self::Waiting { .. } => "provider_waiting",
@@ -256,7 +264,7 @@ impl LlmError {
     /// wasn't waited for any more, since the provider had worked on it.
     pub fn is_billed(&self) -> bool {
         match self {
-            Self::Truncated | Self::Refused(_) => true,
+            Self::Truncated { .. } | Self::Refused { .. } => true,
             Self::Transient(fault) => fault.cause == Cause::Timeout,
             _ => false,
         }
@@ -266,7 +274,18 @@ impl LlmError {
     pub fn usage(&self) -> Option<Usage> {
         match self {
             Self::Transient(fault) => fault.usage,
+            Self::Truncated { usage } | Self::Refused { usage, .. } => *usage,
             _ => None,
+        }
+    }
+
+    /// The same failure, with the tokens that its answer reports.
+    fn with_usage(self, usage: Option<Usage>) -> Self {
+        match self {
+            Self::Transient(fault) => Self::Transient(Fault { usage, ..fault }),
+            Self::Truncated { .. } => Self::Truncated { usage },
+            Self::Refused { message, .. } => Self::Refused { message, usage },
+            error => error,
         }
     }
 }

@@ -63,7 +63,7 @@ impl LlmError {
     /// Whether the next model of a chain should be asked now; `is_last`: this is the last attempt.
     pub fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
-            Self::Refused(_)
+            Self::Refused { .. }
             | Self::Auth(_)
             | Self::Permanent(_)
             | Self::Waiting {
@@ -73,7 +73,7 @@ impl LlmError {
             Self::Transient(_) | Self::RateLimited { .. } => {
                 is_last || self.outage().is_some() || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
             }
-            Self::ContextOverflow(_) | Self::Truncated => false,
+            Self::ContextOverflow(_) | Self::Truncated { .. } => false,
         }
     }
 }
@@ -98,8 +98,12 @@ mod tests {
             outage: Some(Duration::from_secs(30)),
             ..Fault::new(Cause::Network, "")
         };
+        let declined = LlmError::Refused {
+            message: words(),
+            usage: None,
+        };
         for (error, at_once, at_last) in [
-            (LlmError::Refused(words()), true, true),
+            (declined, true, true),
             (LlmError::Auth(words()), true, true),
             (LlmError::Permanent(words()), true, true),
             (waiting(1, Wait::Circuit), true, true),
@@ -111,7 +115,7 @@ mod tests {
             (LlmError::Transient(Fault::new(Cause::Network, "")), false, true),
             (LlmError::Transient(outage), true, true),
             (LlmError::ContextOverflow(words()), false, false),
-            (LlmError::Truncated, false, false),
+            (LlmError::Truncated { usage: None }, false, false),
         ] {
             assert_eq!(
                 (error.is_for_the_next(false), error.is_for_the_next(true)),

@@ -6,6 +6,7 @@ use super::{
     discreet::Discreet,
     envelope::{ErrorBody, Quota},
     http::HttpReply,
+    remote::NoAnswer,
     retry::{QUOTA_WAIT_MIN, retry_after},
 };
 
@@ -83,7 +84,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
     match trouble(reply, status, &error) {
         Trouble::Account => LlmError::Auth(message),
         Trouble::TooLong => LlmError::ContextOverflow(message),
-        Trouble::Content => LlmError::Refused(message),
+        Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
         // The time that goes with a day's quota is when a next request could be counted, not when one could succeed.
         Trouble::Day => LlmError::RateLimited {
@@ -99,6 +100,21 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         }),
         Trouble::Request => LlmError::Permanent(message),
     }
+}
+
+/// The error of a successful answer that is of no use.
+pub(super) fn without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
+    match none {
+        NoAnswer::Truncated => LlmError::Truncated { usage: None },
+        NoAnswer::Refused(why) => declined(said(reply, why, discreet)),
+        NoAnswer::Broken(why) => LlmError::Transient(Fault::new(Cause::Server, said(reply, why, discreet))),
+        NoAnswer::Unknown => in_success(reply, discreet),
+    }
+}
+
+fn declined(message: String) -> LlmError {
+    let usage = None;
+    LlmError::Refused { message, usage }
 }
 
 /// The error of a successful answer without content: routers put errors into such.

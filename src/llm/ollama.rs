@@ -7,6 +7,7 @@
 mod wire;
 
 use reqwest::Url;
+use serde_json::Value;
 
 use self::wire::{Chat, Request};
 use super::{
@@ -100,6 +101,15 @@ impl Protocol for Ollama {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Chat::read(body)
+    }
+
+    fn read_usage(&self, body: &Value) -> ModelAnswer {
+        let tokens = |field: &str| body[field].as_i64().unwrap_or_default();
+        ModelAnswer {
+            input_tokens: tokens("prompt_eval_count"),
+            output_tokens: tokens("eval_count"),
+            ..ModelAnswer::default()
+        }
     }
 }
 

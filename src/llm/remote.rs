@@ -23,7 +23,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 use super::{
-    Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest,
+    ChatModel, LlmError, ModelAnswer, ModelRequest,
     discreet::Discreet,
     envelope::ErrorBody,
     fault,
@@ -165,9 +165,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
     /// The tokens that an answer's body reports, whatever its text is worth, in an answer without text.
-    fn read_usage(&self, _body: &Value) -> ModelAnswer {
-        ModelAnswer::default()
-    }
+    fn read_usage(&self, body: &Value) -> ModelAnswer;
 }
 
 /// Why a successful response has no answer.
@@ -177,8 +175,8 @@ pub enum NoAnswer {
     Truncated,
     /// The model declined or a filter stopped it; with the provider's explanation.
     Refused(String),
-    /// It broke off, and may succeed the next time; with the provider's explanation, and the tokens billed.
-    Broken(String, Usage),
+    /// It broke off, and may succeed the next time; with the provider's explanation.
+    Broken(String),
     /// It isn't a response of this API; it may hold an error.
     Unknown,
 }
@@ -243,23 +241,26 @@ impl<P: Protocol> RemoteModel<P> {
     }
 
     fn read(&self, reply: &HttpReply, discreet: Discreet<'_>) -> Result<ModelAnswer, LlmError> {
-        if !reply.status.is_success() {
-            return Err(fault::refused(reply, reply.status.as_u16(), discreet));
-        }
-        match self.protocol.read(&reply.body) {
-            Ok(mut answer) => {
-                answer.request_id = fault::request_id(reply, "", discreet);
-                answer.rest = retry::used_up(&reply.headers);
-                Ok(answer)
+        let failed = if reply.status.is_success() {
+            match self.protocol.read(&reply.body) {
+                Ok(mut answer) => {
+                    answer.request_id = fault::request_id(reply, "", discreet);
+                    answer.rest = retry::used_up(&reply.headers);
+                    return Ok(answer);
+                }
+                Err(none) => fault::without_answer(reply, &none, discreet),
             }
-            Err(NoAnswer::Truncated) => Err(LlmError::Truncated),
-            Err(NoAnswer::Refused(said)) => Err(LlmError::Refused(fault::said(reply, &said, discreet))),
-            Err(NoAnswer::Broken(said, usage)) => Err(LlmError::Transient(Fault {
-                usage: Some(usage),
-                ..Fault::new(Cause::Server, fault::said(reply, &said, discreet))
-            })),
-            Err(NoAnswer::Unknown) => Err(fault::in_success(reply, discreet)),
-        }
+        } else {
+            fault::refused(reply, reply.status.as_u16(), discreet)
+        };
+        Err(failed.with_usage(self.billed(&reply.body)))
+    }
+
+    /// The tokens that an answer of no use is billed with, if it says so.
+    fn billed(&self, body: &[u8]) -> Option<Usage> {
+        let body = serde_json::from_slice(body).ok()?;
+        let usage = self.protocol.read_usage(&body).usage();
+        Some(usage).filter(|usage| *usage != Usage::default())
     }
 
     fn discreet<'a>(&'a self, material: &'a str) -> Discreet<'a> {

@@ -301,8 +301,8 @@ impl Worker {
                 Err(failed) => failed,
             };
             let (mut limits, user) = (wording.limits, &wording.request.prompt.user);
-            let cut_off =
-                wording.cut_off + u32::from(matches!(failed, CondenseError::Llm(LlmError::Truncated)));
+            let is_cut_off = matches!(failed, CondenseError::Llm(LlmError::Truncated { .. }));
+            let cut_off = wording.cut_off + u32::from(is_cut_off);
             let can_be_shorter = question.is_least() && limits.material_chars_max > MATERIAL_CHARS_MIN;
             if !failed.is_too_much() || !can_be_shorter || cut_off > CUT_OFF_AGAIN_MAX {
                 return Err(failed);
@@ -558,7 +558,7 @@ fn tokens(
     match error.usage() {
         Some(usage) => counted(usage),
         None if error.is_billed() => ProviderTokens {
-            output: if matches!(error, LlmError::Truncated) {
+            output: if matches!(error, LlmError::Truncated { .. }) {
                 request.output_tokens_max.saturating_add(thinking_tokens_max)
             } else {
                 0

@@ -73,7 +73,7 @@ impl CondenseError {
     pub(super) fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused(_))
+            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused { .. })
         )
     }
 
@@ -90,7 +90,7 @@ impl CondenseError {
     pub(super) fn is_too_much(&self) -> bool {
         matches!(
             self,
-            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated)
+            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated { .. })
         )
     }
 
@@ -104,7 +104,7 @@ impl CondenseError {
 
     /// The model declined.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::Refused(_)))
+        matches!(self, Self::Llm(LlmError::Refused { .. }))
     }
 
     /// The model's window is too small for what was asked.

@@ -142,8 +142,7 @@ impl Message {
             Some("refusal") => Err(NoAnswer::Refused(refusal(message.stop_details))),
             // The last two need tools or an edit of the context, and neither was asked for.
             Some(reason @ ("pause_turn" | "tool_use" | "compaction")) => {
-                let said = format!("the model stopped with {reason}");
-                Err(NoAnswer::Broken(said, message.answer().usage()))
+                Err(NoAnswer::Broken(format!("the model stopped with {reason}")))
             }
             _ => Ok(message.answer()),
         }

@@ -90,9 +90,15 @@ fn what_answers_tell_of_the_provider() {
         (Ok(ModelAnswer::default()), Verdict::Answered),
         (down(), Verdict::Failed { rest_ms: 0 }),
         (Err(LlmError::Auth(words())), Verdict::Refused),
-        (Err(LlmError::Refused(words())), Verdict::Answered),
+        (
+            Err(LlmError::Refused {
+                message: words(),
+                usage: None,
+            }),
+            Verdict::Answered,
+        ),
         (Err(LlmError::Permanent(words())), Verdict::Answered),
-        (Err(LlmError::Truncated), Verdict::Answered),
+        (Err(LlmError::Truncated { usage: None }), Verdict::Answered),
         (
             Err(LlmError::RateLimited {
                 retry_after: None,

@@ -162,11 +162,7 @@ impl Generated {
             ) => Err(NoAnswer::Refused(format!("the answer was stopped: {reason}"))),
             reason => {
                 let reason = reason.unwrap_or("no reason");
-                let said = format!("the answer broke off with {reason}");
-                Err(NoAnswer::Broken(
-                    said,
-                    generated.answer(candidate.content).usage(),
-                ))
+                Err(NoAnswer::Broken(format!("the answer broke off with {reason}")))
             }
         }
     }

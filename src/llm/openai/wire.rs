@@ -5,7 +5,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::dialect::ChatDialect;
 use crate::{
-    domain::{price, reply::Schema},
+    domain::reply::Schema,
     llm::{
         ModelAnswer, ModelRequest,
         remote::{AnswerFormat, NoAnswer, RemoteSettings},
@@ -145,7 +145,7 @@ impl Completion {
         let completion: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let choice = completion.choices.into_iter().next().ok_or(NoAnswer::Unknown)?;
         let billed = completion.usage.unwrap_or_default().answer();
-        let text = choice.text(billed.usage())?;
+        let text = choice.text()?;
         Ok(ModelAnswer { text, ..billed })
     }
 }
@@ -175,7 +175,7 @@ impl Usage {
 }
 
 impl Choice {
-    fn text(self, usage: price::Usage) -> Result<String, NoAnswer> {
+    fn text(self) -> Result<String, NoAnswer> {
         let said = self.message.unwrap_or_default();
         if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
             return Err(NoAnswer::Refused(refusal));
@@ -185,10 +185,7 @@ impl Choice {
             Some("content_filter") => Err(NoAnswer::Refused(
                 "a content filter stopped the answer".to_owned(),
             )),
-            Some("error") => Err(NoAnswer::Broken(
-                "the answer broke off with an error".to_owned(),
-                usage,
-            )),
+            Some("error") => Err(NoAnswer::Broken("the answer broke off with an error".to_owned())),
             _ => Ok(text(said.content)),
         }
     }

@@ -277,10 +277,13 @@ fn tersely(error: LlmError, words: &str) -> LlmError {
             message: words,
         },
         LlmError::ContextOverflow(_) => LlmError::ContextOverflow(words),
-        LlmError::Refused(_) => LlmError::Refused(words),
+        LlmError::Refused { usage, .. } => LlmError::Refused {
+            message: words,
+            usage,
+        },
         LlmError::Auth(_) => LlmError::Auth(words),
         LlmError::Permanent(_) => LlmError::Permanent(words),
         // They hold no message of the provider's.
-        LlmError::Truncated | LlmError::Waiting { .. } => error,
+        LlmError::Truncated { .. } | LlmError::Waiting { .. } => error,
     }
 }

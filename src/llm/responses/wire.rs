@@ -149,11 +149,7 @@ impl Response {
                 "a content filter stopped the answer".to_owned(),
             )),
             Some(status @ ("incomplete" | "in_progress" | "queued" | "cancelled")) => {
-                let said = format!("the response is {status} {why}");
-                Err(NoAnswer::Broken(
-                    said,
-                    response.usage.unwrap_or_default().answer().usage(),
-                ))
+                Err(NoAnswer::Broken(format!("the response is {status} {why}")))
             }
             _ => response.answer(),
         }

@@ -28,7 +28,10 @@ impl Thinker {
                 message: "too many requests".to_owned(),
             },
             10..=11 => LlmError::ContextOverflow("too long".to_owned()),
-            12 => LlmError::Refused("I can't help with that".to_owned()),
+            12 => LlmError::Refused {
+                message: "I can't help with that".to_owned(),
+                usage: None,
+            },
             13 => LlmError::Auth("no such key".to_owned()),
             14..=16 => LlmError::Waiting {
                 wait: Duration::from_secs(5),

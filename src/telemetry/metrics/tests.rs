@@ -501,10 +501,13 @@ fn reasons_and_error_classes_go_together() {
     // What a model error calls itself is a reason.
     let errors = [
         crate::llm::LlmError::Transient("".into()),
-        crate::llm::LlmError::Truncated,
+        crate::llm::LlmError::Truncated { usage: None },
         crate::llm::LlmError::Auth(String::new()),
         crate::llm::LlmError::ContextOverflow(String::new()),
-        crate::llm::LlmError::Refused(String::new()),
+        crate::llm::LlmError::Refused {
+            message: String::new(),
+            usage: None,
+        },
         crate::llm::LlmError::Permanent(String::new()),
         crate::llm::LlmError::RateLimited {
             retry_after: None,

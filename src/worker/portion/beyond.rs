@@ -92,7 +92,11 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
-        let (portions, a, cut_off) = (Portions::default(), agent("a"), LlmError::Truncated);
+        let (portions, a, cut_off) = (
+            Portions::default(),
+            agent("a"),
+            LlmError::Truncated { usage: None },
+        );
         portions.was_beyond(&a, &[1], 0, cut_off.clone());
         assert_eq!(portions.beyond(&a, &[1], 0), Some(cut_off.clone()));
         for (who, asked, place) in [

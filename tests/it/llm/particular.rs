@@ -195,39 +195,59 @@ async fn ollamas_answers_end_in_many_ways() {
 
 /// An answer of no use is billed, and the provider says with what.
 #[tokio::test]
-async fn what_a_broken_answer_took_is_told() {
-    let choice = json!({"message": {"content": "{"}, "finish_reason": "error"});
-    let candidate = json!({"content": {"parts": [{"text": "{"}]}, "finishReason": "OTHER"});
+async fn what_an_answer_of_no_use_took_is_told() {
+    let choice = |why: &str| json!({"message": {"content": "{"}, "finish_reason": why});
+    let candidate = |why: &str| json!({"content": {"parts": [{"text": "{"}]}, "finishReason": why});
+    let messages = |why: &str| {
+        json!({"type": "message", "content": [], "stop_reason": why,
+               "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20, "output_tokens": 7}})
+    };
+    let completion = |why: &str| {
+        json!({"choices": [choice(why)], "usage": {"prompt_tokens": 100, "completion_tokens": 7,
+               "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}})
+    };
+    let response = |status: &str, why: Value, error: Value| {
+        json!({"status": status, "output": [], "incomplete_details": why, "error": error,
+               "usage": {"input_tokens": 100, "output_tokens": 7,
+                         "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}})
+    };
+    let generated = |why: &str| {
+        json!({"candidates": [candidate(why)], "usageMetadata": {"promptTokenCount": 80,
+               "cachedContentTokenCount": 30, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}})
+    };
+    let chat = |why: Value| {
+        json!({"message": {"role": "assistant", "content": "{"}, "done": !why.is_null(), "done_reason": why,
+               "prompt_eval_count": 50, "eval_count": 7})
+    };
+    let reason = |why: &str| json!({"reason": why});
+    let error = json!({"code": "server_error", "message": "it failed"});
     for (shape, body) in [
+        (Shape::Anthropic, messages("pause_turn")),
+        (Shape::Anthropic, messages("max_tokens")),
+        (Shape::Anthropic, messages("refusal")),
+        (Shape::OpenAi, completion("error")),
+        (Shape::OpenAi, completion("length")),
+        (Shape::OpenAi, completion("content_filter")),
+        (Shape::Responses, response("cancelled", Value::Null, Value::Null)),
+        (Shape::Responses, response("failed", Value::Null, error)),
         (
-            Shape::Anthropic,
-            json!({"type": "message", "content": [], "stop_reason": "pause_turn",
-                   "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20, "output_tokens": 7}}),
-        ),
-        (
-            Shape::OpenAi,
-            json!({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 7,
-                   "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}}),
+            Shape::Responses,
+            response("incomplete", reason("max_output_tokens"), Value::Null),
         ),
         (
             Shape::Responses,
-            json!({"status": "cancelled", "output": [], "usage": {"input_tokens": 100, "output_tokens": 7,
-                   "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}}),
+            response("incomplete", reason("content_filter"), Value::Null),
         ),
-        (
-            Shape::Gemini,
-            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 80,
-                   "cachedContentTokenCount": 30, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}}),
-        ),
-        (
-            Shape::Ollama,
-            json!({"message": {"role": "assistant", "content": "{"}, "done": false, "prompt_eval_count": 50, "eval_count": 7}),
-        ),
+        (Shape::Gemini, generated("OTHER")),
+        (Shape::Gemini, generated("MAX_TOKENS")),
+        (Shape::Gemini, generated("SAFETY")),
+        (Shape::Ollama, chat(Value::Null)),
+        (Shape::Ollama, chat(json!("length"))),
     ] {
         let fake = FakeProvider::start();
         fake.plan([Planned::status(200, body.to_string())]);
         let error = model(shape, &fake).answer(&request()).await.unwrap_err();
-        let usage = error.usage().unwrap();
+        let usage = error.usage().expect("it is told");
         let (cached, written) = match shape {
             Shape::Ollama => (0, 0),
             Shape::Gemini => (30, 0),
@@ -236,7 +256,7 @@ async fn what_a_broken_answer_took_is_told() {
         assert_eq!(
             (usage.input, usage.cached_input, usage.cache_write, usage.output),
             (50, cached, written, 7),
-            "{shape:?}"
+            "{shape:?} {body}"
         );
     }
 }

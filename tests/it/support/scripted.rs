@@ -262,9 +262,12 @@ fn fault(reply: Reply) -> LlmError {
             message: "too many requests".to_owned(),
         },
         Reply::Auth => LlmError::Auth("no such key".to_owned()),
-        Reply::Refusal => LlmError::Refused("I can't help with that".to_owned()),
+        Reply::Refusal => LlmError::Refused {
+            message: "I can't help with that".to_owned(),
+            usage: None,
+        },
         Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
-        Reply::Truncated => LlmError::Truncated,
+        Reply::Truncated => LlmError::Truncated { usage: None },
         Reply::Late => LlmError::Transient(Fault::new(Cause::Timeout, "operation timed out")),
         Reply::Broken => LlmError::Transient(Fault {
             usage: Some(Usage {
