@@ -118,7 +118,7 @@ pub struct WorkerParts {
     pub store: Arc<dyn Store>,
     /// The model that writes the items, with its fallbacks.
     pub model: Arc<dyn ChatModel>,
-    /// Counts the document, in the encoding that its ceiling is defined in.
+    /// Counts the document, in the encoding that its ceiling is defined in, and what a model is to read.
     pub counter: Arc<dyn TokenCounter>,
     /// The source of the current time.
     pub clock: Arc<dyn Clock>,

@@ -11,6 +11,7 @@ use super::{
     reply::{self, ReplyError, Schema},
     summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
     text::{cut, one_line},
+    tokens::TokenCounter,
     transcript::{Line, Transcript, Voice},
 };
 
@@ -20,6 +21,8 @@ pub const FENCE_WORD: &str = "recap-material";
 pub const NONCE_CHARS_MAX: usize = 32;
 /// The longest speaker or tool name that is shown, in characters.
 pub const LABEL_CHARS_MAX: usize = 64;
+/// Material is never cut to fewer characters than this.
+pub const MATERIAL_CHARS_MIN: usize = 1_000;
 
 const INDENT: &str = "  ";
 
@@ -68,6 +71,43 @@ impl Prompt {
             ),
             schema: reply::ITEMS,
         }
+    }
+
+    /// As [`Prompt::new`], with at most `tokens_max` tokens of material, too: of Chinese or JSON as many are far fewer
+    /// characters. As lines differ, so may what is left of them: then it is shortened once more.
+    pub fn within(
+        transcripts: &[Transcript],
+        nonce: &str,
+        mut limits: PromptLimits,
+        tokens_max: i64,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        loop {
+            let prompt = Self::new(transcripts, nonce, limits);
+            let fewer = prompt.fewer_chars(limits, tokens_max, counter);
+            match fewer.filter(|_| limits.material_chars_max > MATERIAL_CHARS_MIN) {
+                Some(chars_max) => limits.material_chars_max = chars_max.max(MATERIAL_CHARS_MIN),
+                None => return prompt,
+            }
+        }
+    }
+
+    /// How many characters may have `tokens_max` tokens, if those that are shown have more. At least a sixteenth less
+    /// than before, so that the end is near.
+    fn fewer_chars(
+        &self,
+        limits: PromptLimits,
+        tokens_max: i64,
+        counter: &dyn TokenCounter,
+    ) -> Option<usize> {
+        let tokens_max = usize::try_from(tokens_max).unwrap_or(usize::MAX);
+        // A token has a byte at least: most material needn't be counted.
+        if self.user.len() <= tokens_max {
+            return None;
+        }
+        let tokens = usize::try_from(counter.count(&self.user)).unwrap_or(usize::MAX);
+        let shown = self.user.chars().count().min(limits.material_chars_max);
+        (tokens > tokens_max).then(|| shown.saturating_mul(tokens_max) / tokens / 16 * 15)
     }
 
     /// The same question once more, with a note of what was wrong with the last answer. The note is outside the fence,
@@ -265,7 +305,10 @@ fn chars(lines: &[String]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{summary::item::Importance, time::Timestamp};
+    use crate::{
+        domain::{summary::item::Importance, time::Timestamp},
+        tokenizer::BytesCounter,
+    };
 
     const NONCE: &str = "k3v9x2m7";
 
@@ -426,6 +469,37 @@ mod tests {
             assert!(asked.contains(kept), "{kept}: {asked}");
         }
         assert!((2_500..3_500).contains(&asked.chars().count()), "{}", asked.len());
+    }
+
+    #[test]
+    fn dense_material_has_fewer_characters() {
+        let (dense, thin) = ("字".repeat(98), "x".repeat(98));
+        let (dense, thin) = (dense.as_str(), thin.as_str());
+        let lines = |texts: &[(usize, &str)]| {
+            let texts = texts.iter().flat_map(|(count, text)| vec![*text; *count]);
+            let calls: Vec<(Voice, &str, &str)> = texts.map(|text| (Voice::Call, "", text)).collect();
+            [transcript(1, &calls)]
+        };
+        let limits = PromptLimits {
+            material_chars_max: 20_000,
+        };
+        for material in [
+            lines(&[(100, dense)]),
+            // The head and the tail, which are left, are denser than all of it.
+            lines(&[(20, dense), (300, thin), (20, dense)]),
+        ] {
+            let asked = Prompt::within(&material, NONCE, limits, 2_000, &BytesCounter);
+            let tokens = BytesCounter.count(&asked.user);
+            assert!((1_400..=2_000).contains(&tokens), "{tokens}");
+        }
+        let little = lines(&[(50, thin)]);
+        for material in [&little[..], &[]] {
+            let asked = Prompt::within(material, NONCE, limits, 2_000, &BytesCounter);
+            assert_eq!(asked, Prompt::new(material, NONCE, limits));
+        }
+        // What can't be shortened any more is asked about as it is.
+        let asked = Prompt::within(&little, NONCE, limits, 1, &BytesCounter);
+        assert!(asked.user.contains("[… lines left out: "));
     }
 
     #[test]

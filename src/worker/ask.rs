@@ -13,7 +13,7 @@ use crate::{
     domain::{
         agent::AgentId,
         price::Usage,
-        prompt::PromptLimits,
+        prompt::{MATERIAL_CHARS_MIN, PromptLimits},
         reply::Answer,
         spend::{SpendLimit, Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
@@ -29,8 +29,6 @@ use crate::{
 
 /// The place in the chain of the model that is asked first; batches ask this one, too.
 pub(super) const FIRST: usize = 0;
-/// One exchange alone is never cut to fewer characters of material than this.
-const MATERIAL_CHARS_MIN: usize = 1_000;
 /// How often one exchange is asked about again after its answer was cut off, billed to the last token each time.
 const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// Bytes of a prompt per token, where a provider bills a call without saying for how many.

@@ -464,7 +464,13 @@ impl Worker {
             })
             .collect();
         ModelRequest {
-            prompt: Prompt::new(&transcripts, &self.nonce(), limits),
+            prompt: Prompt::within(
+                &transcripts,
+                &self.nonce(),
+                limits,
+                self.settings.limits.tokens_max,
+                self.parts.counter.as_ref(),
+            ),
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
             agent: Some(agent.clone()),
