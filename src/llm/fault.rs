@@ -7,7 +7,7 @@ use super::{
     envelope::{ErrorBody, Quota},
     http::HttpReply,
     remote::NoAnswer,
-    retry::{QUOTA_WAIT_MIN, retry_after},
+    retry::{OUTAGE_WAIT_MAX, QUOTA_WAIT_MIN, retry_after},
 };
 
 /// Codes, types and phrases that mean that the account is at fault, at any status.
@@ -93,7 +93,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         },
         Trouble::Passing(cause) => LlmError::Transient(Fault {
             cause,
-            retry_after,
+            retry_after: retry_after.map(|wait| wait.min(OUTAGE_WAIT_MAX)),
             outage: None,
             usage: None,
             message,

@@ -127,7 +127,12 @@ impl Limited {
                     message,
                 })
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                if let Some(wait) = error.retry_after() {
+                    shared.minute.rest(now, millis(wait));
+                }
+                Err(error)
+            }
         }
     }
 

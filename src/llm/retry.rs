@@ -9,6 +9,8 @@ use super::envelope::ErrorBody;
 
 /// The longest wait that is obeyed; a day is the longest quota there is.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+/// The longest wait for a provider that fails or is overloaded: it may be back before it thought it would.
+pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_hours(1);
 /// The least wait for a day's quota, since providers don't say when it is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 

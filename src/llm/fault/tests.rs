@@ -260,13 +260,21 @@ fn waits_and_wishes_of_the_server_are_heeded() {
         key: None,
         material: "",
     };
-    for status in [429, 503] {
-        let reply = reply(status, "{}", &[("retry-after", "7")]);
+    // Of an outage no more than an hour is believed.
+    for (status, told, wait_s) in [
+        (429, "7", 7),
+        (503, "7", 7),
+        (529, "7", 7),
+        (429, "86400", 86_400),
+        (503, "86400", 3_600),
+        (529, "86400", 3_600),
+    ] {
+        let reply = reply(status, "{}", &[("retry-after", told)]);
         let error = refused(&reply, status, discreet);
         assert_eq!(
             error.retry_after().map(|wait| wait.as_secs()),
-            Some(7),
-            "{status}"
+            Some(wait_s),
+            "{status} {told}"
         );
     }
     let again = reply(400, "{}", &[("x-should-retry", "true")]);

@@ -4,7 +4,10 @@ use super::*;
 use crate::{
     clock::ManualClock,
     domain::{prompt::Prompt, reply, time::Timestamp},
-    llm::fixtures::{Answer, Told},
+    llm::{
+        Cause, Fault,
+        fixtures::{Answer, Told},
+    },
 };
 
 /// A call that waits for the minute waits for four seconds here.
@@ -37,6 +40,13 @@ fn refused(retry_after: Option<Duration>) -> LlmError {
         retry_after,
         message: "slow down".to_owned(),
     }
+}
+
+fn overloaded(retry_after: Option<Duration>) -> LlmError {
+    LlmError::Transient(Fault {
+        retry_after,
+        ..Fault::new(Cause::Overloaded, "overloaded")
+    })
 }
 
 fn limited(answers: Vec<Answer>, concurrency: usize, limits: MinuteLimits) -> (Limited, Arc<ManualClock>) {
@@ -79,6 +89,8 @@ async fn what_the_provider_says_holds_for_all() {
     let answers = vec![
         Ok(took(1, rest)),
         Err(refused(Some(Duration::from_mins(2)))),
+        Err(overloaded(Some(Duration::from_secs(90)))),
+        Err(overloaded(None)),
         Ok(took(1, None)),
     ];
     let (model, clock) = limited(answers, 9, MinuteLimits::default());
@@ -89,7 +101,13 @@ async fn what_the_provider_says_holds_for_all() {
     assert_eq!(refusal.retry_after(), Some(Duration::from_mins(2)));
     assert_eq!(wait_s(&model).await, Some(120));
     clock.advance_ms(120_000);
-    assert_eq!(wait_s(&model).await, None);
+    let overload = model.answer(&request()).await.unwrap_err();
+    assert_eq!(overload.retry_after(), Some(Duration::from_secs(90)));
+    assert_eq!(wait_s(&model).await, Some(90));
+    clock.advance_ms(90_000);
+    let overload = model.answer(&request()).await.unwrap_err();
+    assert_eq!(overload.retry_after(), None);
+    assert_eq!(model.answer(&request()).await, Ok(took(1, None)));
 }
 
 #[tokio::test]
