@@ -238,6 +238,7 @@ fn state(row: &QueueRow) -> String {
     };
     let waits_for = row.waits_for.map(|wait| match wait {
         QueueWait::Company => "company",
+        QueueWait::Provider => "provider",
         QueueWait::Backoff => "backoff",
         QueueWait::Batch => "batch",
         QueueWait::Limit => "limit",

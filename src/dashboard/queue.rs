@@ -161,6 +161,7 @@ pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
         (QueueState::Running, _) => "a worker has it; its lease ends",
         (QueueState::Parked, _) => "its attempts are used up, or it was cancelled",
         (_, Some(QueueWait::Company)) => "waits for more exchanges, until",
+        (_, Some(QueueWait::Provider)) => "waits for the provider, asked again",
         (_, Some(QueueWait::Backoff)) => "failed, and is tried again",
         (_, Some(QueueWait::Batch)) => "waits for a batch's answer, looked at",
         (_, Some(QueueWait::Limit)) => "a limit of spending is used up, until",

@@ -32,8 +32,10 @@ pub enum QueueState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueWait {
-    /// More exchanges, so that one update takes them all in; or a provider that is left alone.
+    /// More exchanges, so that one update takes them all in.
     Company,
+    /// A provider: it rests after its failures, limits the rate, or has as many calls as may be.
+    Provider,
     /// The time after a failed attempt.
     Backoff,
     /// The answer of a batch.

@@ -15,7 +15,9 @@ use super::{
     },
     Connection, Lock, SqlStore, query, queue,
     row::time,
-    schedule, spending, sql,
+    schedule,
+    spending::{self, PROVIDER},
+    sql,
     value::Row,
 };
 use crate::domain::{
@@ -25,7 +27,7 @@ use crate::domain::{
     work::{Lease, Reason},
 };
 
-/// `paused_for` of a row that an operator paused; other values are spending limits.
+/// `paused_for` of a row that an operator paused.
 const HAND: &str = "hand";
 
 #[async_trait]
@@ -210,6 +212,8 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
     let parked_at = time(row, 10)?;
     let paused_for: Option<String> = row.try_get(11)?;
     let by_hand = paused_for.as_deref() == Some(HAND);
+    let by_provider = paused_for.as_deref() == Some(PROVIDER);
+    let paused_for = paused_for.filter(|_| !by_provider);
     let state = match (parked_at, &paused_for) {
         (Some(_), _) => QueueState::Parked,
         (None, _) if is_leased && visible_at > now => QueueState::Running,
@@ -223,6 +227,7 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
         QueueState::Parked => Some(QueueWait::Hand),
         QueueState::Paused if by_hand => Some(QueueWait::Hand),
         QueueState::Paused => Some(QueueWait::Limit),
+        QueueState::Scheduled if by_provider => Some(QueueWait::Provider),
         QueueState::Scheduled if time(row, 12)?.is_some() => Some(QueueWait::Batch),
         QueueState::Scheduled if attempts > 0 => Some(QueueWait::Backoff),
         QueueState::Scheduled => Some(QueueWait::Company),

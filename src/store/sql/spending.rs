@@ -16,6 +16,9 @@ use crate::domain::{
     work::{Lease, Priority, Reason},
 };
 
+/// `paused_for` of a row that waits for a provider: it isn't paused, so it has no `paused_until`. Other values are `hand`
+/// and the names of spending limits.
+pub(super) const PROVIDER: &str = "provider";
 /// The longest wait if the daemon's clock and the database's differ so much that the right wait can't be told.
 const UNSURE_MS: i64 = 1_000;
 
@@ -43,7 +46,7 @@ pub(super) async fn postpone(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
                due_at = CASE WHEN priority >= $6 THEN $3 WHEN priority >= $7 THEN $8 ELSE $9 END + behind_ms {ms}, \
-               paused_until = CASE WHEN CAST($4 AS text) IS NOT NULL THEN $5 END, paused_for = $4 \
+               paused_until = $5, paused_for = $4 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
     let [high, normal, low] = [Priority::High, Priority::Normal, Priority::Low].map(Priority::level);
@@ -51,8 +54,8 @@ pub(super) async fn postpone(
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(until)
-        .bind(limit.map(SpendLimit::name))
-        .bind(until)
+        .bind(limit.map_or(PROVIDER, SpendLimit::name))
+        .bind(limit.map(|_| until))
         .bind(high)
         .bind(normal)
         .bind(until.plus_ms(Priority::slack_ms(normal)))

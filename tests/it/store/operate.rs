@@ -112,10 +112,26 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     );
     assert_eq!(paused.paused_for.as_deref(), Some("calls"));
 
-    fail(db, minute(60), true).await;
-    let parked = row(db, "a", minute(61)).await;
+    let lease = the_lease(db, minute(60)).await;
+    let postponement = Postponement {
+        until: minute(70),
+        limit: None,
+        run: run(minute(60)),
+    };
+    db.store().postpone(&lease, postponement).await.unwrap();
+    let resting = row(db, "a", minute(61)).await;
+    assert_eq!(
+        stands(&resting),
+        (QueueState::Scheduled, Some(QueueWait::Provider), Some(minute(70)))
+    );
+    assert_eq!(resting.paused_for, None, "no limit is used up");
+    assert_eq!(db.store().paused(&agent("a")).await.unwrap(), None);
+    assert_eq!(row(db, "a", minute(70)).await.state, QueueState::Ready);
+
+    fail(db, minute(70), true).await;
+    let parked = row(db, "a", minute(71)).await;
     assert_eq!(stands(&parked), (QueueState::Parked, Some(QueueWait::Hand), None));
-    assert_eq!(parked.parked_at, Some(minute(60)));
+    assert_eq!(parked.parked_at, Some(minute(70)));
 }
 
 pub(crate) async fn the_queue_comes_in_pages(db: &dyn Backend) {
