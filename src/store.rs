@@ -498,6 +498,10 @@ pub trait Store: Send + Sync {
     /// Makes updates due that a spending limit paused, since other limits may hold now. Returns how many.
     async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64>;
 
+    /// Makes updates due that wait for a provider, since another one may be asked now, or with another key. Returns how
+    /// many.
+    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64>;
+
     /// What models have cost since `since`, for one agent and for all, and the agent's settings.
     ///
     /// # Errors

@@ -222,9 +222,10 @@ impl Worker {
         ))
     }
 
-    /// Makes updates due again that the worker before this one paused by a limit: this one's limits may be others.
+    /// Makes updates due again that the worker before this one paused by a limit, or that wait for a provider: this one's
+    /// limits may be others, and so may its models and their keys.
     pub fn resumption(&self) -> Resumption {
-        let resumption = Resumption::new(self.parts.clone());
+        let resumption = Resumption::new(self.parts.clone()).with_waiting();
         resumption.owe();
         resumption
     }

@@ -286,8 +286,9 @@ async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, St
     let reclaimed = store.reclaim(owner, now).await?;
     // The clock may have been ahead in an earlier life.
     store.set_back(None, now).await?;
-    // Their limits may be others by now.
+    // Their limits may be others by now, and so may the provider that they wait for, or its key.
     store.resume_paused(now).await?;
+    store.resume_waiting(now).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
     }

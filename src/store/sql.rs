@@ -441,6 +441,13 @@ impl Store for SqlStore {
         .await
     }
 
+    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(spending::resume_waiting(tx, now))
+        })
+        .await
+    }
+
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
         spending::spending(&mut self.snapshot().await?, agent, since).await
     }

@@ -1,5 +1,5 @@
 //! Makes updates that were paused by a spending limit due again once the limits, or what counts against them, may have
-//! changed.
+//! changed; and those that wait for a provider once another one may be asked, or with another key.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::WorkerParts;
+use crate::store::StoreResult;
 
 /// How often paused updates are resumed each time. A worker that read the limits before may write its pause after the
 /// first resumption, but not after the second.
@@ -20,6 +21,8 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Makes updates that are paused by a limit due again, until all owed resumptions are done.
 pub struct Resumption {
     parts: WorkerParts,
+    /// Whether those that wait for a provider are resumed, too.
+    with_waiting: bool,
     /// How many resumptions are still to be made.
     owed: AtomicU8,
 }
@@ -29,7 +32,16 @@ impl Resumption {
     pub(super) fn new(parts: WorkerParts) -> Self {
         Self {
             parts,
+            with_waiting: false,
             owed: AtomicU8::default(),
+        }
+    }
+
+    /// The same, for updates that wait for a provider, too.
+    pub(super) fn with_waiting(self) -> Self {
+        Self {
+            with_waiting: true,
+            ..self
         }
     }
 
@@ -56,7 +68,7 @@ impl Resumption {
         if owed == 0 {
             return;
         }
-        match self.parts.store.resume_paused(self.parts.clock.now()).await {
+        match self.resume().await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);
                 // However few were resumed: an earlier call may have done it although its answer was lost.
@@ -67,5 +79,13 @@ impl Resumption {
                 warn!(%error, "spend.not_resumed");
             }
         }
+    }
+
+    async fn resume(&self) -> StoreResult<u64> {
+        let (store, now) = (&self.parts.store, self.parts.clock.now());
+        if self.with_waiting {
+            store.resume_waiting(now).await?;
+        }
+        store.resume_paused(now).await
     }
 }

@@ -84,8 +84,9 @@ impl Crew {
         Ok(reloaded)
     }
 
-    /// Lets updates go on that wait for a limit: it may be another one now, and a courier may have been stopped when it owed
-    /// them that. Should it fail, it is tried until it is done, or until `stop`: the next reload begins anew.
+    /// Lets updates go on that wait for a limit or a provider: it may be another one now, or have another key, and a courier
+    /// may have been stopped when it owed them that. Should it fail, it is tried until it is done, or until `stop`: the next
+    /// reload begins anew.
     fn resume(&self, stop: CancellationToken) {
         let resumption = self.parts.worker.resumption();
         self.lifecycle

@@ -170,6 +170,7 @@ seam! {
     absent fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
     absent fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     absent fn resume_paused(now: Timestamp) -> u64;
+    absent fn resume_waiting(now: Timestamp) -> u64;
     absent fn paused(agent: &AgentId) -> Option<Paused>;
     absent fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> Slot;
     absent fn finish_slot(name: &str, slot: Timestamp, now: Timestamp) -> ();

@@ -84,14 +84,34 @@ pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord
     queue::record_run(tx, &lease, "superseded", &run, RunOutcome::default()).await
 }
 
+/// Makes the rows due for which `$condition` holds.
+macro_rules! resume {
+    ($label:literal, $condition:literal) => {
+        sql!(
+            $label,
+            "\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
+             due_at = {min}(due_at, $1 + behind_ms {ms}), paused_until = NULL, paused_for = NULL WHERE ",
+            $condition,
+            " AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE ",
+            $condition,
+            " ORDER BY agent_id {for_update})"
+        )
+    };
+}
+
 /// See [`super::super::Store::resume_paused`].
 pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
-    let sql = sql!(
-        "-- sql/spending.resume_paused\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
-               due_at = {min}(due_at, $1 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
-               WHERE paused_until IS NOT NULL AND paused_for <> 'hand' AND agent_id IN (SELECT agent_id FROM summary_update_queue \
-               WHERE paused_until IS NOT NULL AND paused_for <> 'hand' ORDER BY agent_id {for_update})"
+    let sql = resume!(
+        "-- sql/spending.resume_paused",
+        "paused_until IS NOT NULL AND paused_for <> 'hand'"
     );
+    let now = tx.now(now).await?;
+    Ok(query(sql).bind(now).execute(tx).await?)
+}
+
+/// See [`super::super::Store::resume_waiting`].
+pub(super) async fn resume_waiting(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+    let sql = resume!("-- sql/spending.resume_waiting", "paused_for = 'provider'");
     let now = tx.now(now).await?;
     Ok(query(sql).bind(now).execute(tx).await?)
 }

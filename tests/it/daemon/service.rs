@@ -21,10 +21,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::Daemon;
+use super::{AGENT, Daemon};
 use crate::support::{
     PATIENCE,
-    fake_provider::{FakeProvider, Planned},
+    fake_provider::{FakeProvider, Planned, Trouble, Wait},
     port::Port,
 };
 
@@ -360,6 +360,50 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
     daemon.turn(3).await;
     daemon.until_version(2).await;
     assert_eq!(last_key(), "Bearer the-new-key");
+}
+
+/// Whoever waits for the provider, which refuses the old one, goes on at once.
+#[tokio::test]
+async fn a_new_key_ends_the_rest_of_the_provider() {
+    let (fake, manager) = (FakeProvider::start(), Manager::new());
+    let path = |name: &str| manager.folder.path().join(name);
+    let key = path("key");
+    let text = format!("[model]\napi_key_file = {:?}\n", key.display().to_string());
+    std::fs::write(path("recapd.toml"), text).unwrap();
+    std::fs::write(&key, "the-old-key\n").unwrap();
+    let config = format!("--config={}", path("recapd.toml").display());
+    let breaker = ["model.breaker_failures=2", "model.breaker_rest_ms=3600000"];
+    let daemon = manager.start(&fake, &[&config, breaker[0], breaker[1]]);
+    manager.until("READY=1").await;
+    fake.otherwise(Planned::Trouble(Trouble::BadKey, Wait::Unsaid));
+    let open = "recapd_provider_circuit_open{provider=\"openai\"}";
+    daemon.turn_of("refused", 1).await;
+    daemon.turn_of("refused", 2).await;
+    daemon
+        .until("it rests", async |daemon: &Daemon| daemon.metric(open).await == 1)
+        .await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon
+        .until("an update waits for it", async |daemon: &Daemon| {
+            let row = daemon.get(&format!("/v1/queue/{AGENT}")).await;
+            row.unwrap_or_default().contains("\"waits_for\":\"provider\"")
+        })
+        .await;
+
+    fake.otherwise(Planned::Good);
+    std::fs::write(&key, "the-new-key\n").unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.until_version(1).await;
+    let keys = fake
+        .requests()
+        .into_iter()
+        .map(|request| request.header("authorization").to_owned());
+    assert_eq!(
+        keys.collect::<Vec<_>>(),
+        ["Bearer the-old-key", "Bearer the-new-key"]
+    );
+    assert_eq!(daemon.metric(open).await, 0);
 }
 
 #[tokio::test]

@@ -127,6 +127,11 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     assert_eq!(resting.paused_for, None, "no limit is used up");
     assert_eq!(db.store().paused(&agent("a")).await.unwrap(), None);
     assert_eq!(row(db, "a", minute(70)).await.state, QueueState::Ready);
+    assert_eq!(
+        db.store().resume_paused(minute(62)).await.unwrap(),
+        0,
+        "it isn't paused"
+    );
 
     fail(db, minute(70), true).await;
     let parked = row(db, "a", minute(71)).await;

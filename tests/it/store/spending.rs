@@ -151,6 +151,24 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
     );
 }
 
+/// Another one may be asked now, or with another key.
+pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
+    let store = db.store();
+    for (name, limit) in [("a", None), ("b", Some(SpendLimit::Usd))] {
+        let lease = leased(db, name, T0).await;
+        let waits = postponement(minute(60), limit, run(T0));
+        store.postpone(&lease, waits).await.unwrap();
+    }
+    assert_eq!(store.claim(claim("other", 9, minute(1))).await.unwrap(), []);
+    assert_eq!(store.resume_waiting(minute(1)).await.unwrap(), 1);
+    assert_eq!(store.resume_waiting(minute(1)).await.unwrap(), 0);
+    assert_eq!(the_lease(db, minute(1)).await.agent, agent("a"));
+    assert!(
+        store.paused(&agent("b")).await.unwrap().is_some(),
+        "for the limit"
+    );
+}
+
 /// Completed, failed, postponed or lost: what was paid counts, and from the moment it is said to count from.
 pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
     let store = db.store();

@@ -182,6 +182,7 @@ pass! {
     fn postpone(lease: &Lease, postponement: Postponement) -> ();
     fn record_run(lease: &Lease, run: RunRecord) -> ();
     fn resume_paused(now: Timestamp) -> u64;
+    fn resume_waiting(now: Timestamp) -> u64;
     fn spending(agent: &AgentId, since: Timestamp) -> Spending;
     fn paused(agent: &AgentId) -> Option<Paused>;
     fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;

@@ -343,6 +343,10 @@ impl Store for TroubledStore {
         self.enter("resume_paused").await?.resume_paused(now).await
     }
 
+    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64> {
+        self.enter("resume_waiting").await?.resume_waiting(now).await
+    }
+
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
         self.enter("spending").await?.spending(agent, since).await
     }
