@@ -52,7 +52,7 @@ struct List {
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
     /// Only those that ended so
-    #[arg(long, value_name = "completed|failed|superseded", value_parser = outcome_named)]
+    #[arg(long, value_name = "completed|failed|superseded|postponed", value_parser = outcome_named)]
     outcome: Option<RunOutcome>,
     /// At most so many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
@@ -63,7 +63,8 @@ struct List {
 }
 
 fn outcome_named(name: &str) -> Result<RunOutcome, String> {
-    RunOutcome::from_name(name).ok_or_else(|| "expected completed, failed or superseded".to_owned())
+    RunOutcome::from_name(name)
+        .ok_or_else(|| "expected completed, failed, superseded or postponed".to_owned())
 }
 
 impl Runs {

@@ -12,7 +12,7 @@ use super::strata::state_name;
 /// Words for the states of a row of the queue. `failed` is any row whose last attempt did, whether it is tried again or not.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
 /// Words for how a run ended.
-pub const RUN_STATES: [&str; 3] = ["completed", FAILED, "superseded"];
+pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];
 const FAILED: &str = "failed";
 /// The longest filter, in bytes.
 const BYTES_MAX: usize = 400;
@@ -239,7 +239,7 @@ mod tests {
             ("state:ready state:parked", "`state:` is there twice"),
             (
                 "state:gone",
-                "state:gone can't be: it is one of completed, failed, superseded",
+                "state:gone can't be: it is one of completed, failed, superseded, postponed",
             ),
             (
                 "agent:-x",

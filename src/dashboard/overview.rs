@@ -188,6 +188,7 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
         hours.of_runs("Completed", "s-good", |hour| hour.completed),
         hours.of_runs("Failed", "s-bad", |hour| hour.failed),
         hours.of_runs("Superseded", "s-calm", |hour| hour.superseded),
+        hours.of_runs("Postponed", "s-pale", |hour| hour.postponed),
     ];
     let took = vec![
         hours.of_runs("95 of 100 took at most", "s-pale", |hour| hour.p95_duration_ms),

@@ -91,6 +91,7 @@ fn outcome(outcome: RunOutcome) -> Markup {
         RunOutcome::Completed => ("good", "✓"),
         RunOutcome::Failed => ("bad", "✕"),
         RunOutcome::Superseded => ("calm", "↷"),
+        RunOutcome::Postponed => ("calm", "◷"),
     };
     html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (outcome.name()) } }
 }

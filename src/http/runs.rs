@@ -89,7 +89,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
-        let cure = "give completed, failed or superseded";
+        let cure = "give completed, failed, superseded or postponed";
         RunOutcome::from_name(name).ok_or_else(|| invalid("outcome", &format!("can't be `{name}`"), cure))
     };
     let query = RunQuery {

@@ -92,6 +92,9 @@ pub enum RunOutcome {
     Failed,
     /// Somebody else went first.
     Superseded,
+    /// It had asked a model, and then waited for a provider or for the next day. In the table it is superseded, with a
+    /// class of error: no other name is known to older daemons.
+    Postponed,
 }
 
 impl RunOutcome {
@@ -101,16 +104,18 @@ impl RunOutcome {
             "completed" => Some(Self::Completed),
             "failed" => Some(Self::Failed),
             "superseded" => Some(Self::Superseded),
+            "postponed" => Some(Self::Postponed),
             _ => None,
         }
     }
 
-    /// The name under which it is stored.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Superseded => "superseded",
+            Self::Postponed => "postponed",
         }
     }
 }
@@ -194,6 +199,9 @@ pub struct RunFigures {
     pub failed: i64,
     /// Attempts that somebody else overtook.
     pub superseded: i64,
+    /// Attempts that had asked a model, and then waited for a provider or a limit.
+    #[serde(default)]
+    pub postponed: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
     /// Of a hundred of them 95 took no longer.
@@ -226,6 +234,8 @@ pub struct RunHour {
     pub failed: i64,
     /// Attempts that were overtaken by another one.
     pub superseded: i64,
+    /// Attempts that had asked a model, and then waited for a provider or a limit.
+    pub postponed: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
     /// Median duration of the completed ones.

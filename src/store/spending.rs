@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RunRecord;
+use super::{AttemptError, RunRecord};
 use crate::domain::{
     settings::AgentSettings,
     spend::{SpendLimit, Spent},
@@ -16,6 +16,8 @@ pub struct Postponement {
     pub until: Timestamp,
     /// The limit that pauses it; `None` if it waits for a provider.
     pub limit: Option<SpendLimit>,
+    /// Why, for the runs table.
+    pub why: AttemptError,
     /// What it cost so far, and when it is given back.
     pub run: RunRecord,
 }

@@ -25,7 +25,9 @@ use crate::{
         zone::Zone,
     },
     llm::{LlmError, ModelRequest, limits::Held, offline},
-    store::{Material, MaterialLimits, Paused, RunRecord, StoreError, StoreResult, StoredExchange},
+    store::{
+        AttemptError, Material, MaterialLimits, Paused, RunRecord, StoreError, StoreResult, StoredExchange,
+    },
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
@@ -66,6 +68,14 @@ impl CondenseError {
             Self::Store(_) => "db",
             Self::Interrupted(_) => "shutdown",
             Self::Paused(_) => "spend_limit",
+        }
+    }
+
+    /// As the runs table keeps it.
+    pub(super) fn told(&self) -> AttemptError {
+        AttemptError {
+            class: self.class().to_owned(),
+            message: self.to_string(),
         }
     }
 

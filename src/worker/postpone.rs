@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use super::{Worker, ask::wait_label, update::Outcome};
+use super::{Worker, ask::wait_label, condense::CondenseError, update::Outcome};
 use crate::{
     domain::{time::Timestamp, work::Lease},
     llm::Wait,
-    store::{Paused, Postponement, RunRecord, StoreError},
+    store::{AttemptError, Paused, Postponement, RunRecord, StoreError},
     telemetry::metrics::labels::PostponeReason,
 };
 
@@ -17,8 +17,8 @@ const WAIT_MS_MIN: i64 = 500;
 
 /// What an update waits for.
 pub(super) enum Waiting {
-    /// A provider, for that long.
-    Provider(Duration, Wait),
+    /// A provider, for that long, after that failure.
+    Provider(Duration, Wait, AttemptError),
     /// The next day, since a limit is used up.
     Paused(Paused),
 }
@@ -28,9 +28,13 @@ impl Worker {
     pub(super) async fn postpone(&self, lease: &Lease, waiting: Waiting, mut run: RunRecord) -> Outcome {
         let now = self.parts.clock.now();
         run.finished_at = now;
-        let (until, limit, reason) = match waiting {
-            Waiting::Provider(wait, why) => (self.after(now, wait), None, wait_label(why)),
-            Waiting::Paused(Paused { limit, until }) => (until, Some(limit), PostponeReason::Spend),
+        let (until, limit, reason, why) = match waiting {
+            Waiting::Provider(wait, why, failed) => (self.after(now, wait), None, wait_label(why), failed),
+            Waiting::Paused(paused) => {
+                let Paused { limit, until } = paused;
+                let why = CondenseError::Paused(paused).told();
+                (until, Some(limit), PostponeReason::Spend, why)
+            }
         };
         if let Some(limit) = limit {
             info!(agent_id = %lease.agent, limit = limit.key(), %until, "update.paused");
@@ -39,7 +43,12 @@ impl Worker {
         }
         self.parts.metrics.updates.postponed(reason);
         self.heartbeat.remove(lease);
-        let postponement = Postponement { until, limit, run };
+        let postponement = Postponement {
+            until,
+            limit,
+            why,
+            run,
+        };
         match self.parts.store.postpone(lease, postponement).await {
             Ok(()) => Outcome::Postponed,
             Err(StoreError::Fenced(_)) => Outcome::Superseded,

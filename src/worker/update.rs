@@ -508,23 +508,20 @@ impl From<Interruption> for Trouble {
 
 impl From<CondenseError> for Trouble {
     fn from(error: CondenseError) -> Self {
+        let fault = error.told();
         let error = match error {
             CondenseError::Store(error) => return Self::Store(error),
             CondenseError::Interrupted(why) => return Self::Interrupted(why),
             CondenseError::Paused(paused) => return Self::Waiting(Waiting::Paused(paused)),
             CondenseError::Llm(LlmError::Waiting { wait, why }) => {
-                return Self::Waiting(Waiting::Provider(wait, why));
+                return Self::Waiting(Waiting::Provider(wait, why, fault));
             }
             CondenseError::Llm(LlmError::Transient(Fault {
                 outage: Some(wait), ..
             })) => {
-                return Self::Waiting(Waiting::Provider(wait, Wait::Circuit));
+                return Self::Waiting(Waiting::Provider(wait, Wait::Circuit, fault));
             }
             error => error,
-        };
-        let fault = AttemptError {
-            class: error.class().to_owned(),
-            message: error.to_string(),
         };
         if error.is_final() {
             return Self::Final(fault);

@@ -167,7 +167,8 @@ macro_rules! every_test {
                 a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,
                 a_hand_hastens_what_waits, a_cancelled_update_waits_for_a_hand, an_agent_is_paused_until_it_is_resumed,
-                one_agents_row_is_claimed_and_no_other, who_is_resumed_goes_first_before_nobody, while_the_queue_is_paused_nothing_is_claimed, who_waits_the_longest_is_told_first, runs_are_told_newest_first_and_in_figures;
+                one_agents_row_is_claimed_and_no_other, who_is_resumed_goes_first_before_nobody, while_the_queue_is_paused_nothing_is_claimed, who_waits_the_longest_is_told_first, runs_are_told_newest_first_and_in_figures,
+                a_run_that_had_to_wait_is_postponed;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;

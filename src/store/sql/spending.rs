@@ -3,7 +3,9 @@
 use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
-    super::{Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError, StoreResult},
+    super::{
+        AttemptError, Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError, StoreResult,
+    },
     fairness::{Newcomers, enqueue_all},
     queue::{self, RunOutcome},
     row,
@@ -40,7 +42,12 @@ pub(super) async fn postpone(
     lease: Lease,
     postponement: Postponement,
 ) -> StoreResult<()> {
-    let Postponement { until, limit, run } = postponement;
+    let Postponement {
+        until,
+        limit,
+        why,
+        run,
+    } = postponement;
     let until = by_its_clock(until, run.finished_at, tx.now(run.finished_at).await?);
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
@@ -66,13 +73,23 @@ pub(super) async fn postpone(
         return Err(StoreError::Fenced(Fence::Lease));
     }
     if run.model_calls > 0 {
-        record_run(tx, lease, run).await?;
+        keep_run(tx, &lease, &run, Some(&why)).await?;
     }
     Ok(())
 }
 
 /// See [`super::super::Store::record_run`].
 pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord) -> StoreResult<()> {
+    keep_run(tx, &lease, &run, None).await
+}
+
+/// Keeps the cost of an attempt that had no effect, and the error that postponed it, if one did.
+async fn keep_run(
+    tx: &mut Connection,
+    lease: &Lease,
+    run: &RunRecord,
+    error: Option<&AttemptError>,
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/spending.is_recorded\nSELECT 1 FROM update_runs WHERE agent_id = $1 AND lease_token = $2 LIMIT 1"
     );
@@ -81,7 +98,11 @@ pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord
     if query.fetch_optional(&mut *tx).await?.is_some() {
         return Ok(());
     }
-    queue::record_run(tx, &lease, "superseded", &run, RunOutcome::default()).await
+    let details = RunOutcome {
+        error,
+        ..RunOutcome::default()
+    };
+    queue::record_run(tx, lease, "superseded", run, details).await
 }
 
 /// Makes the rows due for which `$condition` holds.
@@ -235,11 +256,11 @@ pub(super) async fn paused_agent(
     Ok(Some(Paused { limit, until }))
 }
 
-/// The newest update that asked a model.
+/// The newest update that asked a model. A limit of spending is no fault of who was asked.
 pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>> {
     let sql = sql!(
-        "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), error_class, finished_at \
-               FROM update_runs WHERE model_calls > 0 ORDER BY finished_at DESC, run DESC LIMIT 1"
+        "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), \
+               nullif(error_class, 'spend_limit'), finished_at FROM update_runs WHERE model_calls > 0 ORDER BY finished_at DESC, run DESC LIMIT 1"
     );
     let found = query(sql).fetch_optional(tx).await?;
     let Some(row) = found else { return Ok(None) };

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{queue::failure, with_pending};
 use crate::support::{
     backend::{Backend, sqlite_settings},
-    conversation::{ALL, T0, agent, append, claim, items, make, minute, patch, run},
+    conversation::{ALL, T0, agent, append, claim, items, make, minute, patch, rests, run},
 };
 
 const SPACING_MS: i64 = 10 * SECOND_MS;
@@ -156,6 +156,7 @@ pub(crate) async fn failures_and_waits_keep_the_place(db: &dyn Backend) {
     let postponement = Postponement {
         until: minute(5),
         limit: None,
+        why: rests(),
         run: run(minute(1)),
     };
     db.store().postpone(&lease, postponement).await.unwrap();

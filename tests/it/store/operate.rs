@@ -8,15 +8,15 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AttemptError, Failure, Fence, Material, Postponement, StoreError,
-        operate::{Handled, QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
+        AttemptError, Failure, Fence, Material, Postponement, RunRecord, StoreError,
+        operate::{Handled, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
     },
 };
 
 use super::{the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, run},
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, rests, run},
 };
 
 async fn row(db: &dyn Backend, name: &str, now: Timestamp) -> QueueRow {
@@ -102,6 +102,7 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     let postponement = Postponement {
         until: minute(60),
         limit: Some(SpendLimit::Calls),
+        why: rests(),
         run: run(minute(2)),
     };
     db.store().postpone(&lease, postponement).await.unwrap();
@@ -116,6 +117,7 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     let postponement = Postponement {
         until: minute(70),
         limit: None,
+        why: rests(),
         run: run(minute(60)),
     };
     db.store().postpone(&lease, postponement).await.unwrap();
@@ -392,4 +394,48 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     }
     assert_eq!(operator.run_hours(now.plus_ms(1)).await.unwrap(), []);
     assert_eq!(figures.spent.calls, 0);
+}
+
+/// To older daemons, which know no other name, it is superseded.
+pub(crate) async fn a_run_that_had_to_wait_is_postponed(db: &dyn Backend) {
+    let (store, operator) = (db.store(), db.operator());
+    let asked = |now| RunRecord {
+        model_calls: 1,
+        ..run(now)
+    };
+    queued(db, "a", 0).await;
+    let (now, until) = (minute(1_000), minute(1_060));
+    let lease = the_lease(db, now).await;
+    let postponement = Postponement {
+        until,
+        limit: None,
+        why: rests(),
+        run: asked(now),
+    };
+    store.postpone(&lease, postponement).await.unwrap();
+    let lease = the_lease(db, until).await;
+    store.record_run(&lease, asked(until)).await.unwrap();
+
+    let told = async |outcome| {
+        let query = RunQuery {
+            outcome,
+            limit: 9,
+            ..RunQuery::default()
+        };
+        let runs = operator.runs(query).await.unwrap();
+        let told = runs.into_iter().map(|run| (run.outcome, run.error_class));
+        told.collect::<Vec<_>>()
+    };
+    let superseded: (_, Option<String>) = (RunOutcome::Superseded, None);
+    let postponed = (RunOutcome::Postponed, Some(rests().class));
+    assert_eq!(told(None).await, [superseded.clone(), postponed.clone()]);
+    assert_eq!(told(Some(RunOutcome::Superseded)).await, [superseded]);
+    assert_eq!(told(Some(RunOutcome::Postponed)).await, [postponed]);
+    let figures = operator.run_figures(now).await.unwrap();
+    assert_eq!((figures.failed, figures.superseded, figures.postponed), (0, 1, 1));
+    let hours = operator.run_hours(now).await.unwrap();
+    let sum = |of: fn(&RunHour) -> i64| hours.iter().map(of).sum::<i64>();
+    assert_eq!((sum(|hour| hour.superseded), sum(|hour| hour.postponed)), (1, 1));
+    let stored = "SELECT count(*) FROM update_runs WHERE outcome = 'superseded'";
+    assert_eq!(db.number(stored).await, Some(2));
 }

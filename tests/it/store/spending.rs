@@ -19,7 +19,7 @@ use super::{
 };
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, run},
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, rests, run},
 };
 
 fn paid(finished_at: Timestamp, model_calls: i64, cost_microusd: Option<i64>) -> RunRecord {
@@ -35,7 +35,12 @@ fn paid(finished_at: Timestamp, model_calls: i64, cost_microusd: Option<i64>) ->
 }
 
 fn postponement(until: Timestamp, limit: Option<SpendLimit>, run: RunRecord) -> Postponement {
-    Postponement { until, limit, run }
+    Postponement {
+        until,
+        limit,
+        why: rests(),
+        run,
+    }
 }
 
 async fn leased(db: &dyn Backend, name: &str, now: Timestamp) -> Lease {

@@ -18,7 +18,10 @@ use recapd::{
         window::Budget,
     },
     formats,
-    store::{AppendRequest, AppendRules, ClaimRequest, Material, MaterialLimits, Patch, Prepared, RunRecord},
+    store::{
+        AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch, Prepared,
+        RunRecord,
+    },
     tokenizer,
 };
 use serde_json::json;
@@ -194,6 +197,14 @@ pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
         started_at: finished_at.plus_ms(-SECOND_MS),
         finished_at,
         ..RunRecord::default()
+    }
+}
+
+/// Why an update waits for a provider.
+pub(crate) fn rests() -> AttemptError {
+    AttemptError {
+        class: "provider_network".to_owned(),
+        message: "connection reset".to_owned(),
     }
 }
 

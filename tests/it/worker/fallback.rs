@@ -77,6 +77,9 @@ async fn without_anybody_else_updates_wait_for_a_provider_that_rests() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    let postponed =
+        "SELECT count(*) FROM update_runs WHERE outcome = 'superseded' AND error_class = 'provider_network'";
+    assert_eq!(rig.db.number(postponed).await, Some(1), "and it is told for what");
     // However long it lasts, no probe burns an attempt, and nothing is parked.
     let first_probe = rig.model.calls();
     for probe in 1..10 {

@@ -12,15 +12,24 @@ use crate::{
     store::operate::RunOutcome,
 };
 
+/// SQL for how a run ended. What is superseded and has an error was postponed for it.
+macro_rules! outcome {
+    () => {
+        "CASE WHEN outcome = 'superseded' AND error_class IS NOT NULL THEN 'postponed' ELSE outcome END"
+    };
+}
+
 macro_rules! run_select {
-    ($label:literal, $where:literal) => {
+    ($label:literal, $($where:tt)+) => {
         sql!(
             $label,
-            "\nSELECT run, agent_id, attempt, trigger_reason, outcome, path, version, covers_after, covers_through, ",
+            "\nSELECT run, agent_id, attempt, trigger_reason, ",
+            outcome!(),
+            ", path, version, covers_after, covers_through, ",
             "exchanges, items_added, items_dropped, document_tokens, truncated, provider, model, model_calls, ",
             "input_tokens, output_tokens, cost_microusd, batched, error_class, error, started_at, finished_at ",
             "FROM update_runs ",
-            $where
+            $($where)+
         )
     };
 }
@@ -29,11 +38,15 @@ macro_rules! run_select {
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
     let of_all = run_select!(
         "-- sql/operate.runs",
-        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR outcome = $3) ORDER BY run DESC LIMIT $2"
+        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR ",
+        outcome!(),
+        " = $3) ORDER BY run DESC LIMIT $2"
     );
     let of_agent = run_select!(
         "-- sql/operate.runs_of_agent",
-        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR outcome = $3) AND agent_id = $4 ORDER BY run DESC LIMIT $2"
+        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR ",
+        outcome!(),
+        " = $3) AND agent_id = $4 ORDER BY run DESC LIMIT $2"
     );
     let agent = wanted.agent.as_ref().map(AgentId::as_str);
     let asked = query(if agent.is_some() { of_agent } else { of_all })
@@ -96,7 +109,8 @@ macro_rules! figures_select {
     ($duration_ms:literal) => {
         concat!(
             "-- sql/operate.run_figures\nSELECT count(*) FILTER (WHERE outcome = 'completed'), ",
-            "count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'superseded'), ",
+            "count(*) FILTER (WHERE outcome = 'failed'), ",
+            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NULL), ",
             "coalesce(CAST(avg(",
             $duration_ms,
             ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
@@ -107,7 +121,8 @@ macro_rules! figures_select {
             "count(*) FILTER (WHERE truncated), coalesce(CAST(sum(input_tokens) AS bigint), 0), ",
             "coalesce(CAST(sum(output_tokens) AS bigint), 0), coalesce(CAST(sum(model_calls) AS bigint), 0), ",
             "coalesce(CAST(sum(cost_microusd) AS bigint), 0), ",
-            "coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) ",
+            "coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0), ",
+            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NOT NULL) ",
             "FROM update_runs WHERE finished_at >= $1"
         )
     };
@@ -153,6 +168,7 @@ pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> St
         p95_duration_ms,
         failed: row.try_get(1)?,
         superseded: row.try_get(2)?,
+        postponed: row.try_get(13)?,
         mean_duration_ms: row.try_get(3)?,
         max_duration_ms: row.try_get(4)?,
         mean_document_tokens: row.try_get(5)?,
@@ -175,10 +191,11 @@ macro_rules! hours_select {
             "-- sql/operate.run_hours\nSELECT ",
             $hour,
             " AS hour, count(*) FILTER (WHERE outcome = 'completed'), count(*) FILTER (WHERE outcome = 'failed'), ",
-            "count(*) FILTER (WHERE outcome = 'superseded'), coalesce(CAST(avg(",
+            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NULL), coalesce(CAST(avg(",
             $duration_ms,
             ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
-            "coalesce(CAST(avg(document_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0) ",
+            "coalesce(CAST(avg(document_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), ",
+            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NOT NULL) ",
             "FROM update_runs WHERE finished_at >= $1 GROUP BY 1 ORDER BY 1"
         )
     };
@@ -237,6 +254,7 @@ fn hour(row: &Row) -> StoreResult<RunHour> {
         mean_duration_ms: row.try_get(4)?,
         mean_document_tokens: row.try_get(5)?,
         cost_microusd: row.try_get(6)?,
+        postponed: row.try_get(7)?,
         ..RunHour::default()
     })
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::{BatchRig, SHAPES, config};
 use crate::support::{
     backend::Backend as _,
-    conversation::{agent, claim, native, run},
+    conversation::{agent, claim, native, rests, run},
     fake_provider::{FakeProvider, Shape, batches::Fate},
     flaky_store::When,
 };
@@ -151,6 +151,7 @@ async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look()
         let pause = Postponement {
             until: next_day(now),
             limit: Some(SpendLimit::Tokens),
+            why: rests(),
             run: run(now),
         };
         one.rig.db.store().postpone(&lease, pause).await.unwrap();
