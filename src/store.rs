@@ -469,6 +469,13 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Fenced`] when a guard does not hold; nothing is changed then.
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed>;
 
+    /// Writes what time alone has changed, under a lease that goes on, but writes no further version. Returns false, and
+    /// changes nothing, if an answer about the present version is there or may still come: it would be paid for again.
+    ///
+    /// # Errors
+    /// As [`Self::complete`].
+    async fn age_document(&self, lease: &Lease, patch: Patch) -> StoreResult<bool>;
+
     /// Finishes a lease that had nothing to write, moving the watermark over set-aside exchanges.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 //! Invariant: a lease is renewed as long as its update is worked on, and no longer.
 
+mod ageing;
 mod ask;
 mod batch;
 mod compact;

@@ -390,6 +390,14 @@ impl Store for SqlStore {
         .await
     }
 
+    async fn age_document(&self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
+        let lease = lease.clone();
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(complete::age_document(tx, lease, patch))
+        })
+        .await
+    }
+
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         if let Some(postgres) = self.postgres()
             && let Some(completed) =

@@ -56,7 +56,7 @@ pub(super) enum Route {
     /// By a batch: the question is stored, and the lease given back.
     Deferred,
     /// Not today: a limit of the day is used up.
-    Paused(Paused),
+    Paused(Box<Material>, Paused),
     /// From a batch's answer: the part of the material that it is about, and its items.
     Answered(Box<Material>, Vec<Item>),
 }
@@ -83,7 +83,7 @@ impl Worker {
             return Ok(Route::Answered(Box::new(told), items));
         }
         if let Some(paused) = self.used_up(&lease.agent, run).await? {
-            return Ok(Route::Paused(paused));
+            return Ok(Route::Paused(Box::new(material), paused));
         }
         // A run that has made paid calls isn't deferred: a waiting row has no run record to account for them.
         if run.model_calls == 0 && self.defer(batching, lease, &material).await? {

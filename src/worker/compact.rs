@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use hashlink::LruCache;
 use tracing::{debug, info};
 
-use super::{Hold, Interruption, Worker, condense::CondenseError};
+use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError};
 use crate::{
     domain::{
         agent::AgentId,
@@ -149,7 +149,7 @@ impl Worker {
         {
             return Ok(draft);
         }
-        let as_of = material.as_of.unwrap_or(run.started_at);
+        let as_of = as_of(material, run);
         let rules = Rules {
             as_of,
             policy: &self.policy(material),

@@ -4,6 +4,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{
     Hold, Interruption, Worker,
+    ageing::{as_of, is_due},
     batch::Route,
     compact::Draft,
     condense::{CondenseError, half},
@@ -150,7 +151,10 @@ impl Worker {
             let material = match self.route(lease, material, run).await? {
                 Route::Direct(material) => self.with_answered(lease, *material, limits).await?,
                 Route::Deferred => return Ok(Outcome::Deferred),
-                Route::Paused(paused) => return Err(Trouble::Waiting(Waiting::Paused(paused))),
+                Route::Paused(material, paused) => {
+                    self.age_meanwhile(lease, *material, run).await;
+                    return Err(Trouble::Waiting(Waiting::Paused(paused)));
+                }
                 Route::Answered(material, items) => {
                     let draft = self
                         .compact(hold, &material, Draft::new(&material, items), run)
@@ -170,7 +174,11 @@ impl Worker {
                     let half = half(&material.exchanges).map(count);
                     let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
                     let Some(half) = half else {
-                        return Err(fault.into());
+                        let trouble = Trouble::from(fault);
+                        if trouble.puts_off(self.settings.retry.is_last(lease)) {
+                            self.age_meanwhile(lease, material, run).await;
+                        }
+                        return Err(trouble);
                     };
                     debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
                     limits = MaterialLimits {
@@ -189,8 +197,7 @@ impl Worker {
         material: &Material,
         run: &mut RunRecord,
     ) -> Result<Outcome, Trouble> {
-        let as_of = material.as_of.unwrap_or(run.started_at);
-        if material.lo == material.hi && material.next_ageing_at.is_some_and(|at| at <= as_of) {
+        if material.lo == material.hi && is_due(material, run) {
             return Ok(self
                 .apply(lease, material, Draft::aged(material), None, run)
                 .await?);
@@ -216,7 +223,7 @@ impl Worker {
         park: Option<AttemptError>,
         run: &mut RunRecord,
     ) -> StoreResult<Outcome> {
-        let as_of = material.as_of.unwrap_or(run.started_at);
+        let as_of = as_of(material, run);
         let is_given_up = park.is_some();
         let mut composed = compose(
             &draft.items,
@@ -267,7 +274,7 @@ impl Worker {
         Ok(outcome)
     }
 
-    fn patch(
+    pub(super) fn patch(
         &self,
         material: &Material,
         contents: Contents<'_>,
@@ -466,10 +473,10 @@ impl Worker {
 }
 
 /// The contents of a new version, and the document composed of them.
-struct Contents<'a> {
-    draft: Draft,
-    composition: &'a Composition,
-    as_of: Timestamp,
+pub(super) struct Contents<'a> {
+    pub(super) draft: Draft,
+    pub(super) composition: &'a Composition,
+    pub(super) as_of: Timestamp,
 }
 
 /// When a failed update is tried again.
@@ -492,6 +499,17 @@ enum Trouble {
     Interrupted(Interruption),
     /// Nothing failed, but no model can be asked yet.
     Waiting(Waiting),
+}
+
+impl Trouble {
+    /// Whether the exchanges wait for a later attempt; else digests stand in for them, or somebody else goes on.
+    fn puts_off(&self, is_last: bool) -> bool {
+        match self {
+            Self::Waiting(_) => true,
+            Self::Passing(..) => !is_last,
+            Self::Final(_) | Self::Store(_) | Self::Interrupted(_) => false,
+        }
+    }
 }
 
 impl From<StoreError> for Trouble {
@@ -538,7 +556,7 @@ impl From<CondenseError> for Trouble {
     }
 }
 
-fn count(length: usize) -> i64 {
+pub(super) fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 

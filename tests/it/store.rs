@@ -112,7 +112,7 @@ macro_rules! every_test {
                 more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
             complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
-                ageing_writes_a_version_over_nothing, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
+                ageing_writes_a_version_over_nothing, what_time_changes_is_written_while_the_rest_waits, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
                 a_parked_update_is_applied, what_came_during_the_last_attempt_gets_another, material_is_limited, material_takes_holes_along,
                 an_unknown_agent_has_no_material, answers_are_journalled;
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
@@ -142,7 +142,7 @@ macro_rules! every_test {
                 a_question_of_an_earlier_version_is_a_call, what_was_asked_too_long_ago_counts_no_more,
                 a_withdrawn_question_ends_a_pause, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, a_slot_that_is_not_done_is_taken_again, aged_documents_are_enqueued,
-                another_zone_ages_anew, ageing_follows_the_replay,
+                another_zone_ages_anew, ageing_follows_the_replay, a_parked_row_ages_where_nobody_is_to_be_asked,
                 old_rows_are_pruned, versions_of_all_agents_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
                 a_sample_of_very_many_agents_is_an_estimate;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,

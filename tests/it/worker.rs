@@ -2,6 +2,7 @@
 //! one is there, each exchange is covered once, and the queue recovers when the trouble is over.
 
 mod adversary;
+mod ageing;
 mod batches;
 mod compaction;
 mod fallback;

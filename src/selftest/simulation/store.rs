@@ -74,6 +74,18 @@ impl Inner {
         Ok(completed)
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "it takes what the method of `Store` takes"
+    )]
+    fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
+        let before = self.tables.agents.get(&lease.agent).cloned();
+        let before = before.ok_or_else(|| StoreError::UnknownAgent(lease.agent.clone()))?;
+        let is_aged = self.tables.age_document(lease, patch.clone())?;
+        self.judge.judge_update(lease, &patch, &before);
+        Ok(is_aged)
+    }
+
     fn settle_lease(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         let before = self.tables.agents.get(&lease.agent).cloned();
         let completed = self.tables.settle(lease, settle)?;
@@ -115,6 +127,7 @@ seam! {
     world fn claim = claim(claim: ClaimRequest) -> Vec<Lease>;
     world fn material = material(lease: &Lease, limits: MaterialLimits) -> Material;
     world fn complete = complete(lease: &Lease, patch: Patch) -> Completed;
+    world fn age_document = age_document(lease: &Lease, patch: Patch) -> bool;
     world fn settle = settle_lease(lease: &Lease, settle: Settle) -> Completed;
     tables fn append(request: AppendRequest) -> AppendOutcome;
     tables fn rewind(request: AppendRequest) -> AppendOutcome;

@@ -50,6 +50,32 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     })
 }
 
+/// See [`super::super::Store::age_document`].
+pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<bool> {
+    guard_lease(tx, &lease).await?;
+    if is_asked_about(tx, &lease.agent, patch.version).await? {
+        return Ok(false);
+    }
+    write_document(tx, &lease, &patch).await?;
+    move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
+    write_version(tx, &lease, &patch).await?;
+    retire_items(tx, &lease.agent, &patch).await?;
+    Ok(true)
+}
+
+/// Whether a question about that version is out, or an answer is there that no update has used. Answers of another version
+/// are never found again.
+async fn is_asked_about(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/complete.is_asked_about\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND version = $2 \
+               AND state IN ('waiting', 'out', 'answered') UNION ALL SELECT 1 FROM model_answers m \
+               JOIN summary_versions v ON v.agent_id = m.agent_id AND v.version = $2 \
+               WHERE m.agent_id = $1 AND m.created_at > v.created_at LIMIT 1"
+    );
+    let found = query(sql).bind(agent.as_str()).bind(version);
+    Ok(found.fetch_optional(tx).await?.is_some())
+}
+
 async fn guard_lease(tx: &mut Connection, lease: &Lease) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/complete.guard_lease\nSELECT 1 FROM summary_update_queue WHERE agent_id = $1 AND lease_token = $2 {for_update}"

@@ -11,16 +11,22 @@ use super::{
 use crate::domain::{spend::day_start, time::Timestamp, work::Reason};
 
 /// Wakes the queue for documents of which an item has outgrown its section. They are found by an index, so the job
-/// costs what it changes, however many documents there are. A row that waits for that already isn't woken again.
+/// costs what it changes, however many documents there are. A row that waits for that already isn't woken again. A parked
+/// row of an agent of whom there is nothing to ask a model is due again: time goes on for its document, too.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         "-- sql/schedule.enqueue_ageing\nWITH newcomers AS (SELECT s.agent_id, a.project_id, \
          o.agent_id IS NOT NULL AS is_queued FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
          LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
          WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-         AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake) \
+         AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake \
+         OR (o.parked_at IS NOT NULL AND a.pending_since IS NULL AND NOT EXISTS (SELECT 1 FROM summary_items i \
+         WHERE i.agent_id = s.agent_id AND i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL))) \
          ORDER BY s.next_ageing_at LIMIT $9 {a_for_share})",
-        "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
+        "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, parked_at = CASE \
+         WHEN EXISTS (SELECT 1 FROM agents a WHERE a.agent_id = q.agent_id AND a.pending_since IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM summary_items i WHERE i.agent_id = q.agent_id AND i.provisional = {true} \
+         AND i.removed_version IS NULL AND i.dropped_version IS NULL) THEN NULL ELSE q.parked_at END"
     ));
     let newcomers = Newcomers {
         by: now,
@@ -42,7 +48,9 @@ pub(super) async fn ageing_due(
         "-- sql/schedule.ageing_due\nSELECT s.agent_id, s.next_ageing_at FROM summaries s \
          JOIN agents a ON a.agent_id = s.agent_id LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
          WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-         AND (o.agent_id IS NULL OR (o.reasons & $2) = 0 OR o.wake_seq = o.claimed_wake) \
+         AND (o.agent_id IS NULL OR (o.reasons & $2) = 0 OR o.wake_seq = o.claimed_wake \
+         OR (o.parked_at IS NOT NULL AND a.pending_since IS NULL AND NOT EXISTS (SELECT 1 FROM summary_items i \
+         WHERE i.agent_id = s.agent_id AND i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL))) \
          ORDER BY s.next_ageing_at, s.agent_id LIMIT $3"
     );
     let rows = query(sql)

@@ -222,6 +222,47 @@ pub(crate) async fn ageing_writes_a_version_over_nothing(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
+/// The watermark and the row stay as they are, and no answer that may still be used is made worthless.
+pub(crate) async fn what_time_changes_is_written_while_the_rest_waits(db: &dyn Backend) {
+    let (lease, material) = ready(db, 4, 2).await;
+    let (store, a) = (db.store(), agent("a"));
+    let update = patch(&material, items(&material), minute(11));
+    store.complete(&lease, update).await.unwrap();
+    let lease = the_lease(db, minute(20)).await;
+    let read = store.material(&lease, ALL).await.unwrap();
+    let waiting = Material {
+        hi: read.lo,
+        exchanges: Vec::new(),
+        ..read
+    };
+    let aged = || patch(&waiting, Vec::new(), minute(21));
+    let answer = JournalledAnswer {
+        answer: "paid for".to_owned(),
+        input_tokens: 1,
+        output_tokens: 1,
+    };
+    store.journal(&a, "k", &answer, minute(20)).await.unwrap();
+    assert!(!store.age_document(&lease, aged()).await.unwrap());
+    assert_eq!(store.summary(&a).await.unwrap().unwrap().version, 1);
+    db.raw("DELETE FROM model_answers").await;
+    assert!(store.age_document(&lease, aged()).await.unwrap());
+    let again = store.age_document(&lease, aged()).await;
+    assert!(matches!(again, Err(StoreError::Fenced(_))), "{again:?}");
+    let summary = store.summary(&a).await.unwrap().unwrap();
+    assert_eq!((summary.version, summary.summarized_through), (2, 2));
+    assert_eq!(summary.pending.len(), 2);
+    assert_eq!(
+        store
+            .release(std::slice::from_ref(&lease), minute(22))
+            .await
+            .unwrap(),
+        1,
+        "the lease went on"
+    );
+    assert!(store.age_document(&lease, aged()).await.is_err());
+    clean(db, &a).await;
+}
+
 pub(crate) async fn items_leave_the_document(db: &dyn Backend) {
     let (lease, material) = ready(db, 3, 3).await;
     let mut update = patch(&material, items(&material), minute(10));

@@ -167,6 +167,43 @@ pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
     );
 }
 
+/// Time goes on for whoever was cancelled, too; but no model is asked what a hand said not to ask.
+pub(crate) async fn a_parked_row_ages_where_nobody_is_to_be_asked(db: &dyn Backend) {
+    let (store, operator) = (db.store(), db.operator());
+    for name in ["idle", "pending", "provisional"] {
+        with_pending(db, name, 2).await;
+        updated(db, name, minute(10)).await;
+    }
+    store
+        .append(append(&agent("pending"), turns(4..=4)))
+        .await
+        .unwrap();
+    db.raw("UPDATE summary_items SET provisional = true WHERE agent_id = 'provisional'")
+        .await;
+    let due = minute(1).plus_ms(DAY_MS + 1_000);
+    for name in ["idle", "pending", "provisional"] {
+        let agent = agent(name);
+        store
+            .enqueue(&agent, Reason::Manual, 0, minute(11))
+            .await
+            .unwrap();
+        operator.cancel(&agent, minute(12)).await.unwrap();
+    }
+    assert_eq!(operator.ageing_due(due, 9).await.unwrap().len(), 3);
+    assert_eq!(store.enqueue_ageing(due, 9).await.unwrap(), 3);
+    assert_eq!(operator.ageing_due(due, 9).await.unwrap(), []);
+    assert_eq!(store.enqueue_ageing(due, 9).await.unwrap(), 0, "once");
+    let lease = the_lease(db, due).await;
+    assert_eq!(lease.agent, agent("idle"));
+    let material = store.material(&lease, ALL).await.unwrap();
+    store
+        .complete(&lease, patch(&material, Vec::new(), due))
+        .await
+        .unwrap();
+    let parked = "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL";
+    assert_eq!(db.number(parked).await, Some(2));
+}
+
 fn prune(limit: i64) -> Prune {
     Prune {
         runs_before: minute(60),

@@ -176,6 +176,7 @@ pass! {
     fn journalled_among(agent: &AgentId, keys: &[String]) -> Vec<String>;
     fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
     fn complete(lease: &Lease, patch: Patch) -> Completed;
+    fn age_document(lease: &Lease, patch: Patch) -> bool;
     fn settle(lease: &Lease, settle: Settle) -> Completed;
     fn fail(lease: &Lease, failure: Failure) -> bool;
     fn release(leases: &[Lease], now: Timestamp) -> u64;

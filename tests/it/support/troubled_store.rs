@@ -319,6 +319,11 @@ impl Store for TroubledStore {
         self.enter("complete").await?.complete(lease, patch).await
     }
 
+    async fn age_document(&self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
+        let inner = self.enter("age_document").await?;
+        inner.age_document(lease, patch).await
+    }
+
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         self.enter("settle").await?.settle(lease, settle).await
     }

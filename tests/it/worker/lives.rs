@@ -153,6 +153,9 @@ impl Life {
         let rig = &self.rig;
         let (before, content) = (rig.row().await, rig.content().await);
         let met = rig.flaky.met();
+        let due = "SELECT count(*) FROM summaries WHERE next_ageing_at <= ";
+        let due = format!("{due}{}", rig.clock.now().0);
+        let is_due = rig.db.number(&due).await == Some(1);
         rig.model.plan_then(replies.iter().copied(), then);
         let drained = rig.parts.worker.drain().await;
         let after = rig.row().await;
@@ -165,9 +168,12 @@ impl Life {
                 .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked | Outcome::StoodIn))
                 .count();
             // One whose answer was lost may have been applied, too; and if the database then fails again, the worker
-            // takes it for one to be tried again.
-            let is_unheard = |o: &&Outcome| {
-                **o == Outcome::Superseded || (**o == Outcome::Retried && rig.flaky.met() >= met + 2)
+            // takes it for one to be tried again. One that waits may have written what time has changed.
+            let is_unheard = |o: &&Outcome| match o {
+                Outcome::Superseded => true,
+                Outcome::Retried => is_due || rig.flaky.met() >= met + 2,
+                Outcome::Postponed => is_due,
+                _ => false,
             };
             let unheard = outcomes.iter().filter(is_unheard).count();
             let versions = usize::try_from(after.version - before.version).unwrap();

@@ -102,7 +102,38 @@ fn rearm(row: &mut Row, wait_ms: i64, now: Timestamp) {
     row.due_at = row.visible_at.plus_ms(Priority::slack_ms(row.priority));
 }
 
+impl Revision {
+    fn of(lease: &Lease, patch: &Patch) -> Self {
+        Self {
+            token: lease.token,
+            covers: (patch.lo, patch.hi),
+            is_rewind: false,
+            added: patch.added.clone(),
+            dropped: patch.dropped.clone(),
+            removed: patch.removed.clone(),
+            content: patch.content.clone(),
+            token_count: patch.token_count,
+            next_ageing_at: patch.next_ageing_at,
+        }
+    }
+}
+
 impl Tables {
+    /// Nobody pays for answers here.
+    pub(in super::super) fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
+        self.change(&lease.agent, |kept| {
+            kept.held(lease)?;
+            if kept.version != patch.version {
+                return Err(StoreError::Fenced(Fence::Version));
+            }
+            if !kept.is_at(patch.lo, patch.hi) {
+                return Err(StoreError::Fenced(Fence::Watermark));
+            }
+            kept.write_version(Revision::of(lease, &patch));
+            Ok(true)
+        })
+    }
+
     pub(in super::super) fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
         let now = self.time(patch.run.finished_at);
         let found = self.kept(&lease.agent)?.verdicts(lease, &patch);
@@ -119,17 +150,7 @@ impl Tables {
         self.change(&lease.agent, |kept| {
             kept.check_coverage(&patch)?;
             kept.move_watermark(patch.lo, patch.hi, now);
-            kept.write_version(Revision {
-                token: lease.token,
-                covers: (patch.lo, patch.hi),
-                is_rewind: false,
-                added: patch.added.clone(),
-                dropped: patch.dropped.clone(),
-                removed: patch.removed.clone(),
-                content: patch.content.clone(),
-                token_count: patch.token_count,
-                next_ageing_at: patch.next_ageing_at,
-            });
+            kept.write_version(Revision::of(lease, &patch));
             let mut parked = false;
             let rearmed = if patch.park.is_some() {
                 let row = kept.row.iter_mut();

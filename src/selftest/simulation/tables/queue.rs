@@ -370,7 +370,14 @@ impl Tables {
         let agents: Vec<AgentId> = old.map(|(agent, _)| agent.clone()).collect();
         for agent in &agents {
             self.change(agent, |kept| {
+                let is_idle = kept.ledger.pending_numbers() == 0;
+                let asks_nobody = is_idle && kept.shown().iter().all(|item| !item.provisional);
                 match &mut kept.row {
+                    Some(row) if row.parked_at.is_some() && asks_nobody => {
+                        row.parked_at = None;
+                        row.wake_seq += 1;
+                        row.reasons |= Reason::Ageing.bit();
+                    }
                     // It will see to that anyway.
                     Some(row) if row.waits_for(Reason::Ageing) => {}
                     Some(row) => {

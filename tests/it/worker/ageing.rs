@@ -1,0 +1,77 @@
+//! Time goes on while updates wait or fail.
+
+use recapd::{
+    clock::Clock as _,
+    domain::{settings::SettingsPatch, time::DAY_MS},
+    worker::Outcome::{Completed, Parked, Postponed, Retried},
+};
+use serde_json::json;
+
+use crate::support::{
+    backend::Backend as _,
+    rig::{Rig, config},
+    scripted::Reply,
+};
+
+/// A daemon with a document of two days ago, and exchanges that left the window since.
+async fn two_days_later() -> Rig {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    assert!(rig.content().await.contains("Previously in This Session"));
+    rig.clock.advance_ms(2 * DAY_MS);
+    rig.say(6).await;
+    rig
+}
+
+/// Works off what is due, until nothing is pending.
+async fn catch_up(rig: &Rig) {
+    for _ in 0..6 {
+        drop(rig.drain_later().await);
+    }
+    assert_eq!(rig.verify().await.pending, 0);
+}
+
+#[tokio::test]
+async fn a_document_ages_while_its_model_is_away() {
+    let rig = two_days_later().await;
+    let pending = rig.verify().await.pending;
+    rig.model.plan_then([], Reply::Transient);
+    assert_eq!(rig.drain().await, [Retried]);
+    let content = rig.content().await;
+    assert!(content.contains("Yesterday") && !content.contains("Previously in This Session"));
+    assert_eq!(
+        (rig.row().await.version, rig.verify().await.pending),
+        (2, pending)
+    );
+    let attempts = "SELECT attempts FROM summary_update_queue WHERE lease_token IS NULL";
+    assert_eq!(rig.db.number(attempts).await, Some(1), "it is the same row");
+
+    // Only once, and no attempt is given for it.
+    for _ in 0..3 {
+        assert_eq!(rig.drain_later().await, [Retried]);
+    }
+    assert_eq!((rig.row().await.version, rig.content().await), (2, content));
+    assert_eq!(rig.drain_later().await, [Parked]);
+    assert_eq!(rig.row().await.version, 3);
+    rig.model.plan([]);
+    rig.say(2).await;
+    catch_up(&rig).await;
+}
+
+#[tokio::test]
+async fn a_document_ages_while_a_limit_is_used_up() {
+    let rig = two_days_later().await;
+    // Nobody knows what the model costs.
+    let patch = SettingsPatch::parse(json!({"usd_per_day": 1.5})).unwrap();
+    let (store, now) = (rig.db.store(), rig.clock.now());
+    store.change_settings(&rig.agent, &patch, now).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(rig.drain().await, [Postponed]);
+        assert_eq!(rig.row().await.version, 2);
+        rig.clock.advance_ms(DAY_MS);
+    }
+    assert!(rig.content().await.contains("Yesterday"));
+    assert_eq!(rig.model.calls(), 1);
+    rig.verify().await;
+}
