@@ -19,7 +19,7 @@ use crate::{
             item::Item,
         },
         time::Timestamp,
-        work::Lease,
+        work::{Lease, WOKEN_RETRY_MS_MIN},
     },
     llm::{Fault, LlmError, Wait},
     store::{
@@ -45,7 +45,7 @@ pub enum Outcome {
     Parked,
     /// It failed for the last time and digests stand in, but it was woken meanwhile: it will be tried again.
     StoodIn,
-    /// It failed for the last time, and digests couldn't be written either: the row is parked without them.
+    /// It failed for the last time, and there was nothing to write, or that failed, too: the row is parked as it is.
     GivenUp,
     /// Somebody else went first.
     Superseded,
@@ -358,23 +358,41 @@ impl Worker {
         }
     }
 
-    /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert.
+    /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert. Where digests stand
+    /// already and time has changed nothing, a version would be the same as the one before: there is none.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let AttemptError { class, message } = fault.clone();
         let applied = async {
             // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
+            let adds_nothing = material.lo == material.hi;
+            if adds_nothing && !is_due(&material, &run) {
+                return Ok(None);
+            }
             // Revisited exchanges have their digests already.
             let material = Material {
                 revisited: Vec::new(),
                 exchanges: pending(material.exchanges, material.lo),
                 ..material
             };
-            let draft = Draft::new(&material, self.digests(&material));
-            self.apply(lease, &material, draft, Some(fault), &mut run).await
+            let draft = if adds_nothing {
+                Draft::aged(&material)
+            } else {
+                Draft::new(&material, self.digests(&material))
+            };
+            let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+            applied.map(Some)
         };
         match caught(lease, applied).await {
-            Ok(Ok(outcome)) => {
+            Ok(Ok(None)) => {
+                let retry = Retry {
+                    after_ms: WOKEN_RETRY_MS_MIN,
+                    park: true,
+                };
+                self.fail(lease, AttemptError { class, message }, retry, run)
+                    .await
+            }
+            Ok(Ok(Some(outcome))) => {
                 // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.
                 self.parts.metrics.updates.failed(reason(&class));
                 if outcome == Outcome::Parked {

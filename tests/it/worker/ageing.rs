@@ -2,8 +2,8 @@
 
 use recapd::{
     clock::Clock as _,
-    domain::{settings::SettingsPatch, time::DAY_MS},
-    worker::Outcome::{Completed, Parked, Postponed, Retried},
+    domain::{settings::SettingsPatch, time::DAY_MS, work::Reason},
+    worker::Outcome::{self, Completed, GivenUp, Parked, Postponed, Retried},
 };
 use serde_json::json;
 
@@ -73,5 +73,38 @@ async fn a_document_ages_while_a_limit_is_used_up() {
     }
     assert!(rig.content().await.contains("Yesterday"));
     assert_eq!(rig.model.calls(), 1);
+    rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    rig.model.plan_then([], Reply::Auth);
+    assert_eq!(rig.drain().await, [Parked]);
+    let revisited = async || -> Vec<Outcome> {
+        let now = rig.clock.now();
+        let asked = rig.db.store().enqueue(&rig.agent, Reason::Manual, 0, now).await;
+        assert!(asked.unwrap().revived);
+        rig.drain().await
+    };
+    assert_eq!(revisited().await, [GivenUp]);
+    assert_eq!(rig.row().await.version, 1);
+    rig.clock.advance_ms(2 * DAY_MS);
+    assert_eq!(revisited().await, [Parked]);
+    assert_eq!(rig.row().await.version, 2);
+    assert!(rig.content().await.contains("Yesterday"));
+    assert_eq!(revisited().await, [GivenUp]);
+    assert_eq!(rig.row().await.version, 2);
+    let parked =
+        "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL AND last_error IS NOT NULL";
+    assert_eq!(rig.db.number(parked).await, Some(1));
+    let failed = "SELECT count(*) FROM update_runs WHERE outcome = 'failed'";
+    assert_eq!(rig.db.number(failed).await, Some(4), "each is told");
+
+    rig.model.plan([]);
+    assert_eq!(revisited().await, [Completed]);
+    let standing_in = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL";
+    assert_eq!(rig.db.number(standing_in).await, Some(0));
     rig.verify().await;
 }
