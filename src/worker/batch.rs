@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::{Worker, ask::FIRST};
+use super::{Worker, ageing::as_of, ask::FIRST};
 use crate::{
     domain::{
         batch::cost_in_batch_microusd,
         price::Usage,
         summary::item::{Item, Origin},
+        time::Timestamp,
         work::Lease,
     },
     llm::{ModelRequest, batch::BatchModel},
@@ -82,11 +83,15 @@ impl Worker {
             }
             return Ok(Route::Answered(Box::new(told), items));
         }
+        if self.are_past(&material, &material.exchanges, as_of(&material, run)) {
+            return Ok(Route::Direct(Box::new(material)));
+        }
         if let Some(paused) = self.used_up(&lease.agent, run).await? {
             return Ok(Route::Paused(Box::new(material), paused));
         }
         // A run that has made paid calls isn't deferred: a waiting row has no run record to account for them.
-        if run.model_calls == 0 && self.defer(batching, lease, &material).await? {
+        let as_of = as_of(&material, run);
+        if run.model_calls == 0 && self.defer(batching, lease, &material, as_of).await? {
             return Ok(Route::Deferred);
         }
         let now = self.parts.clock.now();
@@ -147,7 +152,13 @@ impl Worker {
         Ok(part(batched, material, &asked))
     }
 
-    async fn defer(&self, batching: &Batching, lease: &Lease, material: &Material) -> StoreResult<bool> {
+    async fn defer(
+        &self,
+        batching: &Batching,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> StoreResult<bool> {
         let now = self.parts.clock.now();
         let until = material
             .pending_since
@@ -156,7 +167,7 @@ impl Worker {
         if lease.attempt > 1 || lease.crashes > 0 || until <= now {
             return Ok(false);
         }
-        let Some(question) = self.question(batching, lease, material) else {
+        let Some(question) = self.question(batching, lease, material, as_of) else {
             return Ok(false);
         };
         let exchanges = question.exchanges.len();
@@ -169,10 +180,25 @@ impl Worker {
         Ok(is_deferred)
     }
 
-    /// The question about the material; none if it can't stand in a batch, or there is nothing to ask.
-    fn question(&self, batching: &Batching, lease: &Lease, material: &Material) -> Option<BatchQuestion> {
+    /// The question about the material, or about so much of what is pending as goes to one section; none if it can't
+    /// stand in a batch, or there is nothing to ask.
+    fn question(
+        &self,
+        batching: &Batching,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> Option<BatchQuestion> {
         let zone = self.policy(material).ageing.zone();
-        let request = self.request(&lease.agent, &material.exchanges, zone, self.settings.prompt);
+        let of_section = self.in_one_section(material, &material.exchanges, as_of);
+        let (asked, hi) = match material.exchanges.split_at(of_section) {
+            (asked @ [.., last], [_, ..]) if material.revisited.is_empty() => (asked, last.exchange.exchange),
+            _ => (material.exchanges.as_slice(), material.hi),
+        };
+        if self.are_past(material, asked, as_of) {
+            return None;
+        }
+        let request = self.request(&lease.agent, asked, zone, self.settings.prompt);
         if request.transcripts.is_empty() {
             return None;
         }
@@ -184,8 +210,7 @@ impl Worker {
         if i64::try_from(body.len()).is_ok_and(|bytes| bytes > batching.settings.bytes_max) {
             return None;
         }
-        let exchanges = material
-            .exchanges
+        let exchanges = asked
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();
@@ -195,7 +220,7 @@ impl Worker {
             key: self.piece_key(lease, material, &exchanges),
             version: material.version,
             lo: material.lo,
-            hi: material.hi,
+            hi,
             exchanges,
             revisited: material.revisited.clone(),
             provider: batching.model.provider().to_owned(),
@@ -249,10 +274,7 @@ fn account(answer: BatchedAnswer, run: &mut RunRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        domain::{summary::calendar::AgentTime, time::Timestamp},
-        store::JournalledAnswer,
-    };
+    use crate::{domain::summary::calendar::AgentTime, store::JournalledAnswer};
 
     fn material(version: i64, lo: i64) -> Material {
         Material {

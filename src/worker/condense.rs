@@ -5,6 +5,7 @@ use tracing::debug;
 
 use super::{
     Hold, Interruption, Worker,
+    ageing::as_of,
     ask::{FIRST, Question, Told},
     pieces::{Asking, Pieces},
 };
@@ -20,6 +21,7 @@ use crate::{
             item::{Item, ItemDraft, Origin},
         },
         text::hexadecimal,
+        time::Timestamp,
         transcript::Transcript,
         work::Lease,
         zone::Zone,
@@ -153,6 +155,17 @@ pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
     Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
 }
 
+/// The pending material, up to that many of its exchanges. `takes_all` stays as it was: what is left is new, and may
+/// wait for more.
+fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
+    if let Some(exchanges) = exchanges.filter(|exchanges| *exchanges < material.exchanges.len()) {
+        material.exchanges.truncate(exchanges);
+        let last = material.exchanges.last();
+        material.hi = last.map_or(material.lo, |last| last.exchange.exchange);
+    }
+    material
+}
+
 /// `material` without the revisited items that are about none of the exchanges `told`.
 fn revisiting(material: Material, told: &[i64]) -> Material {
     let items: Vec<&Item> = material
@@ -219,7 +232,9 @@ impl Worker {
         let mut items = Vec::new();
         let portion = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX).max(1);
         while let Some(rest) = pieces.take() {
-            let at_once = self.at_once(&hold.lease, material, rest, portion).await?;
+            let at_once = self
+                .at_once(&hold.lease, material, (rest, portion), as_of(material, run))
+                .await?;
             let (piece, rest) = rest.split_at(at_once);
             pieces.put_back(rest);
             let may_search = pieces.may_search(piece) && self.portions.may_divide();
@@ -291,9 +306,10 @@ impl Worker {
         lease: &Lease,
         material: Material,
         limits: MaterialLimits,
+        run: &RunRecord,
     ) -> StoreResult<Material> {
         if material.revisited.is_empty() {
-            self.up_to_answered(lease, material).await
+            self.up_to_answered(lease, material, limits, run).await
         } else if limits == self.settings.limits {
             Ok(material)
         } else {
@@ -303,20 +319,46 @@ impl Worker {
 
     /// The pending material, up to where the journal has an answer about it. More exchanges may have left the window
     /// since that was asked for, and asking about all would pay for a part again: the rest comes with the next update.
-    async fn up_to_answered(&self, lease: &Lease, mut material: Material) -> StoreResult<Material> {
+    /// After a failure less is asked about at once, and the answer may be about more.
+    async fn up_to_answered(
+        &self,
+        lease: &Lease,
+        material: Material,
+        limits: MaterialLimits,
+        run: &RunRecord,
+    ) -> StoreResult<Material> {
+        let all = self.settings.limits;
         // One exchange can't be cut, and the built-in summariser's answers aren't journalled.
-        if material.exchanges.len() < 2 || self.is_offline() {
+        if limits == all && material.exchanges.len() < 2 || self.is_offline() {
             return Ok(material);
         }
-        let pending = numbers(&material.exchanges);
-        let answered = self.longest_answered(lease, &material, &pending).await?;
-        if let Some(answered) = answered.filter(|answered| *answered < pending.len()) {
-            // `takes_all` stays as it was: what is left is new, and may wait for more.
-            material.exchanges.truncate(answered);
-            let last = material.exchanges.last();
-            material.hi = last.map_or(material.lo, |last| last.exchange.exchange);
+        if limits == all {
+            let answered = self.answered_of(lease, &material, as_of(&material, run)).await?;
+            return Ok(up_to(material, answered));
         }
-        Ok(material)
+        let whole = self.parts.store.material(lease, all).await?;
+        Ok(match self.answered_of(lease, &whole, as_of(&whole, run)).await? {
+            // Nothing may be pending any more by now.
+            answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
+            _ => material,
+        })
+    }
+
+    /// How many of the material's exchanges, from the first one on, the longest answer in the journal covers; with those
+    /// before it that are past, about which nobody was asked.
+    async fn answered_of(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> StoreResult<Option<usize>> {
+        let exchanges = material.exchanges.as_slice();
+        let (oldest, _) = exchanges.split_at(self.in_one_section(material, exchanges, as_of));
+        let are_past = self.are_past(material, oldest, as_of);
+        let past = if are_past { oldest.len() } else { 0 };
+        let (_, asked) = exchanges.split_at(past);
+        let answered = self.longest_answered(lease, material, &numbers(asked)).await?;
+        Ok(answered.map(|answered| past + answered))
     }
 
     /// The revisited material; or, if the journal has answers about other items, the material of those. After a failure
@@ -348,25 +390,25 @@ impl Worker {
         Ok(if is_better { whole } else { material })
     }
 
-    /// How many of the next exchanges are asked about at once. One revisited item may stand for more of them than the
-    /// portion, which differs from attempt to attempt. So what an answer is about is taken as it was asked: in other
-    /// pieces it would be paid for again.
+    /// How many of the next exchanges are asked about at once: those of one section. One revisited item may stand for
+    /// more of them than the portion, which differs from attempt to attempt, and sections differ from hour to hour. So
+    /// what an answer is about is taken as it was asked: in other pieces it would be paid for again.
     async fn at_once(
         &self,
         lease: &Lease,
         material: &Material,
-        rest: &[StoredExchange],
-        portion: usize,
+        (rest, portion): (&[StoredExchange], usize),
+        as_of: Timestamp,
     ) -> StoreResult<usize> {
-        let within_portion = rest.len().min(portion);
-        // Pending exchanges come in batches of a portion at most, and one exchange is asked about alone.
-        if material.revisited.is_empty() || rest.len() == 1 {
-            return Ok(within_portion);
+        let of_section = self.in_one_section(material, rest, as_of).min(portion);
+        // Pending exchanges mostly come in batches of a portion, and one exchange is asked about alone.
+        if of_section == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
+            return Ok(rest.len());
         }
         // Looked up for each piece: the first piece may have no answer, because no model could summarise it, while a
         // later one has.
         let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
-        Ok(longest.unwrap_or(within_portion))
+        Ok(longest.unwrap_or(of_section))
     }
 
     /// How many of those exchanges, from the first one on, the longest answer in the journal covers.
@@ -386,8 +428,8 @@ impl Worker {
         Ok(longest.map(|place| place + 1))
     }
 
-    /// Asks the model about some exchanges, if there is anything to tell of them. An answer that was paid for before a crash
-    /// is used. Says, too, whether the model that is asked first told it.
+    /// Asks the model about some exchanges, if there is anything to tell of them, and the document is still for it. An answer
+    /// that was paid for before a crash is used. Says, too, whether the model that is asked first told it.
     async fn condense_piece(
         &self,
         hold: &Hold,
@@ -398,7 +440,7 @@ impl Worker {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &hold.lease;
         let key = self.piece_key(lease, material, &all);
-        let told = if asked.is_empty() {
+        let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             Told::nothing()
         } else if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
             Told {

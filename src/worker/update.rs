@@ -149,7 +149,7 @@ impl Worker {
                 return self.without_pending(lease, &material, run).await;
             }
             let material = match self.route(lease, material, run).await? {
-                Route::Direct(material) => self.with_answered(lease, *material, limits).await?,
+                Route::Direct(material) => self.with_answered(lease, *material, limits, run).await?,
                 Route::Deferred => return Ok(Outcome::Deferred),
                 Route::Paused(material, paused) => {
                     self.age_meanwhile(lease, *material, run).await;

@@ -99,12 +99,18 @@ impl Default for Ageing {
 impl Ageing {
     /// The section of `item` at `as_of`; `None` when it has left the document.
     pub fn section_of(self, item: &Item, as_of: Timestamp) -> Option<Section> {
+        self.section_at(item.ended_at, as_of)
+    }
+
+    /// The section, at `as_of`, of what ended at `ended_at`; `None` when it has left the document.
+    pub fn section_at(self, ended_at: Timestamp, as_of: Timestamp) -> Option<Section> {
         let limits_ms = match self {
             Self::Age { .. } => self.limits_ms()?,
-            Self::Calendar(calendar) => return calendar.section_of(item.ended_at, as_of),
+            Self::Calendar(calendar) => return calendar.section_of(ended_at, as_of),
             Self::Off => return Some(Section::Session),
         };
-        let age_ms = age_ms(item, as_of);
+        // What is dated later is new: clocks of clients run ahead.
+        let age_ms = as_of.since_ms(ended_at).max(0);
         Section::ALL
             .into_iter()
             .zip(limits_ms)

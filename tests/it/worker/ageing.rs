@@ -1,4 +1,4 @@
-//! Time goes on while updates wait or fail.
+//! Time goes on while updates wait or fail, and nobody is asked about what the document is too old for.
 
 use recapd::{
     clock::Clock as _,
@@ -107,4 +107,52 @@ async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
     let standing_in = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL";
     assert_eq!(rig.db.number(standing_in).await, Some(0));
     rig.verify().await;
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    let pending = rig.verify().await.pending;
+    rig.clock.advance_ms(15 * DAY_MS);
+    assert_eq!(rig.drain().await, [Completed]);
+    let report = rig.verify().await;
+    assert_eq!((report.covered, report.pending), (pending, 0));
+    assert_eq!((rig.model.calls(), rig.content().await), (0, String::new()));
+    let left = "SELECT count(*) FROM summary_items WHERE provisional = 1 OR dropped_version IS NULL";
+    assert_eq!(rig.db.number(left).await, Some(0), "nobody looks at them again");
+
+    // What is new is told of by itself.
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!((rig.model.calls(), rig.model.asked_with(6)), (1, 0));
+    assert!(rig.content().await.contains("Worked on exchange 7"));
+    assert_eq!(rig.verify().await.pending, 0);
+}
+
+/// An item goes by the last of its exchanges: what is old would pass for new.
+#[tokio::test]
+async fn no_item_is_about_several_sections() {
+    for faults in [0, 1] {
+        let rig = Rig::new(&config()).await;
+        rig.say(6).await;
+        rig.clock.advance_ms(2 * DAY_MS);
+        rig.say(6).await;
+        let through = rig.verify().await.pending;
+        let [old, new] = [1..=6, 7..=through].map(Vec::from_iter);
+        rig.model
+            .plan([Reply::Good].into_iter().chain(vec![Reply::Transient; faults]));
+        if faults > 0 {
+            assert_eq!(rig.drain().await, [Retried]);
+            // Less is asked about at once, but what was answered isn't asked again.
+            catch_up(&rig).await;
+        } else {
+            assert_eq!(rig.drain().await, [Completed]);
+            assert_eq!((rig.model.asked_about(&new), rig.row().await.version), (1, 1));
+        }
+        assert_eq!((rig.model.asked_about(&old), rig.model.asked_with(6)), (1, 1));
+        assert_eq!(rig.verify().await.pending, 0);
+        let content = rig.content().await;
+        assert!(content.contains("Yesterday") && content.contains("Previously in This Session"));
+    }
 }

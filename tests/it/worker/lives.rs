@@ -70,6 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         "journalled_among",
         "journal",
         "complete",
+        "age_document",
         "settle",
         "fail",
         "release",
