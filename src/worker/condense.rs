@@ -110,7 +110,7 @@ impl CondenseError {
     pub(super) fn may_lie_in_one(&self) -> bool {
         matches!(
             self,
-            Self::Llm(LlmError::Refused(_) | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
+            Self::Llm(LlmError::Refused { .. } | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
         )
     }
 
