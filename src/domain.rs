@@ -20,6 +20,8 @@ pub mod ledger;
 pub mod likeness;
 pub mod lineage;
 pub mod message;
+pub mod outcome;
+pub mod own_words;
 pub mod perspective;
 pub mod preset;
 pub mod price;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Kind, Message, Metadata},
+    own_words,
     perspective::named_speaker,
     redaction::Redactor,
     text::{first_line, first_line_by},
@@ -75,6 +76,9 @@ pub struct Headline {
     pub title: String,
     /// The tools called, in order of their first call, with the number of calls.
     pub tools: Vec<(String, u32)>,
+    /// How many results report a failure.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
     /// The first line of the last thing the model said.
     pub answer: String,
     /// The names of the speakers, if messages have them, by when each spoke last; without humans who step in.
@@ -93,10 +97,12 @@ pub struct Entry {
     pub tokens: i64,
     /// When it was said; the time of arrival if the client gave none, or a later one.
     pub at: Timestamp,
-    /// The first line of its text.
+    /// The first line of its text; of the user's, of what they said themselves.
     pub line: String,
     /// Names of the tools it calls.
     pub tools: Vec<String>,
+    /// How many of the results in it report a failure.
+    pub failures: u32,
     /// The speaker's name, in a shared conversation; `None` for a human who steps in.
     pub speaker: Option<String>,
 }
@@ -105,18 +111,23 @@ impl Entry {
     /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the
     /// rules of `redactor`: headlines are shown to readers.
     pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
+        let mut text = message.text();
+        if message.kind == Kind::User {
+            text = own_words::said(&text).into_owned();
+        }
         Self {
             kind: message.kind.clone(),
             interrupts: message.interrupts,
             tokens,
             at,
-            line: first_line_by(&message.text(), HEADLINE_CHARS_MAX, |line| {
+            line: first_line_by(&text, HEADLINE_CHARS_MAX, |line| {
                 redactor.redact(line).into_owned()
             }),
             tools: message
                 .tool_names()
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX))
                 .collect(),
+            failures: message.parts.iter().map(|part| u32::from(part.is_failed())).sum(),
             speaker: named_speaker(message.speaker.as_deref())
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX)),
         }
@@ -225,6 +236,7 @@ impl Headline {
             _ => {}
         }
         self.hear(entry);
+        self.failures = self.failures.saturating_add(entry.failures);
         for tool in &entry.tools {
             if let Some((_, calls)) = self.tools.iter_mut().find(|(name, _)| name == tool) {
                 *calls += 1;
@@ -276,8 +288,8 @@ impl Headline {
         place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
-    /// A summary of the exchange in one line, made without a model: what was asked, with which tools, what was
-    /// answered.
+    /// A summary of the exchange in one line, made without a model: what was asked, with which tools, how often they
+    /// failed, what was answered.
     pub fn digest(&self) -> String {
         let tools: Vec<String> = self
             .tools
@@ -290,7 +302,12 @@ impl Headline {
                 }
             })
             .collect();
-        let parts = [self.title.as_str(), &tools.join(", "), &self.answer];
+        let failed = match self.failures {
+            0 => String::new(),
+            failures => format!(" ({failures} failed)"),
+        };
+        let done = tools.join(", ") + &failed;
+        let parts = [self.title.as_str(), done.trim_start(), &self.answer];
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         if said.is_empty() {
             "(no text)".to_owned()
@@ -300,9 +317,15 @@ impl Headline {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::message::{Format, Part};
 
     fn entry(kind: Kind, line: &str, tools: &[&str]) -> Entry {
         Entry {
@@ -312,6 +335,7 @@ mod tests {
             at: Timestamp(1_000),
             line: line.to_owned(),
             tools: tools.iter().map(|&t| t.to_owned()).collect(),
+            failures: 0,
             speaker: None,
         }
     }
@@ -329,6 +353,46 @@ mod tests {
         );
         assert_eq!((exchange.tokens, exchange.state), (50, ExchangeState::Closed));
         assert_eq!(Headline::default().digest(), "(no text)");
+    }
+
+    #[test]
+    fn a_digest_says_how_often_tools_failed_and_calls_no_programs_words_the_users() {
+        let said = |kind: Kind, text: &str| {
+            let parts = if kind == Kind::User {
+                vec![Part::Text(text.to_owned())]
+            } else {
+                vec![Part::ToolResult {
+                    call_id: None,
+                    name: None,
+                    text: text.to_owned(),
+                    is_error: false,
+                }]
+            };
+            let message = Message {
+                kind,
+                speaker: None,
+                parts,
+                client_id: None,
+                at: None,
+                interrupts: false,
+                important: false,
+                format: Format::Native,
+                payload: String::new(),
+            };
+            Entry::new(&message, 1, Timestamp(0), &Redactor::standard())
+        };
+        let asked = said(Kind::User, "<ide_selection>fn f()</ide_selection>\nSort it.");
+        let mut exchange = Exchange::open(1, 1, 0, 1, &asked);
+        exchange.add(2, &entry(Kind::ToolCall, "", &["sort", "sort"]));
+        exchange.add(3, &said(Kind::ToolResult, r#"{"error":"too long"}"#));
+        exchange.add(4, &said(Kind::ToolResult, "[1, 2]"));
+        assert_eq!(exchange.headline.digest(), "Sort it. → sort ×2 (1 failed)");
+        let stored = serde_json::to_string(&exchange.headline).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Headline>(&stored).unwrap(),
+            exchange.headline
+        );
+        assert!(stored.contains("failures") && !stored.contains("speakers"));
     }
 
     #[test]

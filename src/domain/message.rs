@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{attachment::Extent, time::Timestamp};
+use super::{attachment::Extent, outcome, time::Timestamp};
 
 /// The kind of a message, as far as windows and exchanges care (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +165,11 @@ pub enum Part {
 }
 
 impl Part {
+    /// Whether it is a result that reports a failure: the client says so, or the result does.
+    pub fn is_failed(&self) -> bool {
+        matches!(self, Self::ToolResult { text, is_error, .. } if *is_error || outcome::is_failure(text))
+    }
+
     /// The provider's id that ties a call and its result together.
     pub fn call_id(&self) -> Option<&str> {
         match self {

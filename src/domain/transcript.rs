@@ -7,6 +7,7 @@ use self::pairs::Linked;
 use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
+    own_words,
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
@@ -153,10 +154,11 @@ fn is_told(message: &Message) -> bool {
     message.kind.is_conversation() && message.kind != Kind::System
 }
 
-/// Whether a part has a line in the end: a result that says nothing has none.
+/// Whether a part has a line in the end: a result that says nothing, not even that it failed, has none.
 fn has_line(part: &Part) -> bool {
     match part {
-        Part::Text(text) | Part::ToolResult { text, .. } => !text.trim().is_empty(),
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::ToolResult { text, is_error, .. } => *is_error || !text.trim().is_empty(),
         Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
         Part::Thinking(_) => false,
     }
@@ -193,15 +195,19 @@ fn line(
             arguments.as_str(),
             limits.tool_chars_max,
         ),
-        Part::ToolResult {
-            name, text, is_error, ..
-        } => {
-            let voice = if *is_error {
+        Part::ToolResult { name, text, .. } => {
+            let voice = if part.is_failed() {
                 Voice::FailedResult
             } else {
                 Voice::Result
             };
-            (voice, name.clone(), text.as_str(), limits.tool_chars_max)
+            // The user's answer to a tool is as good as what they say elsewhere.
+            let chars_max = if own_words::are_in(text) {
+                limits.said_chars_max
+            } else {
+                limits.tool_chars_max
+            };
+            (voice, name.clone(), text.as_str(), chars_max)
         }
         Part::Attachment { media: named, .. } | Part::Opaque { kind: named, .. } => {
             let what = if matches!(part, Part::Opaque { .. }) {
@@ -265,6 +271,15 @@ mod tests {
         }
     }
 
+    fn failed(text: String) -> Part {
+        Part::ToolResult {
+            call_id: None,
+            name: None,
+            text,
+            is_error: true,
+        }
+    }
+
     fn transcript(messages: &[Message]) -> Transcript {
         let redactor = Redactor::standard();
         let entry = Entry::new(&messages[0], 1, Timestamp(0), &redactor);
@@ -296,6 +311,7 @@ mod tests {
             (Kind::ToolCall, call),
             (Kind::ToolResult, result(" ".to_owned())),
             (Kind::ToolResult, result("ok".to_owned())),
+            (Kind::ToolResult, failed(String::new())),
         ] {
             let said = [message(kind, vec![part])];
             let has_lines = Transcript::has_lines(said.iter());
@@ -303,6 +319,37 @@ mod tests {
         }
         let forgotten = [message(Kind::User, Vec::new())];
         assert!(!Transcript::has_lines(forgotten.iter()));
+    }
+
+    #[test]
+    fn a_result_fails_by_its_mark_or_by_what_it_says() {
+        let said = [
+            result(r#"{"success": false, "log": "long"}"#.to_owned()),
+            result("Exit code: 0\nerror: none".to_owned()),
+            failed(String::new()),
+            failed("gone".to_owned()),
+        ];
+        let voices = transcript(&[message(Kind::ToolResult, said.to_vec())]).lines;
+        assert_eq!(
+            voices.iter().map(|line| line.voice).collect::<Vec<_>>(),
+            [
+                Voice::FailedResult,
+                Voice::Result,
+                Voice::FailedResult,
+                Voice::FailedResult
+            ]
+        );
+    }
+
+    #[test]
+    fn the_users_answer_to_a_tool_is_cut_no_shorter_than_what_they_say() {
+        let limits = TranscriptLimits::default();
+        let words = "tabs ".repeat(limits.said_chars_max / 10);
+        let answer = format!("User has answered your questions: \"Which?\"=\"{words}\".");
+        let said = [result(answer.clone()), result(answer.replace("User", "Nobody"))];
+        let lines = transcript(&[message(Kind::ToolResult, said.to_vec())]).lines;
+        assert_eq!(lines[0].text, answer);
+        assert!(lines[1].text.contains("characters left out"));
     }
 
     #[test]

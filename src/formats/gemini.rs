@@ -9,7 +9,10 @@ use super::{
     json::Fields,
     message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Part},
+    outcome,
+};
 
 /// The roles of contents.
 pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
@@ -108,9 +111,13 @@ fn response(response: &Fields<'_>) -> Vec<Part> {
 fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
     let wrapped = response.and_then(Fields::of).and_then(Fields::sole);
     match wrapped {
-        Some((name, inner)) if name == "error" => (Some(inner), true),
+        Some((name, inner)) if name == "error" => (Some(inner), inner.get() != "null"),
         Some((name, inner)) if name == "output" || name == "result" => (Some(inner), false),
-        _ => (response, false),
+        // An `error` may have a code or a partial result beside it.
+        _ => (
+            response,
+            response.is_some_and(|raw| outcome::is_failure(raw.get())),
+        ),
     }
 }
 

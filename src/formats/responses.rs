@@ -11,7 +11,10 @@ use super::{
     json::{self, Fields},
     message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Part},
+    outcome,
+};
 
 /// The end of the names of calls, and of results.
 const CALL: &str = "_call";
@@ -137,15 +140,10 @@ fn output(item: &Fields<'_>) -> Vec<Part> {
     tool_result(call_id(item), item.text("name"), content, is_error)
 }
 
-/// Whether a result is that of a command that ended badly, as Codex tells it: JSON within a string.
+/// Whether a result is that of a command that ended badly, as Codex tells it: JSON within a string, or lines before what
+/// the command printed.
 fn is_bad_exit(content: &RawValue) -> bool {
-    let Some(text) = json::string(content) else {
-        return false;
-    };
-    let exit_code = Fields::parse(&text)
-        .ok()
-        .and_then(|told| told.object("metadata")?.number("exit_code"));
-    exit_code.is_some_and(|code| code != 0.0)
+    json::string(content).is_some_and(|text| outcome::is_failure(&text))
 }
 
 fn is_failed(item: &Fields<'_>) -> bool {

@@ -34,6 +34,7 @@ fn entry_of(kind: Kind) -> Entry {
         at: Timestamp(0),
         line: "Hello".to_owned(),
         tools: Vec::new(),
+        failures: 0,
         speaker: None,
     }
 }

@@ -20,6 +20,7 @@ fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
         at: Timestamp(minutes * MINUTE_MS),
         line: String::new(),
         tools: Vec::new(),
+        failures: 0,
         speaker: None,
     }
 }

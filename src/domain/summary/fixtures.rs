@@ -42,6 +42,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
         headline: Headline {
             title: format!("Question {n}"),
             tools: vec![("bash".to_owned(), 2)],
+            failures: 0,
             answer: format!("Answer {n}"),
             speakers: Vec::new(),
         },

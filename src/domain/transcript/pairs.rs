@@ -19,8 +19,8 @@ struct Open<'a> {
     batch: usize,
 }
 
-/// The lines with each result right after its call and under its name; everything else keeps its order. Empty results
-/// are left out.
+/// The lines with each result right after its call and under its name; everything else keeps its order. Results that
+/// say nothing, not even that they failed, are left out.
 pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
@@ -42,7 +42,7 @@ pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
     let paired = lines.into_iter().zip(results);
     let lines = paired.flat_map(|(line, result)| [line, result]).flatten();
     lines
-        .filter(|line| line.voice == Voice::Call || !line.text.is_empty())
+        .filter(|line| matches!(line.voice, Voice::Call | Voice::FailedResult) || !line.text.is_empty())
         .collect()
 }
 
@@ -125,7 +125,7 @@ mod tests {
             (Voice::User, "", "", "look at both"),
             (Voice::Call, "a", "fetch", "one"),
             (Voice::Call, "b", "fetch", "two"),
-            (Voice::FailedResult, "b", "", "403"),
+            (Voice::FailedResult, "b", "", ""),
             (Voice::Result, "a", "", "fine"),
             (Voice::Assistant, "", "", "done"),
         ];
@@ -136,7 +136,7 @@ mod tests {
                 "fetch one",
                 "fetch fine",
                 "fetch two",
-                "fetch 403",
+                "fetch ",
                 " done"
             ]
         );

@@ -54,6 +54,18 @@ fn calls_and_responses_often_have_no_ids() {
                 r#"tool_result: result(- look failed "gone")"#,
             ),
             (
+                r#"{"role":"function","parts":[{"functionResponse":{"name":"look","response":{"error":"gone","code":5}}}]}"#,
+                r#"tool_result: result(- look failed "{\"error\":\"gone\",\"code\":5}")"#,
+            ),
+            (
+                r#"{"role":"function","parts":[{"functionResponse":{"name":"look","response":{"error":null}}}]}"#,
+                r#"tool_result: result(- look "null")"#,
+            ),
+            (
+                r#"{"role":"function","parts":[{"functionResponse":{"name":"look","response":{"error":null,"rows":5}}}]}"#,
+                r#"tool_result: result(- look "{\"error\":null,\"rows\":5}")"#,
+            ),
+            (
                 r#"{"role":"function","parts":[{"function_response":{"name":"look","response":{"output":"a","more":1}}}]}"#,
                 r#"tool_result: result(- look "{\"output\":\"a\",\"more\":1}")"#,
             ),

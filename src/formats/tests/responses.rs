@@ -94,6 +94,14 @@ fn calls_and_outputs_of_every_kind() {
                 r#"tool_result: result(c1 - failed "{\"output\":\"gone\",\"metadata\":{\"exit_code\":1}}")"#,
             ),
             (
+                r#"{"type":"function_call_output","call_id":"c1","output":"Exit code: 1\nOutput:\ngone"}"#,
+                r#"tool_result: result(c1 - failed "Exit code: 1\nOutput:\ngone")"#,
+            ),
+            (
+                r#"{"type":"function_call_output","call_id":"c1","output":"{\"success\":false}"}"#,
+                r#"tool_result: result(c1 - failed "{\"success\":false}")"#,
+            ),
+            (
                 r#"{"type":"apply_patch_call_output","call_id":"c1","status":"failed","output":"gone"}"#,
                 r#"tool_result: result(c1 - failed "gone")"#,
             ),

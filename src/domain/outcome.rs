@@ -1,0 +1,198 @@
+//! Whether a tool's result says by itself that the tool failed: by the fields of its JSON, or by the exit code that it
+//! begins with. Many clients have no other way to say so. Its words don't count here: they may be those of a log, of a
+//! page, or of source code.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use super::text::floor_cut;
+
+/// Fields that are true where all went well.
+const DONE: [&str; 2] = ["success", "ok"];
+/// Fields that are true where something went wrong.
+const FAILED: [&str; 2] = ["isError", "is_error"];
+/// Fields that hold the exit code of a command; Codex has it in `metadata`.
+const EXIT_CODES: [&str; 5] = [
+    "exit_code",
+    "exitCode",
+    "returncode",
+    "return_code",
+    "exit_status",
+];
+/// Fields that hold the status of an HTTP response.
+const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
+/// The least status of an HTTP response that is an error.
+const STATUS_ERROR: f64 = 400.0;
+/// Values of `error` that name none.
+const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
+/// What may stand beside a `status` of `failed`. With anything else it may be the status of what was looked up.
+const BESIDE_STATUS: [&str; 8] = [
+    "status", "message", "msg", "reason", "detail", "details", "code", "data",
+];
+/// Fields that say what went wrong.
+const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "details", "stderr"];
+/// How an exit code is told.
+const EXITS: [&str; 4] = [
+    "exit code",
+    "exit status",
+    "exited with code",
+    "exited with status",
+];
+/// As many words may stand before it: `error Command failed with exit code 1.`
+const EXIT_WORDS_MAX: usize = 4;
+/// As many lines may stand before what a command has printed.
+const HEADER_LINES: usize = 5;
+/// The longest line that tells an exit code, in bytes.
+const EXIT_BYTES_MAX: usize = 96;
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Whether a result is JSON that reports a failure, or begins with an exit code that does.
+pub fn is_failure(result: &str) -> bool {
+    match fields(result) {
+        Some(fields) => is_failed(&fields),
+        None => result
+            .trim_start()
+            .lines()
+            .take(HEADER_LINES)
+            .find_map(exit_code)
+            .is_some_and(|code| code != 0),
+    }
+}
+
+/// What a result that is JSON says of its failure.
+pub fn reason(result: &str) -> Option<String> {
+    let fields = fields(result)?;
+    REASONS.iter().find_map(|name| words(fields.get(*name)?))
+}
+
+/// The exit code that a line tells and nothing else: `Exit code: 1`, `Process exited with code 0`.
+pub fn exit_code(line: &str) -> Option<i64> {
+    let line = floor_cut(line, EXIT_BYTES_MAX).to_lowercase();
+    let (before, after) = EXITS.iter().find_map(|exit| line.rsplit_once(*exit))?;
+    let is_alone =
+        before.split_whitespace().count() <= EXIT_WORDS_MAX && !after.contains(char::is_alphabetic);
+    let code = after.trim_matches(|c: char| c != '-' && !c.is_ascii_digit());
+    code.parse().ok().filter(|_| is_alone)
+}
+
+fn fields(result: &str) -> Option<Fields<'_>> {
+    let result = result.trim();
+    result
+        .starts_with('{')
+        .then(|| serde_json::from_str(result).ok())
+        .flatten()
+}
+
+/// What says it outright counts before what only hints at it.
+fn is_failed(fields: &Fields<'_>) -> bool {
+    let flag = |names: &[&str]| -> Option<bool> { names.iter().find_map(|name| read(fields.get(*name)?)) };
+    flag(&DONE)
+        .map(|done| !done)
+        .or_else(|| flag(&FAILED))
+        .or_else(|| exit_field(fields).map(|code| code != 0))
+        .unwrap_or_else(|| names_error(fields) || has_bad_status(fields))
+}
+
+fn exit_field(fields: &Fields<'_>) -> Option<i64> {
+    let code =
+        |fields: &Fields<'_>| -> Option<i64> { EXIT_CODES.iter().find_map(|name| read(fields.get(*name)?)) };
+    code(fields).or_else(|| code(&self::fields(fields.get("metadata")?.get())?))
+}
+
+fn names_error(fields: &Fields<'_>) -> bool {
+    fields
+        .get("error")
+        .is_some_and(|error| !NO_ERROR.contains(&error.get()))
+}
+
+fn has_bad_status(fields: &Fields<'_>) -> bool {
+    let number = STATUSES.iter().find_map(|name| read::<f64>(fields.get(*name)?));
+    let word = fields.get("status").and_then(|status| read::<String>(status));
+    let is_all = || fields.keys().all(|name| BESIDE_STATUS.contains(&name.as_str()));
+    number.is_some_and(|status| status >= STATUS_ERROR)
+        || word.is_some_and(|word| word == "error" || ((word == "failed" || word == "failure") && is_all()))
+}
+
+/// A text, or that of an object with a message.
+fn words(raw: &RawValue) -> Option<String> {
+    let nested = || read::<String>(fields(raw.get())?.get("message")?);
+    read::<String>(raw)
+        .or_else(nested)
+        .filter(|words| words.contains(char::is_alphanumeric))
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_by_fields_and_exit_codes() {
+        for result in [
+            r#"{"success":false,"data":null}"#,
+            r#"{"ok": false}"#,
+            r#"{"isError":true,"content":[]}"#,
+            r#"{"error":"no such order"}"#,
+            r#"{"error":{"code":5,"message":"gone"},"id":7}"#,
+            r#"{"status":"error","id":7}"#,
+            r#"{"status":"failed","message":"gone"}"#,
+            r#"{"stdout":"","exit_code":1}"#,
+            r#"{"exitCode":2}"#,
+            r#"{"returncode":-9,"stdout":"ok"}"#,
+            r#"{"output":"gone","metadata":{"exit_code":1,"duration_seconds":0.1}}"#,
+            r#"{"statusCode":404}"#,
+            r#"{"status":500,"body":""}"#,
+            "Exit code: 1\nWall time: 0.1 seconds\nOutput:\ngone",
+            "Exit code 101\nrunning 3 tests",
+            "Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\n",
+            "exited with code 2",
+            "[exit status 1]",
+        ] {
+            assert!(is_failure(result), "{result}");
+        }
+    }
+
+    #[test]
+    fn what_speaks_of_failures_is_none() {
+        for result in [
+            "",
+            "{}",
+            r#"{"success":true,"error":"none left"}"#,
+            r#"{"success":3,"failed":0}"#,
+            r#"{"error":null}"#,
+            r#"{"error":"","errors":0}"#,
+            r#"{"exit_code":0,"error":"deprecated","metadata":{"exit_code":1}}"#,
+            r#"{"id":"job-7","status":"failed","branch":"main"}"#,
+            r#"{"status":200}"#,
+            r#"{"status":"open"}"#,
+            r#"[{"success":false}]"#,
+            r#"{"success":false"#,
+            "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nExit code: 1",
+            "An exit code of 1 tells that the command failed",
+            "A build on the old machine ends with exit code 1",
+            "1\n2\n3\n4\n5\nexit code 1",
+            "error: gone",
+        ] {
+            assert!(!is_failure(result), "{result}");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_a_person_would_read() {
+        let cases = [
+            (r#"{"ok":false,"error":"no such order"}"#, Some("no such order")),
+            (r#"{"error":{"message":"gone","code":5}}"#, Some("gone")),
+            (r#"{"error":true,"message":"too late"}"#, Some("too late")),
+            (r#"{"exit_code":1}"#, None),
+            ("gone", None),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(reason(result).as_deref(), expected, "{result}");
+        }
+    }
+}
