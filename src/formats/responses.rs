@@ -136,7 +136,7 @@ fn output(item: &Fields<'_>) -> Vec<Part> {
     let content = wrapped.and_then(|object| object.raw("content")).or(raw);
     let is_error = is_failed(item)
         || wrapped.is_some_and(|object| object.flag("success") == Some(false))
-        || content.is_some_and(is_bad_exit);
+        || content.is_some_and(|content| is_bad_exit(content) || has_bad_exit(content));
     tool_result(call_id(item), item.text("name"), content, is_error)
 }
 
@@ -144,6 +144,17 @@ fn output(item: &Fields<'_>) -> Vec<Part> {
 /// the command printed.
 fn is_bad_exit(content: &RawValue) -> bool {
     json::string(content).is_some_and(|text| outcome::is_failure(&text))
+}
+
+/// Whether one of the commands in the output of OpenAI's shell ended badly, or not in time.
+fn has_bad_exit(content: &RawValue) -> bool {
+    let commands = json::list(content).unwrap_or_default();
+    commands.into_iter().filter_map(Fields::of).any(|command| {
+        let is_late = |end: &Fields<'_>| end.text("type").as_deref() == Some("timeout");
+        command.raw("outcome").is_some_and(|end| {
+            outcome::is_failure(end.get()) || Fields::of(end).as_ref().is_some_and(is_late)
+        })
+    })
 }
 
 fn is_failed(item: &Fields<'_>) -> bool {

@@ -94,6 +94,18 @@ fn calls_and_outputs_of_every_kind() {
                 r#"tool_result: result(c1 - failed "{\"output\":\"gone\",\"metadata\":{\"exit_code\":1}}")"#,
             ),
             (
+                r#"{"type":"shell_call_output","call_id":"c1","output":[{"stdout":"a","outcome":{"type":"exit","exit_code":0}}]}"#,
+                r#"tool_result: result(c1 - "[{\"stdout\":\"a\",\"outcome\":{\"type\":\"exit\",\"exit_code\":0}}]")"#,
+            ),
+            (
+                r#"{"type":"shell_call_output","call_id":"c1","output":[{"stdout":"a","outcome":{"type":"exit","exit_code":2}}]}"#,
+                r#"tool_result: result(c1 - failed "[{\"stdout\":\"a\",\"outcome\":{\"type\":\"exit\",\"exit_code\":2}}]")"#,
+            ),
+            (
+                r#"{"type":"shell_call_output","call_id":"c1","output":[{"outcome":{"type":"timeout"}}]}"#,
+                r#"tool_result: result(c1 - failed "[{\"outcome\":{\"type\":\"timeout\"}}]")"#,
+            ),
+            (
                 r#"{"type":"function_call_output","call_id":"c1","output":"Exit code: 1\nOutput:\ngone"}"#,
                 r#"tool_result: result(c1 - failed "Exit code: 1\nOutput:\ngone")"#,
             ),
