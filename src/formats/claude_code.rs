@@ -6,7 +6,10 @@ use super::{
     json::Fields,
     message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Metadata, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Metadata, Part},
+    own_words,
+};
 
 /// How the texts begin that the program writes in the user's name for commands of its own, which no model answers. A
 /// command that is a prompt begins with `<command-message>`, and is a request.
@@ -17,6 +20,10 @@ const LOCAL_COMMANDS: [&str; 3] = [
 ];
 /// How the output begins of what the user ran in the program's shell. The command itself is a request.
 const OUTPUTS: [&str; 2] = ["<bash-stdout>", "<bash-stderr>"];
+/// How the text begins that another agent of the user's has sent.
+const TEAMMATE: &str = "<teammate-message";
+/// How the text begins that tells of a task that has ended, if there is nothing else in it.
+const REPORT: &str = "<task-notification>";
 /// How the text begins that stands where the user pressed escape.
 const INTERRUPT: &str = "[Request interrupted by user";
 /// The attachment that is a prompt.
@@ -106,9 +113,20 @@ fn kind(line: &Fields<'_>, read: &Message) -> Kind {
         Kind::User if is("isMeta") => Kind::System,
         // It belongs to the command before it, and anybody may have written what stands in it.
         Kind::User if begins(&OUTPUTS) => Kind::ToolResult,
+        Kind::User if begins(&[REPORT]) && is_programs(&read.parts) => Kind::ToolResult,
+        // Another agent's message is a request like the user's, though not in the user's words.
+        Kind::User if !begins(&[TEAMMATE]) && is_programs(&read.parts) => Kind::System,
         Kind::Assistant if is("isApiErrorMessage") => unknown_kind(API_ERROR),
         _ => read.kind.clone(),
     }
+}
+
+/// Whether a message is text of which the user said nothing.
+fn is_programs(parts: &[Part]) -> bool {
+    let is_blank = |text: &str| text.trim().is_empty();
+    let is_programs =
+        |part: &Part| matches!(part, Part::Text(text) if !is_blank(text) && is_blank(&own_words::said(text)));
+    !parts.is_empty() && parts.iter().all(is_programs)
 }
 
 /// Whether a message says nothing but that the user interrupted. With a new request in it, it is that request.

@@ -38,6 +38,30 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
                 r#"user: "<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>""#,
             ),
             (
+                r#"{"type":"user","message":{"role":"user","content":"<task-notification>\n<task-id>b1</task-id>\n</task-notification>"}}"#,
+                r#"tool_result: "<task-notification>\n<task-id>b1</task-id>\n</task-notification>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<task-notification>done</task-notification>\nNow push it."}}"#,
+                r#"user: "<task-notification>done</task-notification>\nNow push it.""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<system-reminder>Be brief.</system-reminder>"}]}}"#,
+                r#"system: "<system-reminder>Be brief.</system-reminder>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<ide_opened_file>a.rs</ide_opened_file>"},{"type":"text","text":"Sort it."}]}}"#,
+                r#"user: "<ide_opened_file>a.rs</ide_opened_file>" "Sort it.""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>"}}"#,
+                r#"user: "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":" "}}"#,
+                r#"user: " ""#,
+            ),
+            (
                 r#"{"type":"assistant","isApiErrorMessage":true,"message":{"role":"assistant","content":[{"type":"text","text":"API Error: 529"}]}}"#,
                 r#"api_error: "API Error: 529""#,
             ),
