@@ -20,6 +20,7 @@ mod compose;
 mod coordinate;
 mod cues;
 mod dates;
+mod failures;
 mod importance;
 mod reading;
 mod render;
@@ -35,10 +36,11 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use crate::domain::{
+    own_words,
     reply::Answer,
     summary::item::{ExchangeRange, ItemDraft},
     text::first_line,
-    transcript::Transcript,
+    transcript::{Transcript, Voice},
 };
 
 /// The longest quotation used when there is nothing to tell, in characters.
@@ -76,7 +78,8 @@ impl ChatModel for OfflineModel {
 
 /// Items for `transcripts`, which are in the order of their exchanges: every exchange in exactly one, oldest first.
 pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
-    let batch = reading::Batch::read(transcripts);
+    let transcripts: Vec<Transcript> = transcripts.iter().map(in_own_words).collect();
+    let batch = reading::Batch::read(&transcripts);
     topics::runs(&batch)
         .into_iter()
         .filter_map(|run| {
@@ -85,7 +88,7 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
                 first: exchanges.first()?.exchange,
                 last: exchanges.last()?.exchange,
             };
-            let texts = compose::texts(&batch, exchanges).or_quote(&first_words(transcripts, range));
+            let texts = compose::texts(&batch, exchanges).or_quote(&first_words(&transcripts, range));
             Some(ItemDraft {
                 exchanges: range,
                 importance: importance::of(&batch, exchanges),
@@ -95,6 +98,17 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
             })
         })
         .collect()
+}
+
+/// The same without what programs wrote under the user's name.
+fn in_own_words(transcript: &Transcript) -> Transcript {
+    let mut own = transcript.clone();
+    for line in own.lines.iter_mut().filter(|line| line.voice == Voice::User) {
+        line.text = own_words::said(&line.text).into_owned();
+    }
+    own.lines
+        .retain(|line| line.voice != Voice::User || !line.text.is_empty());
+    own
 }
 
 /// The first thing said in a run of exchanges: a slash command that is given ten times over has no clause worth

@@ -1,28 +1,43 @@
 //! Which tools matter, learnt from the batch: a call that brings much into the world and little news back changes
-//! something; one that brings little and fetches much looks something up. No tool is known by name.
+//! something; one that brings little and fetches much looks something up. No tool is known by name for that; only what
+//! shows files is, since its result may speak of failures that aren't its own.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    cues::FAILURES,
     values::{self, Telling},
     weigh::number,
 };
-use crate::domain::{
-    text::{floor_cut, one_line},
-    transcript::{Transcript, Voice},
-};
+use crate::domain::transcript::{Transcript, Voice};
 
-/// The longest account of a failure, in bytes.
-const FAILURE_BYTES_MAX: usize = 160;
-/// A shorter first line is followed by the second one, in bytes.
-const FAILURE_BYTES_MIN: usize = 24;
-/// How much of a result is searched for the words of a failure, in bytes.
-const FAILURE_HEAD_BYTES: usize = 64;
 /// A call counts for this many characters more than its arguments have: even one without arguments does something.
 const CALL_CHARS: f64 = 24.0;
 /// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
 const NAMELESS_FACTOR: f64 = 0.45;
+
+/// Words in the names of tools that show files.
+const READERS: [&str; 7] = ["read", "cat", "grep", "rg", "view", "head", "tail"];
+/// Commands that show files, or logs.
+const SHOWING: [&str; 18] = [
+    "cat ",
+    "head ",
+    "tail ",
+    "less ",
+    "bat ",
+    "nl ",
+    "grep ",
+    "egrep ",
+    "rg ",
+    "sed ",
+    "awk ",
+    "jq ",
+    "git show",
+    "git diff",
+    "git log",
+    "git blame",
+    "docker logs",
+    "journalctl",
+];
 
 /// One tool call.
 #[derive(Clone, Debug)]
@@ -35,6 +50,29 @@ pub(super) struct Call {
     pub(super) line: usize,
     /// Its result reports a failure: nothing was done.
     pub(super) failed: bool,
+}
+
+impl Call {
+    /// Whether it shows files, so that its result may say anything.
+    pub(super) fn shows_files(&self) -> bool {
+        let spaced = self.name.chars().flat_map(|c| {
+            let blank = c.is_uppercase().then_some(' ');
+            blank.into_iter().chain(c.to_lowercase())
+        });
+        let name: String = spaced.collect();
+        name.split(|c: char| !c.is_alphanumeric())
+            .any(|word| READERS.contains(&word))
+            || self.values.iter().any(|value| shows_files(&value.text))
+    }
+}
+
+/// Whether a command shows files, whatever folder it goes to first.
+fn shows_files(command: &str) -> bool {
+    command
+        .split("&&")
+        .map(str::trim_start)
+        .find(|part| !part.starts_with("cd "))
+        .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
 }
 
 /// What the batch shows about each tool.
@@ -108,36 +146,6 @@ fn news<'a>(text: &'a str, known: &mut HashSet<&'a str>) -> usize {
         .sum()
 }
 
-/// What a result says of a failure, if it reports one.
-pub(super) fn failure(text: &str, is_marked: bool) -> Option<String> {
-    let head = floor_cut(text.trim_start(), FAILURE_HEAD_BYTES).to_lowercase();
-    let begins = FAILURES.iter().any(|cue| head.starts_with(cue));
-    if !is_marked && !begins {
-        return None;
-    }
-    let mut lines = text
-        .lines()
-        .filter(|line| line.chars().any(char::is_alphanumeric));
-    let told = if head.contains("traceback") {
-        // The last line of a trace names the error.
-        lines.next_back().unwrap_or_default().to_owned()
-    } else {
-        let first = floor_cut(lines.next().unwrap_or_default(), FAILURE_BYTES_MAX);
-        // `Exit code 1` alone says nothing.
-        let more = if first.len() < FAILURE_BYTES_MIN {
-            lines.next()
-        } else {
-            None
-        };
-        format!(
-            "{first} {}",
-            floor_cut(more.unwrap_or_default(), FAILURE_BYTES_MAX)
-        )
-    };
-    let told = one_line(floor_cut(&told, FAILURE_BYTES_MAX));
-    (!told.is_empty()).then_some(told)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,24 +177,30 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_recognised_by_their_mark_or_their_first_words() {
-        let cases = [
-            (
-                "Error: amount does not add up",
-                false,
-                Some("Error: amount does not add up"),
-            ),
-            (
-                "Traceback (most recent call last):\n  File x\nKeyError: 'a'",
-                false,
-                Some("KeyError: 'a'"),
-            ),
-            ("exit 1\nmore", true, Some("exit 1 more")),
-            ("All clear, no error", false, None),
-            ("", true, None),
-        ];
-        for (text, marked, expected) in cases {
-            assert_eq!(failure(text, marked).as_deref(), expected, "{text}");
+    fn what_shows_files_is_known_by_its_name_or_its_command() {
+        let call = |name: &str, arguments: &str| Call {
+            name: name.to_owned(),
+            values: values::of(arguments),
+            line: 0,
+            failed: false,
+        };
+        for (name, arguments) in [
+            ("Read", r#"{"file_path": "server.log"}"#),
+            ("mcp__files__read_text_file", "{}"),
+            ("NotebookRead", "{}"),
+            ("Bash", r#"{"command": "cat build.log | tail -5"}"#),
+            ("Bash", r#"{"command": "cd /srv/app && grep -n error *.log"}"#),
+            ("shell", r#"{"command": ["bash", "-lc", "git log --oneline"]}"#),
+        ] {
+            assert!(call(name, arguments).shows_files(), "{name} {arguments}");
+        }
+        for (name, arguments) in [
+            ("Bash", r#"{"command": "cargo test | tail -5"}"#),
+            ("get_order", r#"{"id": "W1"}"#),
+            ("thread_create", "{}"),
+            ("Bash", r#"{"command": "catalogue build"}"#),
+        ] {
+            assert!(!call(name, arguments).shows_files(), "{name} {arguments}");
         }
     }
 }

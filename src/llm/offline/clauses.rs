@@ -4,7 +4,7 @@ use super::{
     coordinate,
     cues::{
         ANSWERS, CONDITIONS, COURTESY, FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST,
-        REQUEST_FORMULAS, demands,
+        REQUEST_FORMULAS, demands, mentions,
     },
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
@@ -203,8 +203,7 @@ fn offers(said: &str) -> bool {
 }
 
 fn reports_fault(said: &str) -> bool {
-    let lower = said.to_lowercase();
-    FAILURES.iter().any(|cue| lower.contains(cue))
+    mentions(said, &FAILURES)
 }
 
 /// Whether a line is code or a log rather than a sentence: many signs that prose lacks, few words.

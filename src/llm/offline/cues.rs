@@ -35,13 +35,46 @@ fn ends_word(rest: &str) -> bool {
 /// Whether one of `cues` stands in `said` as whole words.
 pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
     let lower = said.to_lowercase();
-    cues.iter().any(|cue| {
-        lower.match_indices(cue).any(|(at, _)| {
-            let before = lower.get(..at).unwrap_or_default();
-            let after = lower.get(at + cue.len()..).unwrap_or_default();
-            !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
-        })
+    places(&lower, cues).any(|(before, after)| {
+        !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
     })
+}
+
+/// Whether one of `cues` stands in `said`, be it within a word.
+pub(super) fn mentions(said: &str, cues: &[&str]) -> bool {
+    places(&said.to_lowercase(), cues).next().is_some()
+}
+
+/// What stands before and behind each of `cues`, but where it is said that there is none: `no errors`, `failed: 0`.
+fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let around = move |cue: &'a str| {
+        lower.match_indices(cue).map(move |(at, _)| {
+            let before = lower.get(..at).unwrap_or_default();
+            (before, lower.get(at + cue.len()..).unwrap_or_default())
+        })
+    };
+    cues.iter()
+        .flat_map(move |&cue| around(cue))
+        .filter(|(before, after)| !ends_in_none(before) && !is_zero_count(after))
+}
+
+/// Whether the last word before a cue says that there is none of it.
+fn ends_in_none(before: &str) -> bool {
+    let last = before.strip_suffix(' ').and_then(|said| said.rsplit(' ').next());
+    last.is_some_and(|word| NONE.contains(word))
+}
+
+/// Whether what stands behind a word counts none of it: `: 0`, ` tests: 0`.
+pub(super) fn is_zero_count(rest: &str) -> bool {
+    let is_zero = |count: &str| {
+        let count = count.trim_start();
+        let behind = count.trim_start_matches('0');
+        behind.len() < count.len() && !behind.trim_start_matches('.').starts_with(char::is_alphanumeric)
+    };
+    let labelled = rest.split_once([':', '=']);
+    let is_labelled_zero =
+        |(label, count): (&str, &str)| label.split_whitespace().count() <= 1 && is_zero(count);
+    is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 
 /// Words that carry no content of their own: articles, pronouns, auxiliaries, prepositions (English, German, French,
@@ -146,11 +179,16 @@ panne|fallo|corregir|arreglar|errore|correggere|ошибка|исправ|错误
     )
 });
 
+/// What says before a word that there is none of it.
+static NONE: Words = LazyLock::new(|| {
+    words("no 0 zero without kein keine keinen ohne sans aucun aucune sin ningún sem nenhum senza nessun")
+});
+
 /// How a tool's result begins that reports a failure without being marked as one.
 pub(super) static FAILURES: Phrases = LazyLock::new(|| {
     phrases(
         "\
-error|[error|err:|traceback|exception|failed|failure|fatal|panic|permission denied|command not found|\
+error|errors|[error|err:|traceback|exception|failed|failure|failures|fatal|panic|npm err!|permission denied|command not found|\
 not found|no such file|invalid|unauthorized|forbidden|timeout|timed out|fehler|erreur|错误|エラー",
     )
 });
@@ -218,3 +256,31 @@ kannst du|können sie|bitte|je voudrais|j'aimerais|peux-tu|pouvez-vous|quiero|qu
 puedes|podrías|gostaria de|vorrei|puoi",
     )
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_none_is_no_failure() {
+        for said in [
+            "Failed: 0",
+            "The suite ends with 0 failed, so add the next test.",
+            "errors: 0",
+            "There are no errors left in the ledger.",
+            "It runs without failures.",
+            "Failed tests: 0 of 12",
+        ] {
+            assert!(!mentions(said, &FAILURES) && !holds(said, &FIXES), "{said}");
+        }
+        for said in [
+            "Failed: 10",
+            "There are 3 errors left.",
+            "failed after 0.5 seconds",
+            "No, errors are left.",
+            "no errors, but one test failed",
+        ] {
+            assert!(mentions(said, &FAILURES) && holds(said, &FIXES), "{said}");
+        }
+    }
+}

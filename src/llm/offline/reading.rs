@@ -3,17 +3,24 @@
 use std::collections::HashMap;
 
 use super::{
-    calls::{self, Call, Profiles},
+    calls::{Call, Profiles},
     clauses::{self, Clause, Role, Source},
-    dates,
+    dates, failures,
     sentences::leaves_code_open,
     values,
     weigh::{Term, Vocabulary, number},
 };
 use crate::domain::{
+    own_words,
+    text::{cut, one_line},
     time::Timestamp,
     transcript::{Line, Transcript, Voice},
 };
+
+/// The longest answer to a question of the model's, with the question, in characters.
+const ANSWER_CHARS_MAX: usize = 240;
+/// How likely such an answer matters: the model asked for nothing else.
+const ANSWER_PRIOR: f64 = 1.8;
 
 /// The exchanges of a request with all that is known about their words and tools.
 #[derive(Debug)]
@@ -84,13 +91,11 @@ impl Reading {
                     calls.push(call(line, at));
                 }
                 Voice::Result | Voice::FailedResult => {
-                    let told = calls::failure(&line.text, line.voice == Voice::FailedResult);
-                    let failed = told.is_some() || line.voice == Voice::FailedResult;
-                    if let Some(call) = called.take().and_then(|called| calls.get_mut(called)) {
-                        call.failed = failed;
-                    }
+                    let call = called.take().and_then(|called| calls.get_mut(called));
                     clauses.extend(
-                        told.map(|text| Clause::read(vocabulary, index, Source::Failure, (text, 1.0), place)),
+                        returned(transcript, line, call)
+                            .into_iter()
+                            .map(|(source, said)| Clause::read(vocabulary, index, source, said, place)),
                     );
                 }
                 Voice::User | Voice::Assistant => {
@@ -144,6 +149,51 @@ fn call(line: &Line, at: usize) -> Call {
         line: at,
         failed: false,
     }
+}
+
+/// What a result tells: the words of the user's in it, or else what it says of a failure.
+fn returned(transcript: &Transcript, line: &Line, call: Option<&mut Call>) -> Vec<(Source, (String, f64))> {
+    let is_file = call.as_deref().is_some_and(Call::shows_files);
+    let said = users(line, call.as_deref());
+    let failed =
+        line.voice == Voice::FailedResult || (said.is_empty() && failures::is_told(&line.text, is_file));
+    if let Some(call) = call {
+        call.failed = failed;
+    }
+    if said.is_empty() {
+        let failure = failed.then(|| failures::words(&line.text)).flatten();
+        return failure
+            .map(|text| (Source::Failure, (text, 1.0)))
+            .into_iter()
+            .collect();
+    }
+    let wall = transcript.zone.wall(line.at);
+    let dated = |said: String| dates::dated(&said, wall).into_owned();
+    said.into_iter()
+        .map(|(said, prior)| (Source::User, (dated(said), prior)))
+        .collect()
+}
+
+/// What the user said on refusing a call, or in answer to a question that the model asked by a tool. What else
+/// returns such words may have them from anybody.
+fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
+    let asks = call.is_some_and(|call| {
+        let name = call.name.to_lowercase();
+        name.starts_with("ask") || name.contains("question")
+    });
+    let refusal = own_words::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
+    if let Some(words) = refusal {
+        return clauses::of_text(words, Role::Request, false);
+    }
+    own_words::answers(&line.text)
+        .into_iter()
+        .filter(|_| asks)
+        .map(|(question, answer)| match question {
+            Some(question) => format!("{question} → {answer}"),
+            None => answer.to_owned(),
+        })
+        .map(|said| (cut(&one_line(&said), ANSWER_CHARS_MAX), ANSWER_PRIOR))
+        .collect()
 }
 
 fn is_talk(lines: &[Line]) -> bool {
