@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::text::floor_cut;
 
 /// Tags around what a program wrote.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 16] = [
     "system-reminder",
     "ide_opened_file",
     "ide_selection",
@@ -21,9 +21,15 @@ const PROGRAMS: [&str; 14] = [
     "local-command-caveat",
     "command-message",
     "user-prompt-submit-hook",
+    "subagent_notification",
+    "turn_aborted",
 ];
 /// Tags around what the user typed.
 const TYPED: [&str; 3] = ["bash-input", "command-name", "command-args"];
+/// How a text begins in which an editor tells Codex its surroundings, and what stands there before the user's words.
+const SURROUNDINGS: &str = "# Context from my IDE setup:";
+/// See [`SURROUNDINGS`].
+const REQUEST: &str = "## My request for Codex:";
 /// The longest opening tag with its attributes, in bytes.
 const TAG_BYTES_MAX: usize = 512;
 /// How the line begins that [`head_tail`](super::text::head_tail) leaves where it cuts a text.
@@ -54,6 +60,7 @@ const EQUALS: &str = "\"=";
 
 /// What the user said in `text`: all of it, but for the tags at the beginning of lines that programs put around theirs.
 pub fn said(text: &str) -> Cow<'_, str> {
+    let text = behind_surroundings(text);
     let mut said = String::new();
     let mut rest = text;
     // Nothing but blanks and tags stands before it in its line.
@@ -90,6 +97,13 @@ pub fn said(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Owned(said.trim().to_owned())
     }
+}
+
+fn behind_surroundings(text: &str) -> &str {
+    let request = text.split_once(REQUEST).map(|(_, request)| request.trim());
+    request
+        .filter(|_| text.trim_start().starts_with(SURROUNDINGS))
+        .unwrap_or(text)
 }
 
 /// What the user said on refusing the call whose result this is.
@@ -203,6 +217,11 @@ mod tests {
                 "<task-notification>\n<task-id>b1</task-id>\n</task-notification>",
                 "",
             ),
+            ("<turn_aborted>\nStopped on purpose.\n</turn_aborted>", ""),
+            (
+                "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs\n\n## My request for Codex:\nSort it.",
+                "Sort it.",
+            ),
             ("<bash-input>ls src</bash-input>", "ls src"),
             ("<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>", ""),
             (
@@ -224,6 +243,7 @@ mod tests {
         for text in [
             "",
             "  a < b  ",
+            "Write ## My request for Codex: into a.md",
             "Put it into <system-reminder> and </system-reminder>.",
             "<system-reminder> has no end here",
             "<system-reminders>x</system-reminders>",

@@ -66,11 +66,11 @@ fn changes(batch: &Batch, run: &[Reading]) -> usize {
 
 /// Only look-ups, and at least one failure among them.
 fn is_fruitless(run: &[Reading], changes: usize) -> bool {
-    let failed = run
-        .iter()
-        .flat_map(|reading| &reading.clauses)
-        .any(|clause| clause.source == Source::Failure);
-    failed && changes == 0
+    let has_failed = |reading: &Reading| {
+        let is_failure = |clause: &Clause| clause.source == Source::Failure;
+        reading.calls.iter().any(|call| call.failed) || reading.clauses.iter().any(is_failure)
+    };
+    changes == 0 && run.iter().any(has_failed)
 }
 
 #[cfg(test)]
