@@ -41,6 +41,8 @@ const LAST_WORDS: [&str; 3] = ["error:", "error[", "fatal:"];
 const FAIL: [&str; 4] = ["FAIL", "FAILED", "FAILURE", "FAILURES"];
 /// What is counted of failures.
 const COUNTED: [&str; 6] = ["failed", "failing", "failure", "failures", "error", "errors"];
+/// Within how many words the label of such a line ends.
+const LABEL_WORDS: usize = 3;
 /// How words begin of which one stands in a line that sums up a run of tests.
 const SUMMED_UP: [&str; 4] = ["pass", "test", "example", "spec"];
 
@@ -172,32 +174,40 @@ fn is_verdict(line: &str) -> bool {
 }
 
 /// Whether a line sums up a run with failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
+/// A sentence that has such a number in it doesn't.
 fn counts_failures(lower: &str) -> bool {
     let tokens: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || ",;()|".contains(c))
         .filter(|token| !token.is_empty())
         .collect();
+    let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let is_counted = |word: &str| COUNTED.contains(&word.trim_end_matches(['.', '!']));
-    let is_some = |count: &str| {
-        count
-            .trim_end_matches('.')
-            .parse::<u64>()
-            .is_ok_and(|count| count > 0)
+    // Behind a count comes the next one, how long it all took, or nothing.
+    let ends = |at: usize| {
+        let next = token(at);
+        let is_joint = ["in", "and"].contains(&next) && is_number(token(at + 1));
+        next.is_empty() || next == "generated." || is_number(next) || is_joint
     };
-    let is_pair = |first: &str, second: &str| {
-        (is_some(first) && is_counted(second))
+    let counts = |at: usize| {
+        let (first, second) = (token(at), token(at + 1));
+        (is_some(first) && is_counted(second) && ends(at + 2))
             || (first.strip_suffix(':').is_some_and(is_counted) && is_some(second))
     };
-    let mut pairs = tokens
-        .windows(2)
-        .filter_map(|pair| Some((*pair.first()?, *pair.last()?)));
-    let sums_up = tokens.iter().any(|token| {
+    let is_label = tokens.iter().take(LABEL_WORDS).any(|token| token.ends_with(':'));
+    let begins = is_label || is_number(token(0)) || token(0).starts_with("test");
+    let is_of_tests = tokens.iter().any(|token| {
         let word = token.trim_start_matches(|c: char| !c.is_alphanumeric());
         SUMMED_UP.iter().any(|start| word.starts_with(start))
     });
-    let begins = tokens.first().is_some_and(|first| is_some(first));
-    let is_first = begins && tokens.get(1).is_some_and(|second| is_counted(second));
-    is_first || (sums_up && pairs.any(|(first, second)| is_pair(first, second)))
+    counts(0) || (begins && is_of_tests && (1..tokens.len()).any(counts))
+}
+
+fn is_some(count: &str) -> bool {
+    count
+        .trim_end_matches('.')
+        .parse::<u64>()
+        .is_ok_and(|count| count > 0)
 }
 
 #[cfg(test)]
@@ -218,6 +228,8 @@ mod tests {
             "==== 2 failed, 3 passed in 0.12s ====",
             "Tests:       1 failed, 5 passed, 6 total\nTime: 1 s\nRan all test suites.",
             "Tests run: 3, Failures: 1, Errors: 0",
+            "Tests  1 failed | 2 passed (3)\nDuration 1 s",
+            "3 errors and 2 warnings generated.",
             "FAILED tests/test_a.py::test_b - AssertionError\n1 error in 0.1s",
             "--- FAIL: TestSum (0.00s)\nFAIL\texample/sum",
             "> lint\nnpm ERR! code ELIFECYCLE\nnpm ERR! errno 1",
@@ -248,7 +260,10 @@ mod tests {
             "Tests run: 3, Failures: 0, Errors: 0",
             "Passed!  - Failed:     0, Passed:    12",
             "12 tests passed, 0 failures",
-            "uploaded 10 files",
+            "uploaded 10 files, 2 failed",
+            "All tests pass: I fixed 2 failing tests and 1 failure in the specs.",
+            "2 failing tests pass now.",
+            "Failed: 0, then fixed",
             "Exit code: 0\nOutput:\nfine",
             "a\nb\nerror: in the middle\nc\nd\ne",
             r#"{"log":"error: gone","failed":3}"#,
