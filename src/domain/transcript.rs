@@ -172,15 +172,10 @@ fn line(
     opened_at: Timestamp,
 ) -> Option<Line> {
     let at = message.at.unwrap_or(opened_at);
-    let said = if message.kind == Kind::User {
+    let said = if matches!(message.kind, Kind::User | Kind::ToolResult) {
         Voice::User
     } else {
         Voice::Assistant
-    };
-    let said = if message.kind == Kind::ToolResult {
-        Voice::User
-    } else {
-        said
     };
     let (voice, label, text, chars_max) = match part {
         Part::Text(text) => (
