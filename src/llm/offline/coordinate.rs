@@ -1,14 +1,101 @@
 //! A sentence of talk taken apart where another main clause begins: one of them may tell something while the other
-//! doesn't.
+//! doesn't. Each must be true alone, so questions, alternatives and what holds on a condition stay whole.
 
-use super::cues::{COORDINATORS, SUBJECTS};
+use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, holds};
 
 /// A clause has at least this many words.
 const WORDS_MIN: usize = 3;
 
+/// What all of a sentence may hang on, wherever it stands.
+const SUPPOSITIONS: [&str; 27] = [
+    "if",
+    "unless",
+    "whether",
+    "provided",
+    "providing",
+    "as long as",
+    "in case",
+    "otherwise",
+    "suppose",
+    "supposing",
+    "assume",
+    "assuming",
+    "imagine",
+    "pretend",
+    "let's say",
+    "let’s say",
+    "dream",
+    "dreamed",
+    "dreamt",
+    "wenn",
+    "falls",
+    "angenommen",
+    "sofern",
+    "à condition",
+    "au cas où",
+    "en caso",
+    "a menos que",
+];
+/// What the clause after it hangs on.
+const OCCASIONS: [&str; 8] = [
+    "when",
+    "whenever",
+    "until",
+    "till",
+    "as soon as",
+    "sobald",
+    "cuando",
+    "quando",
+];
+/// The same as the first word of a clause; elsewhere it means something else.
+const OCCASIONS_FIRST: [&str; 9] = [
+    "once", "should", "had", "were", "si", "se", "quand", "bis", "solange",
+];
+/// What was meant or thought, which a `but` takes back.
+const INTENTIONS: [&str; 31] = [
+    "would",
+    "wouldn't",
+    "could",
+    "might",
+    "may",
+    "should",
+    "maybe",
+    "perhaps",
+    "going to",
+    "wanted",
+    "planned",
+    "meant",
+    "hoped",
+    "thought",
+    "believed",
+    "supposed",
+    "tried",
+    "wish",
+    "almost",
+    "nearly",
+    "würde",
+    "könnte",
+    "wollte",
+    "sollte",
+    "dachte",
+    "vielleicht",
+    "voulais",
+    "pensais",
+    "quería",
+    "pensaba",
+    "queria",
+];
+/// Joints that add to what was said before, rather than take it back.
+const ADDING: [&str; 6] = ["and", "so", "und", "et", "y", "e"];
+/// Joints between alternatives, of which only one is true. `o` is *the* in Portuguese.
+const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
+
 /// The main clauses of a sentence, in order: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`. Where none can
 /// be told apart, the sentence.
 pub(super) fn clauses(said: &str) -> Vec<&str> {
+    if said.ends_with(['?', '？', '؟']) || holds(said, &SUPPOSITIONS) {
+        return vec![said.trim()];
+    }
     let words: Vec<&str> = said.split(' ').collect();
     let mut clauses = Vec::new();
     // Bytes and words of the clause in the making.
@@ -24,6 +111,7 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
         if let Some(skipped) = skipped
             && length >= WORDS_MIN
             && left >= WORDS_MIN + skipped
+            && !is_bound(said.get(from..at).unwrap_or_default(), word, next)
         {
             clauses.push(trimmed(said.get(from..at).unwrap_or_default()));
             from = at + if skipped > 0 { word.len() + 1 } else { 0 };
@@ -40,7 +128,7 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
 fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     if before.is_empty() {
         None
-    } else if matches!(word, "-" | "–" | "—") || (COORDINATORS.contains(word) && is_subject(next)) {
+    } else if is_dash(word) || (COORDINATORS.contains(word) && is_subject(next)) {
         Some(1)
     } else if before.ends_with([',', ';']) && is_subject(word) {
         Some(0)
@@ -49,13 +137,27 @@ fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     }
 }
 
+/// Whether `before` would not be true, or what follows it from `joint` on would not, without the other.
+fn is_bound(before: &str, joint: &str, next: &str) -> bool {
+    let first = before.split(' ').next().unwrap_or_default().to_lowercase();
+    ALTERNATIVES.contains(&joint)
+        || (is_dash(joint) && CONDITIONS.contains(next.to_lowercase().as_str()))
+        || OCCASIONS_FIRST.contains(&first.as_str())
+        || holds(before, &OCCASIONS)
+        || (!ADDING.contains(&joint) && holds(before, &INTENTIONS))
+}
+
+fn is_dash(word: &str) -> bool {
+    matches!(word, "-" | "–" | "—")
+}
+
 fn is_subject(word: &str) -> bool {
     let head = word.split(['\'', '’']).next().unwrap_or_default();
     SUBJECTS.contains(head.to_lowercase().as_str())
 }
 
 fn trimmed(clause: &str) -> &str {
-    clause.trim().trim_end_matches([',', ';'])
+    clause.trim_end_matches([',', ';', '-', '–', '—', ' ']).trim_start()
 }
 
 #[cfg(test)]
@@ -92,5 +194,48 @@ mod tests {
         for (said, expected) in cases {
             assert_eq!(clauses(said), expected, "{said}");
         }
+    }
+
+    #[test]
+    fn what_is_not_true_alone_stays_whole() {
+        for said in [
+            "If the tests fail, we roll back.",
+            "We roll back, and I call Ida, if the tests fail.",
+            "We sold the car, but if it rains, we take the bus.",
+            "When the tests fail, we roll back.",
+            "As soon as it rains, we go home.",
+            "Should the tests fail, we roll back.",
+            "Once it is green, we deploy it.",
+            "Let's say we deploy it, and it breaks.",
+            "I was going to call her, but I forgot it.",
+            "I thought we had sold it - we only tried to.",
+            "We stay in Oslo, or we move to Bergen.",
+            "You went to Oslo, and you liked it?",
+            "We will deploy it - unless the tests fail.",
+            "We will deploy it — but not on Friday.",
+            "Wenn die Tests scheitern, wir rollen zurück.",
+        ] {
+            assert_eq!(clauses(said), [said], "{said}");
+        }
+    }
+
+    #[test]
+    fn a_joint_that_is_left_out_takes_its_dash_along() {
+        assert_eq!(
+            clauses("The trip was great - but we missed the whales."),
+            ["The trip was great", "we missed the whales."]
+        );
+    }
+
+    #[test]
+    fn a_fact_before_an_occasion_or_beside_an_intention_counts_alone() {
+        assert_eq!(
+            clauses("I moved to Oslo, and I was happy when I saw it."),
+            ["I moved to Oslo", "I was happy when I saw it."]
+        );
+        assert_eq!(
+            clauses("I might be late, so I took a taxi."),
+            ["I might be late", "I took a taxi."]
+        );
     }
 }
