@@ -287,6 +287,20 @@ fn talk_keeps_facts_of_both_speakers_with_their_names() {
 }
 
 #[test]
+fn yesterday_is_that_of_the_agents_zone() {
+    let at = Timestamp::parse("2023-05-07T22:30:00Z").unwrap();
+    let lines = [(Voice::User, "", "We moved the archive to Bergen yesterday.")];
+    for (zone, day) in [("UTC", "6 May"), ("Europe/Berlin", "7 May")] {
+        let said = Transcript {
+            zone: Zone::parse(zone).unwrap(),
+            ..Transcript::of_lines(1, at, &lines)
+        };
+        let items = summarise(&[said]);
+        assert!(items[0].text.contains(&format!("yesterday ({day})")), "{items:?}");
+    }
+}
+
+#[test]
 fn items_speak_the_language_of_the_conversation() {
     let said = [transcript(
         1,
