@@ -13,7 +13,7 @@ use super::{
 
 /// The most clauses of a run that are weighed against each other; the best by themselves, when there are more.
 const CANDIDATES_MAX: usize = 160;
-/// The most tools of a run that are told.
+/// The most folded calls of a run that are weighed.
 const TOOLS_MAX: usize = 40;
 /// Calls of tools with at least this influence change something and are told early.
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
@@ -43,10 +43,17 @@ pub(super) struct Candidate {
     pub(super) is_change: bool,
 }
 
+/// How calls are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Folding {
+    /// How many arguments are shown of a tool that changes something; of a look-up half as many.
+    pub(super) values_max: usize,
+    /// A tool's calls of all turns are told together, which takes least room; otherwise those of each turn.
+    pub(super) spans_turns: bool,
+}
+
 /// What may be told of a run: the clauses that tell most by themselves, in their order, then the calls.
-///
-/// `values_max` is how many arguments are shown of a tool that changes something; of a look-up half as many.
-pub(super) fn of(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
+pub(super) fn of(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = run
         .iter()
         .flat_map(|reading| {
@@ -70,14 +77,14 @@ pub(super) fn of(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candi
         candidates.retain(|candidate| worth(candidate) >= least);
         candidates.truncate(CANDIDATES_MAX);
     }
-    candidates.extend(done(batch, run, values_max));
+    candidates.extend(done(batch, run, folding));
     candidates
 }
 
 fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
     let voice = match clause.source {
         Source::Failure => Voice::Failure,
-        _ if reading.is_talk => Voice::Speaker(clause.speaker.clone()),
+        _ if reading.is_talk => Voice::Speaker,
         Source::User => Voice::User,
         Source::Model => Voice::Model,
     };
@@ -93,52 +100,64 @@ fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
         prior: clause.prior,
         piece: Piece {
             place: (reading.index, clause.line, at),
+            turn: Some(reading.turn(clause.line)),
             voice,
+            name: clause.speaker.clone(),
             text: clause.text.clone(),
         },
     }
 }
 
 /// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
-fn done(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
-    let mut at_name: HashMap<(&str, bool), usize> = HashMap::new();
+fn done(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
+    let mut at_key: HashMap<_, usize> = HashMap::new();
     let mut folded: Vec<Folded<'_>> = Vec::new();
     for reading in run {
         for call in &reading.calls {
-            let at = *at_name.entry((&call.name, call.failed)).or_insert(folded.len());
+            let turn = reading.turn(call.line);
+            let key = (
+                (!folding.spans_turns).then_some(turn),
+                call.name.as_str(),
+                call.failed,
+            );
+            let at = *at_key.entry(key).or_insert(folded.len());
             if at == folded.len() {
-                folded.push(Folded::new(call, (reading.index, call.line, 0)));
+                folded.push(Folded::new(call, (reading.index, call.line, 0), turn));
             }
             if let Some(tool) = folded.get_mut(at) {
                 tool.calls += 1;
+                tool.turn = tool.turn.filter(|first| *first == turn);
                 tool.values.extend(&call.values);
             }
         }
     }
     let mut calls: Vec<Candidate> = folded
         .into_iter()
-        .map(|tool| tool.candidate(batch, values_max))
+        .map(|tool| tool.candidate(batch, folding.values_max))
         .collect();
     calls.sort_by(|a, b| b.own.total_cmp(&a.own));
     calls.truncate(TOOLS_MAX);
     calls
 }
 
-/// The calls of one tool in a run, those that failed apart.
+/// The calls of one tool in a turn or in several, those that failed apart.
 struct Folded<'a> {
     name: &'a str,
     failed: bool,
     place: (usize, usize, usize),
+    /// The turn, unless there are several.
+    turn: Option<(usize, usize)>,
     calls: usize,
     values: Vec<&'a Telling>,
 }
 
 impl<'a> Folded<'a> {
-    fn new(call: &'a Call, place: (usize, usize, usize)) -> Self {
+    fn new(call: &'a Call, place: (usize, usize, usize), turn: (usize, usize)) -> Self {
         Self {
             name: &call.name,
             failed: call.failed,
             place,
+            turn: Some(turn),
             calls: 0,
             values: Vec::new(),
         }
@@ -176,7 +195,9 @@ impl<'a> Folded<'a> {
             prior: 1.0,
             piece: Piece {
                 place: self.place,
+                turn: self.turn,
                 voice: Voice::Call,
+                name: String::new(),
                 text: format!(
                     "{}{times}{values}{}",
                     self.name,

@@ -3,19 +3,28 @@
 use std::collections::HashSet;
 
 use super::{
-    candidates::{self, Candidate},
+    candidates::{self, Candidate, Folding},
     reading::{Batch, Reading},
     render::{self, Piece, Voice},
     weigh::{Term, number},
 };
 use crate::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
-/// The most arguments shown of a call that changes something, in each text; of a look-up half as many.
-const TEXT_VALUES_MAX: usize = 6;
-/// See [`TEXT_VALUES_MAX`].
-const BRIEF_VALUES_MAX: usize = 4;
-/// See [`TEXT_VALUES_MAX`].
-const GIST_VALUES_MAX: usize = 4;
+/// How calls are told in each text.
+const TEXT_CALLS: Folding = Folding {
+    values_max: 6,
+    spans_turns: false,
+};
+/// See [`TEXT_CALLS`].
+const BRIEF_CALLS: Folding = Folding {
+    values_max: 4,
+    spans_turns: false,
+};
+/// See [`TEXT_CALLS`].
+const GIST_CALLS: Folding = Folding {
+    values_max: 4,
+    spans_turns: true,
+};
 /// What joining one more piece costs, in characters.
 const JOINT_CHARS: usize = 4;
 /// The longest piece of a text, in characters.
@@ -70,8 +79,8 @@ impl Texts {
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
     let interrupted = run.iter().any(|reading| reading.interrupted);
-    let tell = |chars_max: usize, values_max: usize| {
-        let candidates = candidates::of(batch, run, values_max);
+    let tell = |chars_max: usize, folding: Folding| {
+        let candidates = candidates::of(batch, run, folding);
         let chars_max = if interrupted {
             chars_max - render::INTERRUPTED.len()
         } else {
@@ -88,9 +97,9 @@ pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
         told
     };
     Texts {
-        text: tell(TEXT_CHARS_MAX, TEXT_VALUES_MAX),
-        brief: tell(BRIEF_CHARS_MAX, BRIEF_VALUES_MAX),
-        gist: tell(GIST_CHARS_MAX, GIST_VALUES_MAX),
+        text: tell(TEXT_CHARS_MAX, TEXT_CALLS),
+        brief: tell(BRIEF_CHARS_MAX, BRIEF_CALLS),
+        gist: tell(GIST_CHARS_MAX, GIST_CALLS),
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Reading {
     pub(super) terms: Vec<Term>,
     /// How many characters were said.
     pub(super) said_chars: usize,
+    /// The lines at which the user begins to speak.
+    user_begins: Vec<usize>,
 }
 
 impl Batch {
@@ -68,6 +70,7 @@ impl Batch {
             .map(|(index, transcript)| Reading::of(transcript, index, &mut vocabulary))
             .collect();
         discount_repetitions(&mut exchanges);
+        forget_lone_names(&mut exchanges);
         Self {
             exchanges,
             vocabulary,
@@ -95,7 +98,7 @@ impl Reading {
                     clauses.extend(
                         returned(transcript, line, call)
                             .into_iter()
-                            .map(|(source, said)| Clause::read(vocabulary, index, source, said, place)),
+                            .map(|(source, said)| Clause::read(vocabulary, index, source, said, ("", at))),
                     );
                 }
                 Voice::User | Voice::Assistant => {
@@ -133,6 +136,7 @@ impl Reading {
             started_at: transcript.started_at,
             interrupted: transcript.interrupted,
             is_talk,
+            user_begins: user_begins(lines),
             greets: lines.first().is_some_and(|line| clauses::greets(&line.text)),
             said_chars: clauses.iter().map(|clause| clause.text.len()).sum(),
             clauses,
@@ -140,6 +144,20 @@ impl Reading {
             terms,
         }
     }
+
+    /// The turn of `line`: the exchange's place in the batch, and how often the user had begun to speak in it.
+    pub(super) fn turn(&self, line: usize) -> (usize, usize) {
+        let begun = self.user_begins.partition_point(|begin| *begin <= line);
+        (self.index, begun)
+    }
+}
+
+/// The lines at which the user begins to speak, or speaks after others.
+fn user_begins(lines: &[Line]) -> Vec<usize> {
+    let is_user = |at: usize| lines.get(at).is_some_and(|line| line.voice == Voice::User);
+    (0..lines.len())
+        .filter(|&at| is_user(at) && !at.checked_sub(1).is_some_and(is_user))
+        .collect()
 }
 
 fn call(line: &Line, at: usize) -> Call {
@@ -239,5 +257,28 @@ fn discount_repetitions(exchanges: &mut [Reading]) {
     let clauses = exchanges.iter_mut().flat_map(|reading| &mut reading.clauses);
     for (clause, count) in clauses.zip(counts) {
         clause.prior /= count.powf(1.5);
+    }
+}
+
+/// Where all tasks are one user's and one model's, nobody has to be told who that is.
+fn forget_lone_names(exchanges: &mut [Reading]) {
+    for source in [Source::User, Source::Model] {
+        let said = |clause: &Clause| clause.source == source;
+        let mut names = exchanges
+            .iter()
+            .filter(|reading| !reading.is_talk)
+            .flat_map(|reading| &reading.clauses)
+            .filter(|clause| said(clause))
+            .map(|clause| clause.speaker.as_str());
+        let first = names.next().unwrap_or_default();
+        if names.any(|name| name != first) {
+            continue;
+        }
+        exchanges
+            .iter_mut()
+            .filter(|reading| !reading.is_talk)
+            .flat_map(|reading| &mut reading.clauses)
+            .filter(|clause| said(clause))
+            .for_each(|clause| clause.speaker.clear());
     }
 }

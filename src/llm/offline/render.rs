@@ -1,5 +1,8 @@
 //! Pieces put together to one clean line: the user's words in quotes, arrows towards what came of them, names before
 //! what people say to each other. No word of any language is added but `failed` and `interrupted`.
+//!
+//! Invariant: an arrow joins only what was said and done before the user spoke again, so that no question gets the
+//! answer to another one.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -15,14 +18,14 @@ const WORD_CHARS_MAX: usize = 24;
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
 
 /// Who tells a piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
     /// The user, in a task.
     User,
     /// The model, in a task.
     Model,
-    /// One of two people who talk, by name.
-    Speaker(String),
+    /// One of two people who talk.
+    Speaker,
     /// A tool call.
     Call,
     /// A failed result.
@@ -34,8 +37,12 @@ pub(super) enum Voice {
 pub(super) struct Piece {
     /// Exchange, line and sentence: the order in which pieces are told.
     pub(super) place: (usize, usize, usize),
+    /// The exchange, and how often the user had begun to speak in it; none for calls of several turns.
+    pub(super) turn: Option<(usize, usize)>,
     /// Who tells it.
     pub(super) voice: Voice,
+    /// The speaker's name; empty where it is clear.
+    pub(super) name: String,
     /// The piece's words.
     pub(super) text: String,
 }
@@ -43,13 +50,28 @@ pub(super) struct Piece {
 impl Piece {
     /// Its length in characters, with what goes around it.
     pub(super) fn chars(&self) -> usize {
-        let around = match &self.voice {
+        let around = match self.voice {
             Voice::User => 2,
-            Voice::Speaker(name) => name.chars().count() + 2,
             Voice::Failure => FAILED.len(),
-            Voice::Model | Voice::Call => 0,
+            Voice::Speaker | Voice::Model | Voice::Call => 0,
         };
-        self.text.chars().count() + around
+        let named = if self.name.is_empty() {
+            0
+        } else {
+            self.name.chars().count() + 2
+        };
+        self.text.chars().count() + around + named
+    }
+
+    /// Whether the user didn't speak again between the two.
+    fn is_of_turn(&self, other: &Self) -> bool {
+        self.turn.is_some() && self.turn == other.turn
+    }
+
+    /// Whether it goes on with the words of the piece `before`: a quotation ends where others had their turn.
+    fn continues(&self, before: &Self) -> bool {
+        (before.voice, &before.name) == (self.voice, &self.name)
+            && (self.voice != Voice::User || self.is_of_turn(before))
     }
 
     /// The piece cut to at most `chars_max` characters with what goes around it; empty if nothing is left.
@@ -86,19 +108,19 @@ pub(super) fn line(pieces: &[Piece], chars_max: usize) -> String {
 }
 
 fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
-    let same_voice = before.is_some_and(|before| before.voice == piece.voice);
+    let continues = before.is_some_and(|before| piece.continues(before));
     if let Some(before) = before {
-        if before.voice == Voice::User && !same_voice {
+        if before.voice == Voice::User && !continues {
             line.push('”');
         }
-        line.push_str(joint(&before.voice, &piece.voice, line));
+        line.push_str(joint(before, piece, line));
     }
-    match &piece.voice {
-        Voice::User if !same_voice => line.push('“'),
-        Voice::Speaker(name) if !same_voice && !name.is_empty() => {
-            line.push_str(name);
-            line.push_str(": ");
-        }
+    if !continues && !piece.name.is_empty() {
+        line.push_str(&piece.name);
+        line.push_str(": ");
+    }
+    match piece.voice {
+        Voice::User if !continues => line.push('“'),
         Voice::Failure => line.push_str(FAILED),
         _ => {}
     }
@@ -106,15 +128,15 @@ fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
 }
 
 /// What stands between two pieces: an arrow towards what came of the first, otherwise a pause.
-fn joint(before: &Voice, after: &Voice, line: &str) -> &'static str {
+fn joint(before: &Piece, after: &Piece, line: &str) -> &'static str {
     use Voice::{Call, Failure, Model, User};
     let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
-    match (before, after) {
-        (Call, Call) => ", ",
-        (User | Call | Failure, Model)
-        | (User | Model, Call | Failure)
-        | (Call, Failure)
-        | (Failure, Call) => " → ",
+    let is_of_turn = after.is_of_turn(before);
+    match (before.voice, after.voice) {
+        (Call, Call) if is_of_turn => ", ",
+        // A result stands right behind its call; any other failure is another call's.
+        (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
+        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => " → ",
         _ if ended => " ",
         _ => "; ",
     }
@@ -157,11 +179,21 @@ pub(super) fn fit(text: &str, chars_max: usize) -> String {
 mod tests {
     use super::*;
 
-    fn piece(at: usize, voice: Voice, text: &str) -> Piece {
+    /// A piece of the exchange's first turn, or of the one after line 9.
+    fn piece(line: usize, voice: Voice, text: &str) -> Piece {
         Piece {
-            place: (at, 0, 0),
+            place: (0, line, 0),
+            turn: Some((0, 1 + line / 10)),
             voice,
+            name: String::new(),
             text: text.to_owned(),
+        }
+    }
+
+    fn named(line: usize, name: &str, voice: Voice, text: &str) -> Piece {
+        Piece {
+            name: name.to_owned(),
+            ..piece(line, voice, text)
         }
     }
 
@@ -172,13 +204,13 @@ mod tests {
             piece(1, Voice::User, "Move the shelf"),
             piece(2, Voice::Call, "move(S7)"),
             piece(4, Voice::Model, "It is locked."),
-            piece(5, Voice::User, "leave it"),
+            piece(10, Voice::User, "leave it"),
         ];
         insta::assert_snapshot!(line(&task, 200), @"“Move the shelf” → move(S7) → failed: Error: locked → It is locked. “leave it”");
         let people = [
-            piece(1, Voice::Speaker("Ida".to_owned()), "I moved to Bergen."),
-            piece(2, Voice::Speaker("Ida".to_owned()), "In May"),
-            piece(3, Voice::Speaker("Omar".to_owned()), "# so far away"),
+            named(1, "Ida", Voice::Speaker, "I moved to Bergen."),
+            named(2, "Ida", Voice::Speaker, "In May"),
+            named(3, "Omar", Voice::Speaker, "# so far away"),
         ];
         insta::assert_snapshot!(line(&people, 200), @"Ida: I moved to Bergen. In May; Omar: # so far away");
         assert_eq!(
@@ -186,6 +218,42 @@ mod tests {
             "Heading!"
         );
         assert_eq!(line(&[], 200), "");
+    }
+
+    /// The answer to the first question and the second question aren't told.
+    #[test]
+    fn no_arrow_leads_to_the_answer_of_another_question() {
+        let asked = [
+            piece(0, Voice::User, "Which port is it?"),
+            piece(11, Voice::Model, "The host is db-7."),
+        ];
+        assert_eq!(line(&asked, 200), "“Which port is it?”; The host is db-7.");
+        let spanning = Piece {
+            turn: None,
+            ..piece(1, Voice::Call, "edit ×2(a.rs, b.rs)")
+        };
+        let done = [
+            piece(0, Voice::User, "Fix a.rs"),
+            spanning,
+            piece(2, Voice::Model, "It is fixed."),
+        ];
+        assert_eq!(line(&done, 200), "“Fix a.rs”; edit ×2(a.rs, b.rs); It is fixed.");
+    }
+
+    #[test]
+    fn quotations_and_failures_stay_apart_from_those_of_others() {
+        let said = [
+            piece(0, Voice::User, "Shall we use Postgres?"),
+            piece(10, Voice::User, "Yes."),
+            named(12, "Ann", Voice::User, "I live in Oslo."),
+            named(13, "Bob", Voice::User, "I don't."),
+            piece(14, Voice::Call, "read(a.rs)"),
+            piece(18, Voice::Failure, "no such host"),
+        ];
+        assert_eq!(
+            line(&said, 200),
+            "“Shall we use Postgres?”; “Yes.”; Ann: “I live in Oslo.”; Bob: “I don't.” → read(a.rs); failed: no such host"
+        );
     }
 
     #[test]

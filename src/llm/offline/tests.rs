@@ -105,9 +105,9 @@ fn library_desk() -> Vec<Transcript> {
 fn a_service_conversation_becomes_one_item_from_wish_to_outcome() {
     insta::assert_snapshot!(shown(&summarise(&library_desk())), @r"
     #1-4 feature
-    text:  “renew a book that I have on loan. My reader number is R-1107.” → loan_details(LN-4821) → The Salt Roads is due on 2031-03-04 and can be renewed once more. → loan_renew(LN-4821, 2031-04-01) → Your loan LN-4821 has been renewed until 2031-04-01.
-    brief: “renew a book that I have on loan. My reader number is R-1107.” → loan_details(LN-4821) → The Salt Roads is due on 2031-03-04 and can be renewed once more. → loan_renew(LN-4821, 2031-04-01)
-    gist:  “renew a book that I have on loan. My reader number is R-1107.” → loan_renew(LN-4821, 2031-04-01)
+    text:  “renew a book that I have on loan. My reader number is R-1107.”; loan_details(LN-4821) → The Salt Roads is due on 2031-03-04 and can be renewed once more. loan_renew(LN-4821, 2031-04-01) → Your loan LN-4821 has been renewed until 2031-04-01.
+    brief: “renew a book that I have on loan. My reader number is R-1107.”; loan_details(LN-4821) → The Salt Roads is due on 2031-03-04 and can be renewed once more. loan_renew(LN-4821, 2031-04-01)
+    gist:  “renew a book that I have on loan. My reader number is R-1107.”; loan_renew(LN-4821, 2031-04-01)
     ");
 }
 
@@ -284,6 +284,56 @@ fn talk_keeps_facts_of_both_speakers_with_their_names() {
     brief: Omar: I moved to Bergen last month (December 1969) and started at the aquarium. Ida: My sister Runa visits Bergen on 12 May for the marathon. Omar: we have two spare beds.
     gist:  Omar: I moved to Bergen last month (December 1969) and started at the aquarium.
     ");
+}
+
+#[test]
+fn calls_stand_with_the_words_that_they_answer() {
+    let fix = |exchange, path: &str, wish: &str, outcome: &str| {
+        let arguments = format!(r#"{{"path": "{path}"}}"#);
+        let lines = [
+            (Voice::User, "", wish),
+            (Voice::Call, "edit", arguments.as_str()),
+            (Voice::Result, "edit", "ok"),
+            (Voice::Assistant, "", outcome),
+        ];
+        transcript(exchange, exchange, &lines)
+    };
+    let items = summarise(&[
+        fix(
+            1,
+            "src/ledger/sum.rs",
+            "Fix the rounding of the ledger.",
+            "Rounding is exact now, checked with ninety invoices.",
+        ),
+        fix(
+            2,
+            "src/ledger/print.rs",
+            "Fix the header of the ledger, too.",
+            "Headers are printed once, on the cover.",
+        ),
+    ]);
+    let texts: String = items.iter().map(|item| item.text.as_str()).collect();
+    for told in [
+        "edit(src/ledger/sum.rs) → Rounding is exact",
+        "edit(src/ledger/print.rs) → Headers are printed",
+    ] {
+        assert!(texts.contains(told), "{texts}");
+    }
+}
+
+#[test]
+fn several_users_are_told_apart() {
+    let items = summarise(&[transcript(
+        1,
+        0,
+        &[
+            (Voice::User, "Ann", "The archive stays in Bergen until March."),
+            (Voice::User, "Bob", "Our boxes move to Oslo in January."),
+            (Voice::Assistant, "", "Both plans are in docs/moving.md."),
+        ],
+    )]);
+    let text = &items[0].text;
+    assert!(text.contains("Ann: “The archive stays") && text.contains("Bob: “Our boxes"), "{text}");
 }
 
 #[test]
