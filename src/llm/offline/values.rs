@@ -12,6 +12,8 @@ const VALUE_CHARS_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 48;
 /// What is longer than this is no path, in bytes.
 const PATH_BYTES_LONGEST: usize = 1_024;
+/// Up to here numbers with fractions are read as they were written.
+const EXACT_MAX: f64 = 1e15;
 /// How many values of one call are looked at.
 const VALUES_MAX: usize = 64;
 
@@ -32,12 +34,19 @@ pub(super) fn of(arguments: &str) -> Vec<Telling> {
     let mut leaves = Leaves(Vec::new());
     if arguments.starts_with(['{', '[']) {
         // Long arguments come cut, and then they are no JSON any more; what stands before the cut is enough.
-        let mut json = serde_json::Deserializer::from_str(arguments);
+        let mut json = serde_json::Deserializer::from_str(before_cut(arguments));
         drop((&mut leaves).deserialize(&mut json));
     } else {
         push(&mut leaves.0, arguments);
     }
     leaves.0
+}
+
+/// What stands before the mark of a cut, without the number that it may have cut in two.
+fn before_cut(arguments: &str) -> &str {
+    arguments.split_once("\n[… ").map_or(arguments, |(head, _)| {
+        head.trim_end_matches(|c: char| c.is_ascii_digit() || "+-.eE".contains(c))
+    })
 }
 
 /// Collects strings and numbers of any JSON in the order in which they stand, which a `serde_json::Value` forgets.
@@ -72,7 +81,12 @@ impl<'de> Visitor<'de> for &mut Leaves {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.visit_str(&number.to_string())
+        // A longer one has been rounded.
+        if number.abs() < EXACT_MAX {
+            self.visit_str(&number.to_string())
+        } else {
+            Ok(())
+        }
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
@@ -101,7 +115,12 @@ fn push(values: &mut Vec<Telling>, text: &str) {
         return;
     }
     let score = score(text);
-    let text = first_line(path_tail(text), VALUE_CHARS_MAX);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let goes_on = lines.nth(1).is_some();
+    let mut text = first_line(path_tail(text), VALUE_CHARS_MAX);
+    if goes_on && !text.is_empty() && !text.ends_with('…') {
+        text.push('…');
+    }
     if !text.is_empty() && values.iter().all(|value| value.text != text) {
         values.push(Telling { text, score });
     }
@@ -166,14 +185,16 @@ mod tests {
 
     #[test]
     fn values_come_without_their_keys() {
-        let cases: [(&str, &[&str]); 7] = [
+        let cases: [(&str, &[&str]); 9] = [
+            ("{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}", &["7"]),
+            (r#"{"tracking": 12345678901234567890123, "n": 2.5}"#, &["2.5"]),
             (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
             (
                 r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#,
                 &["X1", "3", "-2.5"],
             ),
             (r#"{"path": "src/a.rs", "new": "fn [… left"#, &["src/a.rs"]),
-            ("cargo test\nmore", &["cargo test"]),
+            ("cargo test\nmore", &["cargo test…"]),
             ("", &[]),
             ("{}", &[]),
             (
