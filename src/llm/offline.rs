@@ -19,6 +19,7 @@ mod clauses;
 mod compose;
 mod coordinate;
 mod cues;
+mod cuts;
 mod dates;
 mod failures;
 mod importance;
@@ -119,12 +120,7 @@ fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
         .filter(|transcript| run.contains(transcript.exchange))
         .flat_map(|transcript| &transcript.lines);
     lines
-        .map(|line| {
-            first_line(&line.text, QUOTE_CHARS_MAX)
-                .chars()
-                .take(QUOTE_CHARS_MAX)
-                .collect::<String>()
-        })
+        .map(|line| cuts::fit(&first_line(&line.text, QUOTE_CHARS_MAX), QUOTE_CHARS_MAX))
         .find(|line| !line.is_empty())
         .unwrap_or_default()
 }

@@ -6,6 +6,7 @@ use super::{
         ANSWERS, CONDITIONS, COURTESY, FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST,
         REQUEST_FORMULAS, demands, mentions,
     },
+    cuts::negates,
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
 };
@@ -76,7 +77,11 @@ pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(Stri
         .enumerate()
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
-            (without_opening(said.text, role), prior)
+            // Whom a model quotes it agrees with; whom a user quotes is somebody else.
+            let is_foreign = said.is_quoted && matches!(role, Role::Request | Role::Talk);
+            let text = without_opening(said.text, role);
+            let text = if is_foreign { format!("‘{text}’") } else { text };
+            (text, prior)
         })
         .collect();
     if clauses.len() > SENTENCES_MAX {
@@ -90,10 +95,9 @@ fn parts(said: Sentence, role: Role) -> Vec<Sentence> {
     if role != Role::Talk {
         return vec![said];
     }
-    let is_listed = said.is_listed;
     let part = |text: &str| Sentence {
         text: text.to_owned(),
-        is_listed,
+        ..said
     };
     coordinate::clauses(&said.text).into_iter().map(part).collect()
 }
@@ -270,7 +274,7 @@ fn is_courtesy(opening: &str) -> bool {
     ANSWERS.contains(lower.trim())
         || (words.clone().all(Shape::is_empty_talk)
             && words.clone().any(|word| COURTESY.contains(word))
-            && !words.any(|word| CONDITIONS.contains(word)))
+            && !words.any(|word| CONDITIONS.contains(word) || negates(word)))
 }
 
 fn without_formula(said: &str) -> &str {
@@ -335,6 +339,10 @@ mod tests {
             ("Yes, delete the branch.", "delete the branch."),
             ("Thank you so much, the branch is gone.", "the branch is gone."),
             (
+                "I don't know, the port may be free.",
+                "I don't know, the port may be free.",
+            ),
+            (
                 "If not, delete the staging database.",
                 "If not, delete the staging database.",
             ),
@@ -358,6 +366,16 @@ mod tests {
         for (said, expected) in cases {
             assert_eq!(without_opening(said.to_owned(), Role::Request), expected);
         }
+    }
+
+    #[test]
+    fn whom_a_user_quotes_is_somebody_else() {
+        let texts = |role| -> Vec<String> {
+            let said = of_text("> I deleted the tables.\nWho was that?", role, false);
+            said.into_iter().map(|(text, _)| text).collect()
+        };
+        assert_eq!(texts(Role::Request), ["‘I deleted the tables.’", "Who was that?"]);
+        assert_eq!(texts(Role::Answer), ["I deleted the tables.", "Who was that?"]);
     }
 
     #[test]

@@ -4,15 +4,12 @@
 //! Invariant: an arrow joins only what was said and done before the user spoke again, so that no question gets the
 //! answer to another one.
 
-use unicode_segmentation::UnicodeSegmentation as _;
-
+use super::cuts::fit;
 use crate::domain::text::one_line;
 
 /// What marks an item with an interrupted exchange.
 pub(super) const INTERRUPTED: &str = " (interrupted)";
 const FAILED: &str = "failed: ";
-/// A cut looks this many characters back for a blank.
-const WORD_CHARS_MAX: usize = 24;
 
 /// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
@@ -142,39 +139,6 @@ fn joint(before: &Piece, after: &Piece, line: &str) -> &'static str {
     }
 }
 
-/// At most `chars_max` characters of `text`, cut between words where there are any, never within a grapheme; a cut is
-/// marked by an ellipsis, which counts.
-pub(super) fn fit(text: &str, chars_max: usize) -> String {
-    let text = text.trim();
-    if text.len() <= chars_max || text.chars().count() <= chars_max {
-        return text.to_owned();
-    }
-    let mut kept = String::new();
-    let mut chars = 0;
-    for grapheme in text.graphemes(true) {
-        chars += grapheme.chars().count();
-        if chars + 1 > chars_max {
-            break;
-        }
-        kept.push_str(grapheme);
-    }
-    let back = kept
-        .chars()
-        .rev()
-        .take(WORD_CHARS_MAX)
-        .position(char::is_whitespace);
-    let whole = back.map_or(kept.as_str(), |back| {
-        let end = kept.char_indices().rev().nth(back).map_or(0, |(at, _)| at);
-        kept.get(..end).unwrap_or_default()
-    });
-    let whole = whole.trim_end_matches(|c: char| c.is_whitespace() || ",;:–—-(".contains(c));
-    if whole.is_empty() {
-        String::new()
-    } else {
-        format!("{whole}…")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,22 +218,5 @@ mod tests {
             line(&said, 200),
             "“Shall we use Postgres?”; “Yes.”; Ann: “I live in Oslo.”; Bob: “I don't.” → read(a.rs); failed: no such host"
         );
-    }
-
-    #[test]
-    fn cuts_fall_between_words_and_never_within_a_grapheme() {
-        let cases = [
-            ("one two three", 13, "one two three"),
-            ("one two three", 10, "one two…"),
-            ("one, two three", 6, "one…"),
-            ("unbreakable", 6, "unbre…"),
-            ("今天天气很好", 4, "今天天…"),
-            ("👩‍👩‍👧👩‍👩‍👧", 7, "👩‍👩‍👧…"),
-            ("👩‍👩‍👧", 3, ""),
-            ("text", 0, ""),
-        ];
-        for (text, chars_max, expected) in cases {
-            assert_eq!(fit(text, chars_max), expected, "{text} {chars_max}");
-        }
     }
 }

@@ -1,7 +1,12 @@
 //! What somebody said, as clean sentences: code left out (but not the command that opens a block), mark-up removed.
+//!
+//! Invariant: a sentence is told from its beginning, and ends in an ellipsis where the rest of it is left out.
+
+use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use super::cuts::{broken_off, negates, within};
 use crate::domain::text::{begins_with_day, floor_cut, one_line};
 
 /// The longest line that is looked at, in bytes; the rest of a longer one is left out.
@@ -10,6 +15,8 @@ const LINE_BYTES_MAX: usize = 32_768;
 const PIECE_BYTES_MAX: usize = 1_024;
 /// The longest sentence, in bytes; what is longer is hardly a sentence, and its head says enough.
 const SENTENCE_BYTES_MAX: usize = 480;
+/// A line of at least this many bytes may be one that was wrapped.
+const WRAPPED_BYTES_MIN: usize = 50;
 /// The longest command kept of a block of code, in bytes.
 const COMMAND_BYTES_MAX: usize = 120;
 /// Words whose full stop ends no sentence, though a capital may follow.
@@ -26,22 +33,29 @@ pub(super) struct Sentence {
     pub(super) text: String,
     /// It is a heading or a point of a list.
     pub(super) is_listed: bool,
+    /// It stands in a quotation (`> …`).
+    pub(super) is_quoted: bool,
 }
 
 /// The sentences of `text`, paragraph by paragraph. `continues_code` says that the message before it ended within a
 /// block of code.
 pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
     let mut found = vec![Vec::new()];
-    for line in prose_lines(text, continues_code) {
+    for line in unwrapped(prose_lines(text, continues_code)) {
         if line.trim().is_empty() {
             found.push(Vec::new());
         } else if let Some(paragraph) = found.last_mut() {
             let line = line.trim();
             let is_heading = line.starts_with('#');
-            let (line, is_point) = without_bullet(without_marks(line));
+            let said = without_marks(line);
+            let is_quoted = line.starts_with('>') && said.len() < line.len();
+            let (said, is_point) = without_bullet(said);
             let is_listed = is_heading || is_point;
-            let sentences = sentences_of_line(line).into_iter();
-            paragraph.extend(sentences.map(|text| Sentence { text, is_listed }));
+            paragraph.extend(sentences_of_line(said).into_iter().map(|text| Sentence {
+                text,
+                is_listed,
+                is_quoted,
+            }));
         }
     }
     found.retain(|paragraph| !paragraph.is_empty());
@@ -64,28 +78,93 @@ fn is_cut_mark(line: &str) -> bool {
     line.starts_with("[… ") && line.ends_with(" characters left out …]")
 }
 
-/// The lines outside blocks of code, and the command that a shell block begins with.
-fn prose_lines(text: &str, continues_code: bool) -> Vec<&str> {
+/// The lines outside blocks of code, and the command that a shell block begins with. Around the mark of a cut, what is
+/// left of a sentence goes or gets an ellipsis.
+fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     // A message that continues another one has the end of its block: then the first fence closes.
     let begins_with_fence = text.lines().next().is_some_and(is_fence);
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
-    let mut lines = Vec::new();
+    let mut is_behind_cut = false;
+    let mut lines: Vec<Cow<'_, str>> = Vec::new();
     for line in text.lines() {
         if is_fence(line) {
             in_code = !in_code;
             let language = line.trim().trim_start_matches(['`', '~']).trim();
             wants_command = in_code && SHELLS.contains(&language);
-        } else if !in_code {
-            if !is_cut_mark(line) {
-                lines.push(line);
+        } else if is_cut_mark(line) {
+            if let Some(last) = lines.last_mut().filter(|last| !in_code && !ends_sentence(last)) {
+                *last = Cow::Owned(broken_off(last));
             }
+        } else if !in_code {
+            lines.push(Cow::Borrowed(if is_behind_cut {
+                without_first_sentence(line)
+            } else {
+                line
+            }));
         } else if wants_command && !line.trim().is_empty() {
-            lines.push(floor_cut(line, COMMAND_BYTES_MAX));
+            lines.push(within(line, COMMAND_BYTES_MAX));
             wants_command = false;
         }
+        is_behind_cut = is_cut_mark(line);
     }
     lines
+}
+
+/// The line without what may be the end of a sentence whose beginning is left out.
+fn without_first_sentence(line: &str) -> &str {
+    let head = floor_cut(line, PIECE_BYTES_MAX);
+    let first = head.split_sentence_bounds().next().map_or(0, str::len);
+    if first == head.len() {
+        ""
+    } else {
+        line.get(first..).unwrap_or_default()
+    }
+}
+
+/// The lines as they were before they were wrapped: `never` at the end of one forbids what stands on the next.
+fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+    let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
+    // Bytes of the line before, of which others may have been put together.
+    let mut before = 0;
+    for line in lines {
+        let bytes = line.len();
+        match whole.last_mut() {
+            Some(last) if goes_on(last, before, &line) => {
+                let joined = last.to_mut();
+                joined.truncate(joined.trim_end().len());
+                joined.push(' ');
+                joined.push_str(line.trim());
+            }
+            _ => whole.push(line),
+        }
+        before = bytes;
+    }
+    whole
+}
+
+/// Whether a sentence goes on from a line that ends with `before`, of so many bytes, to `next`.
+fn goes_on(before: &str, bytes: usize, next: &str) -> bool {
+    let last = before.trim_end().rsplit(' ').next().unwrap_or_default();
+    let is_word = |word: &str| {
+        let bare = word.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
+        !bare.is_empty() && bare.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
+    };
+    let first = next.split_whitespace().next().unwrap_or_default();
+    let is_indented = next.starts_with(char::is_whitespace);
+    let may_be_indented = || without_bullet(before.trim_start()).1;
+    before.len() + next.len() < LINE_BYTES_MAX
+        && (negates(last) || (bytes >= WRAPPED_BYTES_MIN && is_word(last)))
+        && !ends_sentence(before)
+        && !before.trim_start().starts_with(['#', '|'])
+        && first.starts_with(char::is_lowercase)
+        && is_word(first)
+        && (!is_indented || may_be_indented())
+}
+
+fn ends_sentence(line: &str) -> bool {
+    let end = line.trim_end();
+    end.is_empty() || end.ends_with(['.', '!', '?', ':', ';', '…', '。', '！', '？', '：'])
 }
 
 /// Whether one of the fences in `text` has no partner.
@@ -99,20 +178,25 @@ fn is_fence(line: &str) -> bool {
 }
 
 fn sentences_of_line(line: &str) -> Vec<String> {
-    let line = one_line(&without_markup(floor_cut(line, LINE_BYTES_MAX)));
+    let line = one_line(&without_markup(&within(line, LINE_BYTES_MAX)));
     let mut sentences: Vec<String> = Vec::new();
     let mut rest = line.as_str();
+    let mut is_tail = false;
     while !rest.is_empty() {
         let piece = floor_cut(rest, PIECE_BYTES_MAX);
         let mut bounds: Vec<&str> = piece.split_sentence_bounds().collect();
         // The last one may go on in the next piece, unless it is all there is.
-        if piece.len() < rest.len() && bounds.len() > 1 {
+        let goes_on = piece.len() < rest.len();
+        let is_part = goes_on && bounds.len() == 1;
+        if goes_on && !is_part {
             bounds.pop();
         }
         let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
-        for bound in bounds {
+        // Of a sentence longer than a piece the head is told, which is cut anyway.
+        for bound in bounds.into_iter().skip(usize::from(is_tail)) {
             push(&mut sentences, bound);
         }
+        is_tail = is_part;
         rest = rest.get(taken..).unwrap_or_default();
     }
     sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
@@ -120,13 +204,13 @@ fn sentences_of_line(line: &str) -> Vec<String> {
 }
 
 fn push(sentences: &mut Vec<String>, bound: &str) {
-    let bound = floor_cut(bound, SENTENCE_BYTES_MAX).trim();
+    let bound = within(bound.trim(), SENTENCE_BYTES_MAX);
     match sentences.last_mut() {
         Some(last) if ends_in_abbreviation(last) && last.len() + bound.len() < SENTENCE_BYTES_MAX => {
             last.push(' ');
-            last.push_str(bound);
+            last.push_str(&bound);
         }
-        _ => sentences.push(bound.to_owned()),
+        _ => sentences.push(bound.into_owned()),
     }
 }
 
@@ -261,9 +345,10 @@ fn without_bullet(line: &str) -> (&str, bool) {
     }
 }
 
+/// A point that is ticked off is so; one that isn't keeps its box, for `Tests pass` isn't so yet.
 fn without_box(line: &str) -> &str {
-    line.strip_prefix("[ ] ")
-        .or_else(|| line.strip_prefix("[x] "))
+    line.strip_prefix("[x] ")
+        .or_else(|| line.strip_prefix("[X] "))
         .unwrap_or(line)
 }
 
@@ -281,7 +366,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 17] = [
+        let cases: [(&str, &[&str]); 18] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -300,6 +385,7 @@ mod tests {
             ),
             ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
             ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
+            ("- [x] Built\n- [ ] Tested", &["Built", "[ ] Tested"]),
             ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
             ("At most 2**16 rows.", &["At most 2**16 rows."]),
             (
@@ -343,5 +429,31 @@ mod tests {
         assert_eq!(all(&text).len(), 100);
         assert!(all(&"x".repeat(1_000_000))[0].len() <= SENTENCE_BYTES_MAX);
         assert!(!all(&".) ".repeat(300_000)).iter().any(|s| s.contains('x')));
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_sentence_is_marked_or_takes_its_rest_along() {
+        let long = format!("Deploy on Friday {}unless it fails. Then call.", "and wait ".repeat(300));
+        let told = all(&long);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("Deploy") && told[0].ends_with('…'));
+        assert_eq!(told[1], "Then call.");
+        let cut = "It is green. We do not dep\n[… 900 characters left out …]\nloy on Friday. We wait.";
+        assert_eq!(all(cut), ["It is green.", "We…", "We wait."]);
+    }
+
+    #[test]
+    fn wrapped_lines_are_one_sentence_and_lists_are_none() {
+        let wrapped = "Whoever has the keys of the staging database must not\ndelete it on a Friday";
+        assert_eq!(all(wrapped), [wrapped.replace('\n', " ")]);
+        assert_eq!(all("- do not\n  deploy it"), ["do not deploy it"]);
+        for apart in [
+            "fix the parser\nadd a test",
+            "Whoever has the keys of the staging database must know\nDelete nothing",
+            "2026-01-01 12:00:00 the nightly import begins for tenant 17\nlevel=info done",
+            "at run (the_module_of_the_scheduler.rs, in the main loop)\n  at main",
+        ] {
+            assert_eq!(all(apart).len(), 2, "{apart}");
+        }
     }
 }
