@@ -260,21 +260,20 @@ fn without_courtesy(said: &str) -> &str {
         return said;
     };
     let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
-    if is_courtesy(opening) || greets(opening) {
-        rest
-    } else {
-        said
-    }
+    if is_courtesy(opening) { rest } else { said }
 }
 
 /// Whether an opening can go: what it says changes nothing of what follows.
 fn is_courtesy(opening: &str) -> bool {
     let lower = opening.to_lowercase();
-    let mut words = lower.split_whitespace();
+    let words = lower.split_whitespace();
+    let is_polite =
+        || words.clone().all(Shape::is_empty_talk) && words.clone().any(|word| COURTESY.contains(word));
     ANSWERS.contains(lower.trim())
-        || (words.clone().all(Shape::is_empty_talk)
-            && words.clone().any(|word| COURTESY.contains(word))
-            && !words.any(|word| CONDITIONS.contains(word) || negates(word)))
+        || ((greets(opening) || is_polite())
+            && !words
+                .clone()
+                .any(|word| CONDITIONS.contains(word) || negates(word)))
 }
 
 fn without_formula(said: &str) -> &str {
@@ -338,6 +337,7 @@ mod tests {
             ("Yes, please.", "Yes, please."),
             ("Yes, delete the branch.", "delete the branch."),
             ("Thank you so much, the branch is gone.", "the branch is gone."),
+            ("Hi if all is good, delete it.", "Hi if all is good, delete it."),
             (
                 "I don't know, the port may be free.",
                 "I don't know, the port may be free.",

@@ -157,7 +157,9 @@ fn is_subject(word: &str) -> bool {
 }
 
 fn trimmed(clause: &str) -> &str {
-    clause.trim_end_matches([',', ';', '-', '–', '—', ' ']).trim_start()
+    clause
+        .trim_end_matches([',', ';', '-', '–', '—', ' '])
+        .trim_start()
 }
 
 #[cfg(test)]

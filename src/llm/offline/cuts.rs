@@ -15,8 +15,27 @@ const ELLIPSIS: char = '…';
 /// Words that negate what follows them, besides those in `n't`. Where a negation may stand behind its verb (`nicht`,
 /// `pas`) it is better kept.
 const NEGATIONS: [&str; 21] = [
-    "not", "never", "no", "cannot", "without", "neither", "nor", "ne", "jamais", "sans", "nunca", "sin", "não",
-    "sem", "non", "mai", "senza", "не", "без", "никогда", "nem",
+    "not",
+    "never",
+    "no",
+    "cannot",
+    "without",
+    "neither",
+    "nor",
+    "ne",
+    "jamais",
+    "sans",
+    "nunca",
+    "sin",
+    "não",
+    "sem",
+    "non",
+    "mai",
+    "senza",
+    "не",
+    "без",
+    "никогда",
+    "nem",
 ];
 /// The same in scripts without blanks.
 const NEGATION_SIGNS: [char; 9] = ['不', '没', '沒', '未', '别', '別', '勿', '无', '無'];

@@ -11,7 +11,7 @@ const AGO_MAX: i64 = 99;
 
 /// Days told from the one on which they are said (English, German, Spanish, Portuguese, Italian), longer phrases before
 /// those they hold. Words that also mean the morning, or something else in another language (`hier`), are left out.
-const DAYS: [(&str, i64); 21] = [
+const DAYS: [(&str, i64); 30] = [
     ("day before yesterday", -2),
     ("day after tomorrow", 2),
     ("antes de ayer", -2),
@@ -33,6 +33,15 @@ const DAYS: [(&str, i64); 21] = [
     ("tomorrow", 1),
     ("amanhã", 1),
     ("domani", 1),
+    ("today", 0),
+    ("tonight", 0),
+    ("this morning", 0),
+    ("this afternoon", 0),
+    ("this evening", 0),
+    ("heute", 0),
+    ("hoy", 0),
+    ("hoje", 0),
+    ("oggi", 0),
 ];
 /// Between a length of time and a date they tell another one: `two days before yesterday`.
 const SHIFTS: [&str; 3] = ["before", "after", "from"];
@@ -43,8 +52,8 @@ const BOUNDS: [&str; 21] = [
 ];
 /// Before `last` and `next` they tell of a span or of somebody's last one: `over the last year`, `her last night`.
 const OWNERS: [&str; 16] = [
-    "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every", "s",
-    "at",
+    "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every",
+    "s", "at",
 ];
 /// Monday first, as days after a Monday.
 const WEEKDAYS: [&str; 7] = [
@@ -76,17 +85,19 @@ struct Word {
     text: String,
 }
 
-/// `said` when clocks showed `at`, with the date in brackets after each word that needs one.
-pub(super) fn dated(said: &str, at: Timestamp) -> Cow<'_, str> {
+/// `said` when clocks showed `at`, with the date in brackets after each word that needs one. What is said of today does
+/// where it may be told under another day, that of `begin`.
+pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
     if said.len() > TEXT_BYTES_MAX {
         return Cow::Borrowed(said);
     }
     let words = words(said);
+    let is_own_day = at.0.div_euclid(DAY_MS) == begin.0.div_euclid(DAY_MS);
     let mut text = String::new();
     let (mut told, mut index) = (0, 0);
     while index < words.len() {
         let (before, rest) = words.split_at(index);
-        let Some((date, length)) = date(before, rest, at) else {
+        let Some((date, length)) = date(before, rest, at, is_own_day) else {
             index += 1;
             continue;
         };
@@ -145,7 +156,7 @@ fn words(said: &str) -> Vec<Word> {
 }
 
 /// The date that the first words of `rest` mean behind the words `before` them, and how many words that are.
-fn date(before: &[Word], rest: &[Word], at: Timestamp) -> Option<(String, usize)> {
+fn date(before: &[Word], rest: &[Word], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
     let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
     let back = |count: usize| {
         let index = before.len().checked_sub(count)?;
@@ -155,7 +166,8 @@ fn date(before: &[Word], rest: &[Word], at: Timestamp) -> Option<(String, usize)
     if SHIFTS.contains(&lead) && back(2).is_some_and(is_span) {
         return None;
     }
-    if let Some((phrase, days)) = DAYS.iter().find(|(phrase, _)| begins(rest, phrase)) {
+    let is_meant = |(phrase, days): &&(&str, i64)| (*days != 0 || !is_own_day) && begins(rest, phrase);
+    if let Some((phrase, days)) = DAYS.iter().find(is_meant) {
         return Some((moved(at, Unit::Day, *days), phrase.split(' ').count()));
     }
     if let (Some(count), Some((unit, days)), "ago") = (number(word(0)), unit(word(1)), word(2)) {
@@ -289,21 +301,45 @@ mod tests {
             ("at last she saw the year", "at last she saw the year"),
             ("999 years ago", "999 years ago"),
             ("", ""),
-            ("See you the day after tomorrow.", "See you the day after tomorrow (10 May)."),
-            ("It broke the day before yesterday", "It broke the day before yesterday (6 May)"),
+            (
+                "See you the day after tomorrow.",
+                "See you the day after tomorrow (10 May).",
+            ),
+            (
+                "It broke the day before yesterday",
+                "It broke the day before yesterday (6 May)",
+            ),
             ("Depois de amanhã eu viajo", "Depois de amanhã (10 May) eu viajo"),
             ("L'altro ieri pioveva", "L'altro ieri (6 May) pioveva"),
             ("Vorgestern kam sie", "Vorgestern (6 May) kam sie"),
-            ("this Friday or last Tuesday", "this Friday (12 May) or last Tuesday (2 May)"),
+            (
+                "this Friday or last Tuesday",
+                "this Friday (12 May) or last Tuesday (2 May)",
+            ),
             ("this time last year", "this time last year (2022)"),
         ];
         for (said, expected) in cases {
-            assert_eq!(dated(said, at), expected);
+            assert_eq!(dated(said, at, at), expected);
         }
         let january = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        assert_eq!(dated("yesterday", january), "yesterday (31 December 2025)");
+        assert_eq!(
+            dated("yesterday", january, january),
+            "yesterday (31 December 2025)"
+        );
         let end = Timestamp::parse("2026-01-31T00:00:00Z").unwrap();
-        assert_eq!(dated("next month", end), "next month (February)");
+        assert_eq!(dated("next month", end, end), "next month (February)");
+    }
+
+    #[test]
+    fn today_gets_its_date_where_it_may_stand_under_another_day() {
+        let begin = Timestamp::parse("2023-05-07T23:50:00Z").unwrap();
+        let at = Timestamp::parse("2023-05-08T00:10:00Z").unwrap();
+        let said = "It broke this morning, I fix it today.";
+        assert_eq!(dated(said, begin, begin), said);
+        assert_eq!(
+            dated(said, at, begin),
+            "It broke this morning (8 May), I fix it today (8 May)."
+        );
     }
 
     #[test]
@@ -332,7 +368,7 @@ mod tests {
             "the day before yesterday's lunch",
             "il giornale dell'altro ieri",
         ] {
-            assert_eq!(dated(said, at), said);
+            assert_eq!(dated(said, at, at), said);
         }
     }
 }

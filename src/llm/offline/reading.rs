@@ -7,6 +7,7 @@ use super::{
     clauses::{self, Clause, Role, Source},
     dates, failures,
     sentences::leaves_code_open,
+    topics::{RUN_EXCHANGES_MAX, RUN_PAUSE_MS_MAX},
     values,
     weigh::{Term, Vocabulary, number},
 };
@@ -67,7 +68,10 @@ impl Batch {
         let mut exchanges: Vec<Reading> = transcripts
             .iter()
             .enumerate()
-            .map(|(index, transcript)| Reading::of(transcript, index, &mut vocabulary))
+            .map(|(index, transcript)| {
+                let begin = run_begin(transcripts.get(..=index).unwrap_or_default());
+                Reading::of(transcript, index, begin, &mut vocabulary)
+            })
             .collect();
         discount_repetitions(&mut exchanges);
         forget_lone_names(&mut exchanges);
@@ -80,9 +84,11 @@ impl Batch {
 }
 
 impl Reading {
-    fn of(transcript: &Transcript, index: usize, vocabulary: &mut Vocabulary) -> Self {
+    /// `begin` is when the run that it becomes part of may begin.
+    fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
         let lines = &transcript.lines;
         let is_talk = is_talk(lines);
+        let wall = |at| transcript.zone.wall(at);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
         let (mut open_code, mut called) = (None, None);
@@ -96,7 +102,7 @@ impl Reading {
                 Voice::Result | Voice::FailedResult => {
                     let call = called.take().and_then(|called| calls.get_mut(called));
                     clauses.extend(
-                        returned(transcript, line, call)
+                        returned(transcript, line, begin, call)
                             .into_iter()
                             .map(|(source, said)| Clause::read(vocabulary, index, source, said, ("", at))),
                     );
@@ -114,10 +120,8 @@ impl Reading {
                         clauses::of_text(&line.text, role(lines, at, is_talk), continues)
                             .into_iter()
                             .map(|(said, prior)| {
-                                (
-                                    dates::dated(&said, transcript.zone.wall(line.at)).into_owned(),
-                                    prior,
-                                )
+                                let said = dates::dated(&said, wall(line.at), wall(begin)).into_owned();
+                                (said, prior)
                             })
                             .map(|said| Clause::read(vocabulary, index, source, said, place)),
                     );
@@ -152,6 +156,19 @@ impl Reading {
     }
 }
 
+/// When the earliest run that the last of `transcripts` may belong to begins.
+fn run_begin(transcripts: &[Transcript]) -> Timestamp {
+    let mut run = transcripts.iter().rev().take(RUN_EXCHANGES_MAX);
+    let mut begin = run.next().map_or_else(Timestamp::default, |last| last.started_at);
+    for transcript in run {
+        if begin.since_ms(transcript.started_at) > RUN_PAUSE_MS_MAX {
+            break;
+        }
+        begin = transcript.started_at;
+    }
+    begin
+}
+
 /// The lines at which the user begins to speak, or speaks after others.
 fn user_begins(lines: &[Line]) -> Vec<usize> {
     let is_user = |at: usize| lines.get(at).is_some_and(|line| line.voice == Voice::User);
@@ -170,7 +187,12 @@ fn call(line: &Line, at: usize) -> Call {
 }
 
 /// What a result tells: the words of the user's in it, or else what it says of a failure.
-fn returned(transcript: &Transcript, line: &Line, call: Option<&mut Call>) -> Vec<(Source, (String, f64))> {
+fn returned(
+    transcript: &Transcript,
+    line: &Line,
+    begin: Timestamp,
+    call: Option<&mut Call>,
+) -> Vec<(Source, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
     let said = users(line, call.as_deref());
     let failed =
@@ -185,8 +207,8 @@ fn returned(transcript: &Transcript, line: &Line, call: Option<&mut Call>) -> Ve
             .into_iter()
             .collect();
     }
-    let wall = transcript.zone.wall(line.at);
-    let dated = |said: String| dates::dated(&said, wall).into_owned();
+    let wall = |at| transcript.zone.wall(at);
+    let dated = |said: String| dates::dated(&said, wall(line.at), wall(begin)).into_owned();
     said.into_iter()
         .map(|(said, prior)| (Source::User, (dated(said), prior)))
         .collect()

@@ -133,7 +133,9 @@ fn joint(before: &Piece, after: &Piece, line: &str) -> &'static str {
         (Call, Call) if is_of_turn => ", ",
         // A result stands right behind its call; any other failure is another call's.
         (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
-        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => " → ",
+        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
+            " → "
+        }
         _ if ended => " ",
         _ => "; ",
     }

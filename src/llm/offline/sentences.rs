@@ -23,6 +23,19 @@ const COMMAND_BYTES_MAX: usize = 120;
 const ABBREVIATIONS: [&str; 15] = [
     "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
 ];
+/// How a sentence begins that restricts the one before it, which isn't true without it.
+const RESTRICTIONS: [&str; 10] = [
+    "unless",
+    "except",
+    "only if",
+    "but only",
+    "but not",
+    "außer",
+    "es sei denn",
+    "sauf",
+    "salvo",
+    "a menos que",
+];
 /// Block languages whose first line is a command.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"];
 
@@ -206,12 +219,23 @@ fn sentences_of_line(line: &str) -> Vec<String> {
 fn push(sentences: &mut Vec<String>, bound: &str) {
     let bound = within(bound.trim(), SENTENCE_BYTES_MAX);
     match sentences.last_mut() {
-        Some(last) if ends_in_abbreviation(last) && last.len() + bound.len() < SENTENCE_BYTES_MAX => {
+        Some(last)
+            if (ends_in_abbreviation(last) || restricts(&bound))
+                && last.len() + bound.len() < SENTENCE_BYTES_MAX =>
+        {
             last.push(' ');
             last.push_str(&bound);
         }
         _ => sentences.push(bound.into_owned()),
     }
+}
+
+fn restricts(sentence: &str) -> bool {
+    let head = floor_cut(sentence, 16).to_lowercase();
+    RESTRICTIONS.iter().any(|cue| {
+        head.strip_prefix(cue)
+            .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    })
 }
 
 /// `Dr.`, `e.g.`, `J.`: the sentence rules end a sentence there before a capital.
@@ -366,7 +390,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 18] = [
+        let cases: [(&str, &[&str]); 19] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -385,6 +409,10 @@ mod tests {
             ),
             ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
             ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
+            (
+                "Deploy it. Unless it fails. Then call me.",
+                &["Deploy it. Unless it fails.", "Then call me."],
+            ),
             ("- [x] Built\n- [ ] Tested", &["Built", "[ ] Tested"]),
             ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
             ("At most 2**16 rows.", &["At most 2**16 rows."]),
@@ -433,7 +461,10 @@ mod tests {
 
     #[test]
     fn what_is_left_out_of_a_sentence_is_marked_or_takes_its_rest_along() {
-        let long = format!("Deploy on Friday {}unless it fails. Then call.", "and wait ".repeat(300));
+        let long = format!(
+            "Deploy on Friday {}unless it fails. Then call.",
+            "and wait ".repeat(300)
+        );
         let told = all(&long);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("Deploy") && told[0].ends_with('…'));

@@ -333,7 +333,10 @@ fn several_users_are_told_apart() {
         ],
     )]);
     let text = &items[0].text;
-    assert!(text.contains("Ann: “The archive stays") && text.contains("Bob: “Our boxes"), "{text}");
+    assert!(
+        text.contains("Ann: “The archive stays") && text.contains("Bob: “Our boxes"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -186,7 +186,10 @@ mod tests {
     #[test]
     fn values_come_without_their_keys() {
         let cases: [(&str, &[&str]); 9] = [
-            ("{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}", &["7"]),
+            (
+                "{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}",
+                &["7"],
+            ),
             (r#"{"tracking": 12345678901234567890123, "n": 2.5}"#, &["2.5"]),
             (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
             (
