@@ -43,6 +43,11 @@ impl<'a> Fields<'a> {
         self.text(name).or_else(|| number().then(|| raw.get().to_owned()))
     }
 
+    /// A field that is a number.
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        serde_json::from_str(self.raw(name)?.get()).ok()
+    }
+
     /// A field that is true or false.
     pub(super) fn flag(&self, name: &str) -> Option<bool> {
         serde_json::from_str(self.raw(name)?.get()).ok()
