@@ -100,7 +100,7 @@ fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Failed
     }
     let tokens = &config.http.tokens_file;
     if !tokens.is_empty() {
-        file::read(Path::new(tokens))?;
+        file::read(Path::new(tokens)).map_err(|error| Failed::tokens_file(&error))?;
     }
     Ok(())
 }

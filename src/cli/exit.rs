@@ -61,6 +61,15 @@ impl Failed {
         }
     }
 
+    /// The file that `http.tokens_file` names can't be used.
+    pub(super) fn tokens_file(error: &FileError) -> Self {
+        // The text tells its source already.
+        Self::new(
+            CONFIGURATION,
+            anyhow::Error::msg(format!("http.tokens_file: {error}")),
+        )
+    }
+
     /// Nothing of that name.
     pub(super) fn not_found(what: String) -> Self {
         Self {
@@ -128,14 +137,6 @@ impl From<KeyError> for Failed {
             code: CONFIGURATION,
             error: error.into(),
         }
-    }
-}
-
-impl From<FileError> for Failed {
-    fn from(error: FileError) -> Self {
-        // The text tells its source already.
-        let text = format!("http.tokens_file: {error}");
-        Self::new(CONFIGURATION, anyhow::Error::msg(text))
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     config::Config,
     domain::message::Message,
-    formats::file::FileReader,
+    formats::file::{FileReader, undone_lines},
     selftest::{
         findings::Findings,
         plan::{Conversation, Extent, Plan},
@@ -219,7 +219,8 @@ impl WindowTest {
                     continue;
                 }
             };
-            for record in reader.flatten() {
+            let undone = undone_lines(&file, reader.format());
+            for record in reader.flatten().filter(|record| !undone.contains(&record.line)) {
                 let of = record.agent_id.unwrap_or(record.conversation);
                 let name = format!("{} {of}", file.display());
                 conversations.entry(name).or_default().push(record.message);

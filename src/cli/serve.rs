@@ -331,7 +331,9 @@ async fn access(
     let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
     let access = match config.http.tokens_file.as_str() {
         "" => access,
-        path => access.with_file(path.into())?,
+        path => access
+            .with_file(path.into())
+            .map_err(|error| Failed::tokens_file(&error))?,
     };
     access.refresh().await?;
     if is_near || access.has_tokens() {

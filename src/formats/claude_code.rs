@@ -64,6 +64,7 @@ pub(super) fn link(message: &Message) -> Option<Link> {
         uuid: line.text("uuid")?,
         parent: line.text("parentUuid").or_else(|| line.text("logicalParentUuid")),
         is_prompt: is_users
+            && !message.text().trim_start().starts_with(TEAMMATE)
             && line.flag("isSidechain") != Some(true)
             && origin.is_none_or(|origin| origin == "human"),
     })
@@ -103,10 +104,12 @@ fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
 /// What a line is, beyond its role: Claude Code puts much in the user's mouth.
 fn kind(line: &Fields<'_>, read: &Message) -> Kind {
     let is = |name| line.flag(name).unwrap_or(false);
-    let begins = |starts: &[&str]| {
-        let text = read.text();
-        starts.iter().any(|start| text.trim_start().starts_with(start))
+    let text = if read.kind == Kind::User {
+        read.text()
+    } else {
+        String::new()
     };
+    let begins = |starts: &[&str]| starts.iter().any(|start| text.trim_start().starts_with(start));
     match read.kind {
         Kind::User if is("isCompactSummary") => unknown_kind(COMPACT_SUMMARY),
         Kind::User if begins(&LOCAL_COMMANDS) => Kind::Metadata(Metadata::Command),

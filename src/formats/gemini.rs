@@ -110,14 +110,12 @@ fn response(response: &Fields<'_>) -> Vec<Part> {
 /// What a function returned, out of the object in which Gemini wants it wrapped, and whether it failed.
 fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
     let wrapped = response.and_then(Fields::of).and_then(Fields::sole);
+    let has_failed = || response.is_some_and(|raw| outcome::is_failure(raw.get()));
     match wrapped {
-        Some((name, inner)) if name == "error" => (Some(inner), inner.get() != "null"),
+        Some((name, inner)) if name == "error" => (Some(inner), has_failed()),
         Some((name, inner)) if name == "output" || name == "result" => (Some(inner), false),
         // An `error` may have a code or a partial result beside it.
-        _ => (
-            response,
-            response.is_some_and(|raw| outcome::is_failure(raw.get())),
-        ),
+        _ => (response, has_failed()),
     }
 }
 

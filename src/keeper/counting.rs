@@ -97,9 +97,11 @@ impl Keeper {
         now: Timestamp,
     ) -> StoreResult<Timestamp> {
         let row = self.store.agent(agent).await?;
-        let known = row.and_then(|row| row.as_of).into_iter();
-        let mut known = known.chain(messages.iter().filter_map(|message| message.at));
-        Ok(known.find(|at| *at <= now).unwrap_or(now))
+        let is_past = |at: &Timestamp| *at <= now;
+        let as_of = row.and_then(|row| row.as_of).filter(is_past);
+        let first = messages.iter().filter_map(|message| message.at).find(is_past);
+        // What is replayed may be older than what is there.
+        Ok(as_of.into_iter().chain(first).min().unwrap_or(now))
     }
 
     async fn prepare(

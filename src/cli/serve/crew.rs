@@ -52,10 +52,10 @@ impl Crew {
                 Err(failed) => {
                     self.parts.metrics.service.reloaded(false, self.parts.clock.now());
                     error!(error = failed.text(), "config.reload_failed");
-                    // `systemctl reload` is over with what follows, and whoever asked for it looks then.
-                    self.given.notify.status(&service::line(&self.parts, false));
                 }
             }
+            // `systemctl reload` is over with what follows, and whoever asked for it looks then.
+            self.given.notify.status(&service::line(&self.parts, false));
             self.given.notify.ready();
         }
     }

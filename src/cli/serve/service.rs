@@ -57,7 +57,7 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
     }
     let pace = Pace::of(notify.watchdog(), poll);
     let mut look = tokio::time::interval(pace.look);
-    let (mut said, mut is_stuck) = (String::new(), false);
+    let mut is_stuck = false;
     loop {
         tokio::select! {
             _ = look.tick() => {}
@@ -72,11 +72,8 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
         } else if !std::mem::replace(&mut is_stuck, true) {
             tracing::error!(age_ms = age.as_millis(), "worker.stuck");
         }
-        let line = line(&parts, is_stuck);
-        if line != said {
-            notify.status(&line);
-            said = line;
-        }
+        // Also where it is the same: a reload says it in between.
+        notify.status(&line(&parts, is_stuck));
     }
 }
 

@@ -272,9 +272,11 @@ impl<'i, 'a> Plan<'i, 'a> {
         }
         let anchor = self.anchor_before(start)?;
         let next = &self.body[self.first_turn(start)?];
-        let (before, next) =
+        let (before, line) =
             alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
-        Some((before, next.filter(|_| !names_speakers)))
+        // Where turns name their speakers, one without a name becomes one with the head all the same.
+        let is_joined = become_one && (!names_speakers || next.speaker().is_none());
+        Some((before, line.filter(|_| is_joined)))
     }
 
     /// The user's turn between preamble and window: anchor, copies, summary, and the note of what was left out.

@@ -30,7 +30,8 @@ pub(super) fn undone(reader: FileReader) -> HashSet<u64> {
 
 /// A line of Claude Code, in the tree that its lines make.
 struct Node {
-    line: u64,
+    /// Its number, and those of its copies.
+    lines: Vec<u64>,
     parent: Option<usize>,
     is_prompt: bool,
 }
@@ -47,24 +48,29 @@ fn edited(reader: FileReader) -> HashSet<u64> {
     }
     let lines = nodes.into_iter().zip(is_undone);
     lines
-        .filter_map(|(node, is_undone)| is_undone.then_some(node.line))
+        .filter(|(_, is_undone)| *is_undone)
+        .flat_map(|(node, _)| node.lines)
         .collect()
 }
 
 /// The lines as they stand in the file. Of those with the same id the first one counts.
 fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
-    let (mut links, mut places) = (Vec::new(), HashMap::new());
+    let mut links: Vec<(Vec<u64>, Option<String>, bool)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for record in records {
         let Some(link) = claude_code::link(&record.message) else {
             continue;
         };
-        if let Entry::Vacant(free) = places.entry(link.uuid) {
-            free.insert(links.len());
-            links.push((record.line, link.parent, link.is_prompt));
+        match places.entry(link.uuid) {
+            Entry::Vacant(free) => {
+                free.insert(links.len());
+                links.push((vec![record.line], link.parent, link.is_prompt));
+            }
+            Entry::Occupied(first) => links[*first.get()].0.push(record.line),
         }
     }
-    let node = |(line, parent, is_prompt): (u64, Option<String>, bool)| Node {
-        line,
+    let node = |(lines, parent, is_prompt): (Vec<u64>, Option<String>, bool)| Node {
+        lines,
         parent: parent.and_then(|parent| places.get(&parent).copied()),
         is_prompt,
     };

@@ -40,7 +40,7 @@ const BLOCKS: [&str; 7] = [
 /// `{messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
-    let said_by = pieces.filter_map(|piece| piece.speaker);
+    let said_by = pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
     let speakers = Spelled::new(Spelling::speaker(), said_by);
     let mut messages = Vec::new();
     for (turn, mut calls) in named(turns, names) {

@@ -142,7 +142,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 AND paused_for <> 'hand'"
+               WHERE agent_id = $1 AND paused_until IS NOT NULL AND paused_for <> 'hand'"
     );
     let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;

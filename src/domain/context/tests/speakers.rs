@@ -96,6 +96,11 @@ fn whose_the_anchor_is_stays_told() {
         built("omar", Alternation::Merge, true),
         "u [ida:] + The task. + [S] | u Go on. | a Done."
     );
+    // Whoever has no name becomes one turn with the anchor all the same.
+    assert_eq!(
+        built("", Alternation::Merge, true),
+        "u [ida:] + The task. + [S] + [user:] + Go on. | a Done."
+    );
     assert_eq!(
         built("omar", Alternation::Ack, false),
         "u The task. + [S] | a [Understood.] | u Go on. | a Done."

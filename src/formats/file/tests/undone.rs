@@ -51,6 +51,10 @@ fn an_edited_prompt_is_undone_with_all_that_followed() {
     ];
     let mut lines = [begun(), rest].concat();
     assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9]);
+    // A copy of an undone line is undone, too.
+    lines.push(lines[3].clone());
+    assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9, 11]);
+    lines.pop();
     // A line may be written before its parent.
     lines.swap(2, 3);
     assert_eq!(undone(Format::ClaudeCode, &lines), [3, 4, 5, 6, 7, 8, 9]);
