@@ -1887,7 +1887,7 @@ export interface components {
          * @description What a row waits for.
          * @enum {string}
          */
-        QueueWait: "company" | "backoff" | "batch" | "limit" | "hand";
+        QueueWait: "company" | "provider" | "backoff" | "batch" | "limit" | "hand";
         /** @description What a search found, best first. */
         Recall: {
             /** @description Whose archive. */
@@ -2097,6 +2097,11 @@ export interface components {
              * @description Of a hundred of them 95 took no longer.
              */
             p95_duration_ms?: number;
+            /**
+             * Format: int64
+             * @description Attempts that had asked a model, and then waited for a provider or a limit.
+             */
+            postponed?: number;
             /** @description What was spent. */
             spent: components["schemas"]["Spent"];
             /**
@@ -2114,7 +2119,7 @@ export interface components {
          * @description How an attempt ended.
          * @enum {string}
          */
-        RunOutcome: "completed" | "failed" | "superseded";
+        RunOutcome: "completed" | "failed" | "superseded" | "postponed";
         /** @description A page of runs, newest first. */
         RunPage: {
             next_cursor?: components["schemas"]["Cursor"] | null;
@@ -3347,6 +3352,11 @@ export interface operations {
                 summary_max_tokens?: number;
                 /** @description What happens to neighbouring turns of one side. */
                 alternation?: components["schemas"]["Alternation"];
+                /**
+                 * @description `open`: thinking of the open exchange is sent even where something before it has changed, for a provider that wants that of an open tool round, or a request that lets it drop what is no longer bound (`drop_block`). Otherwise none is sent then.
+                 * @example open
+                 */
+                thinking?: string;
                 /** @description In a shared conversation: by which speaker it is seen. */
                 as?: string;
             };

@@ -375,7 +375,7 @@ ProjectId: TypeAlias = str
 QueueState: TypeAlias = Literal['ready', 'running', 'scheduled', 'paused', 'parked']
 
 
-QueueWait: TypeAlias = Literal['company', 'backoff', 'batch', 'limit', 'hand']
+QueueWait: TypeAlias = Literal['company', 'provider', 'backoff', 'batch', 'limit', 'hand']
 
 
 RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'gemini']
@@ -411,7 +411,7 @@ class RollbackBody(TypedDict):
     version: int
 
 
-RunOutcome: TypeAlias = Literal['completed', 'failed', 'superseded']
+RunOutcome: TypeAlias = Literal['completed', 'failed', 'superseded', 'postponed']
 
 
 class SessionEnded(TypedDict):
@@ -889,6 +889,7 @@ class RunFigures(TypedDict):
     mean_duration_ms: int
     output_tokens: int
     p95_duration_ms: NotRequired[int]
+    postponed: NotRequired[int]
     spent: Spent
     superseded: int
     truncated: int
