@@ -108,13 +108,11 @@ fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
             p.tool { span.sign aria-hidden="true" { "▸" } " " code { (line(name)) } }
             (text_block(whole, arguments, room))
         },
-        Piece::ToolResult {
-            name, text, is_error, ..
-        } => html! {
+        Piece::ToolResult { name, text, .. } => html! {
             p.tool {
                 span.sign aria-hidden="true" { "◂" } " "
                 @if let Some(name) = name { code { (line(name)) } } @else { "result" }
-                @if *is_error { " " strong.failed { "failed" } }
+                @if part.is_failed() { " " strong.failed { "failed" } }
             }
             (text_block(whole, text, room))
         },

@@ -22,8 +22,8 @@ const EXIT_CODES: [&str; 5] = [
 ];
 /// Fields that hold the status of an HTTP response.
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
-/// The least status of an HTTP response that is an error.
-const STATUS_ERROR: f64 = 400.0;
+/// The statuses of HTTP responses that are errors.
+const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
 /// Values of `error` that name none.
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
 /// What may stand beside a `status` of `failed`. With anything else it may be the status of what was looked up.
@@ -111,7 +111,7 @@ fn has_bad_status(fields: &Fields<'_>) -> bool {
     let number = STATUSES.iter().find_map(|name| read::<f64>(fields.get(*name)?));
     let word = fields.get("status").and_then(|status| read::<String>(status));
     let is_all = || fields.keys().all(|name| BESIDE_STATUS.contains(&name.as_str()));
-    number.is_some_and(|status| status >= STATUS_ERROR)
+    number.is_some_and(|status| STATUS_ERRORS.contains(&status))
         || word.is_some_and(|word| word == "error" || ((word == "failed" || word == "failure") && is_all()))
 }
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::text::floor_cut;
+use super::text::{CUT_MARK, floor_cut};
 
 /// Tags around what a program wrote.
 const PROGRAMS: [&str; 16] = [
@@ -32,8 +32,6 @@ const SURROUNDINGS: &str = "# Context from my IDE setup:";
 const REQUEST: &str = "## My request for Codex:";
 /// The longest opening tag with its attributes, in bytes.
 const TAG_BYTES_MAX: usize = 512;
-/// How the line begins that [`head_tail`](super::text::head_tail) leaves where it cuts a text.
-const CUT_MARK: &str = "\n[… ";
 
 /// How the results begin of tools that the user wouldn't let run.
 const REFUSALS: [&str; 2] = [

@@ -40,6 +40,11 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     format!("{head}…")
 }
 
+/// How the line begins that [`head_tail`] leaves where it cuts a text, with the line feed before it.
+pub(crate) const CUT_MARK: &str = "\n[… ";
+/// How that line ends.
+pub(crate) const CUT_MARK_END: &str = " characters left out …]";
+
 /// The first `head` and the last `tail` characters of a long text, with a note between them of what is left out.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     // Bytes bound characters from above, so most texts need no second look.
@@ -52,10 +57,7 @@ pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     }
     let start: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(chars - tail).collect();
-    format!(
-        "{start}\n[… {} characters left out …]\n{end}",
-        chars - head - tail
-    )
+    format!("{start}{CUT_MARK}{}{CUT_MARK_END}\n{end}", chars - head - tail)
 }
 
 /// One clean line: without escape sequences, control characters and characters that hide or reorder text, and with

@@ -114,7 +114,7 @@ fn content(shown: &ShownMessage) -> String {
 fn told(part: &Part) -> String {
     match part {
         Part::ToolCall { name, arguments, .. } => format!("{name} {arguments}"),
-        Part::ToolResult { text, is_error, .. } if *is_error => format!("(failed) {text}"),
+        Part::ToolResult { text, .. } if part.is_failed() => format!("(failed) {text}"),
         Part::Text(text) | Part::ToolResult { text, .. } => text.clone(),
         Part::Thinking(text) => format!("(thinking) {text}"),
         Part::Attachment { media, .. } => format!("(attachment: {media})"),

@@ -385,12 +385,19 @@ impl Worker {
         };
         match caught(lease, applied).await {
             Ok(Ok(None)) => {
+                let cause = AttemptError {
+                    class: class.clone(),
+                    message: message.clone(),
+                };
                 let retry = Retry {
                     after_ms: WOKEN_RETRY_MS_MIN,
                     park: true,
                 };
-                self.fail(lease, AttemptError { class, message }, retry, run)
-                    .await
+                let outcome = self.fail(lease, cause, retry, run).await;
+                if outcome == Outcome::GivenUp {
+                    error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
+                }
+                outcome
             }
             Ok(Ok(Some(outcome))) => {
                 // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.

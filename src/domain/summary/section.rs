@@ -109,8 +109,7 @@ impl Ageing {
             Self::Calendar(calendar) => return calendar.section_of(ended_at, as_of),
             Self::Off => return Some(Section::Session),
         };
-        // What is dated later is new: clocks of clients run ahead.
-        let age_ms = as_of.since_ms(ended_at).max(0);
+        let age_ms = age_ms(ended_at, as_of);
         Section::ALL
             .into_iter()
             .zip(limits_ms)
@@ -133,7 +132,7 @@ impl Ageing {
                     Self::Calendar(calendar) => return calendar.next_change(item.ended_at, as_of),
                     Self::Off => return None,
                 };
-                let age_ms = age_ms(item, as_of);
+                let age_ms = age_ms(item.ended_at, as_of);
                 let next_ms = limits_ms.into_iter().find(|limit_ms| age_ms < *limit_ms)?;
                 Some(item.ended_at.plus_ms(next_ms))
             })
@@ -163,9 +162,10 @@ impl Ageing {
     }
 }
 
-/// How old `item` is at `as_of`, in milliseconds. An item dated later is new: clocks of clients run ahead.
-pub fn age_ms(item: &Item, as_of: Timestamp) -> i64 {
-    as_of.since_ms(item.ended_at).max(0)
+/// How old, at `as_of`, is what ended at `ended_at`, in milliseconds. What is dated later is new: clocks of clients run
+/// ahead.
+pub fn age_ms(ended_at: Timestamp, as_of: Timestamp) -> i64 {
+    as_of.since_ms(ended_at).max(0)
 }
 
 #[cfg(test)]

@@ -62,12 +62,12 @@ impl Call {
         let name: String = spaced.collect();
         name.split(|c: char| !c.is_alphanumeric())
             .any(|word| READERS.contains(&word))
-            || self.values.iter().any(|value| shows_files(&value.text))
+            || self.values.iter().any(|value| value.shows_files)
     }
 }
 
 /// Whether a command shows files, whatever folder it goes to first.
-fn shows_files(command: &str) -> bool {
+pub(super) fn shows_files(command: &str) -> bool {
     command
         .split("&&")
         .map(str::trim_start)

@@ -6,7 +6,7 @@ use super::{
     calls::Call,
     clauses::{Clause, Source},
     reading::{Batch, Reading},
-    render::{Piece, Voice},
+    render::{FAILED_CALL, Piece, Voice},
     values::{self, Telling, WORD_SCORE},
     weigh::Term,
 };
@@ -23,9 +23,6 @@ const CALL_GAIN: f64 = 9.0;
 const LOOKUP_GAIN: f64 = 0.4;
 /// How much a failure tells beyond its words.
 const FAILURE_GAIN: f64 = 2.0;
-
-/// What tells a call that failed.
-const FAILED_CALL: &str = " (failed)";
 
 /// A piece that may be told.
 pub(super) struct Candidate {

@@ -1,7 +1,7 @@
 //! A sentence of talk taken apart where another main clause begins: one of them may tell something while the other
 //! doesn't. Each must be true alone, so questions, alternatives and what holds on a condition stay whole.
 
-use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, holds};
+use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, says};
 
 /// A clause has at least this many words.
 const WORDS_MIN: usize = 3;
@@ -93,7 +93,7 @@ const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
 /// The main clauses of a sentence, in order: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`. Where none can
 /// be told apart, the sentence.
 pub(super) fn clauses(said: &str) -> Vec<&str> {
-    if said.ends_with(['?', '？', '؟']) || holds(said, &SUPPOSITIONS) {
+    if said.ends_with(['?', '？', '؟']) || says(said, &SUPPOSITIONS) {
         return vec![said.trim()];
     }
     let words: Vec<&str> = said.split(' ').collect();
@@ -143,8 +143,8 @@ fn is_bound(before: &str, joint: &str, next: &str) -> bool {
     ALTERNATIVES.contains(&joint)
         || (is_dash(joint) && CONDITIONS.contains(next.to_lowercase().as_str()))
         || OCCASIONS_FIRST.contains(&first.as_str())
-        || holds(before, &OCCASIONS)
-        || (!ADDING.contains(&joint) && holds(before, &INTENTIONS))
+        || says(before, &OCCASIONS)
+        || (!ADDING.contains(&joint) && says(before, &INTENTIONS))
 }
 
 fn is_dash(word: &str) -> bool {

@@ -20,7 +20,7 @@ fn phrases(table: &'static str) -> Vec<&'static str> {
 /// Whether somebody demands or forbids something in `said`.
 pub(super) fn demands(said: &str) -> bool {
     let lower = said.to_lowercase();
-    holds(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
+    says(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
 }
 
 fn begins(text: &str, cue: &str) -> bool {
@@ -32,20 +32,34 @@ fn ends_word(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
 }
 
-/// Whether one of `cues` stands in `said` as whole words.
+/// Whether one of `cues` stands in `said` as whole words, whatever stands around it.
+pub(super) fn says(said: &str, cues: &[&str]) -> bool {
+    places(&said.to_lowercase(), cues).any(stands_alone)
+}
+
+/// Whether one of `cues` stands in `said` as whole words, and not to say that there is none.
 pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
-    let lower = said.to_lowercase();
-    places(&lower, cues).any(|(before, after)| {
-        !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
-    })
+    places(&said.to_lowercase(), cues)
+        .filter(is_there)
+        .any(stands_alone)
 }
 
-/// Whether one of `cues` stands in `said`, be it within a word.
+/// Whether one of `cues` stands in `said`, be it within a word, and not to say that there is none.
 pub(super) fn mentions(said: &str, cues: &[&str]) -> bool {
-    places(&said.to_lowercase(), cues).next().is_some()
+    places(&said.to_lowercase(), cues).any(|place| is_there(&place))
 }
 
-/// What stands before and behind each of `cues`, but where it is said that there is none: `no errors`, `failed: 0`.
+/// Whether these are the surroundings of a whole word.
+fn stands_alone((before, after): (&str, &str)) -> bool {
+    !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
+}
+
+/// Whether these surroundings don't say that there is none of it: `no errors`, `failed: 0`.
+fn is_there((before, after): &(&str, &str)) -> bool {
+    !ends_in_none(before) && !is_zero_count(after)
+}
+
+/// What stands before and behind each of `cues`.
 fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let around = move |cue: &'a str| {
         lower.match_indices(cue).map(move |(at, _)| {
@@ -53,9 +67,7 @@ fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a 
             (before, lower.get(at + cue.len()..).unwrap_or_default())
         })
     };
-    cues.iter()
-        .flat_map(move |&cue| around(cue))
-        .filter(|(before, after)| !ends_in_none(before) && !is_zero_count(after))
+    cues.iter().flat_map(move |&cue| around(cue))
 }
 
 /// Whether the last word before a cue says that there is none of it.
@@ -72,8 +84,10 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
         behind.len() < count.len() && !behind.trim_start_matches('.').starts_with(char::is_alphanumeric)
     };
     let labelled = rest.split_once([':', '=']);
-    let is_labelled_zero =
-        |(label, count): (&str, &str)| label.split_whitespace().count() <= 1 && is_zero(count);
+    // A number is no label: 12:00 is a time of day.
+    let is_label =
+        |label: &str| label.split_whitespace().count() <= 1 && !label.contains(|c: char| c.is_ascii_digit());
+    let is_labelled_zero = |(label, count): (&str, &str)| is_label(label) && is_zero(count);
     is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 

@@ -4,7 +4,7 @@
 use super::cues::{FAILURES, is_zero_count};
 use crate::domain::{
     outcome,
-    text::{ceil_cut, cut, first_line, floor_cut, one_line},
+    text::{CUT_MARK, ceil_cut, cut, first_line, floor_cut, one_line},
 };
 
 /// The longest account of a failure, in characters.
@@ -56,13 +56,14 @@ pub(super) fn is_told(result: &str, is_file: bool) -> bool {
 
 /// What a result that reports a failure says of it.
 pub(super) fn words(result: &str) -> Option<String> {
-    let result = result.trim();
+    let reason = outcome::reason(result.trim());
+    let result = reason.as_deref().unwrap_or(result).trim();
     // The code alone says nothing.
     let is_code = |line: &&str| outcome::exit_code(line).is_some();
     let ending = || verdict(result).filter(|line| !begins_badly(result) && !is_code(line));
-    let told = outcome::reason(result)
-        .or_else(|| trace(result).or_else(ending).map(str::to_owned))
-        .unwrap_or_else(|| opening(result));
+    let told = trace(result)
+        .or_else(ending)
+        .map_or_else(|| opening(result), str::to_owned);
     let told = first_line(&told, FAILURE_CHARS_MAX);
     (!told.is_empty()).then_some(told)
 }
@@ -89,7 +90,7 @@ fn trace(result: &str) -> Option<&str> {
     let (_, trace) = result.rsplit_once(TRACEBACK)?;
     let (_, trace) = trace.split_once('\n')?;
     let mut lines = trace.lines().filter(|line| !line.trim().is_empty());
-    if trace.contains("[… ") {
+    if trace.contains(CUT_MARK.trim_start()) {
         return lines.next_back();
     }
     lines.find(|line| !line.starts_with(char::is_whitespace))
@@ -288,6 +289,10 @@ mod tests {
             ),
             (
                 "Traceback (most recent call last):\n  File x\nKeyError: 'a'\nbye",
+                Some("KeyError: 'a'"),
+            ),
+            (
+                r#"{"exit_code":1,"stderr":"Traceback (most recent call last):\n  File x\nKeyError: 'a'"}"#,
                 Some("KeyError: 'a'"),
             ),
             (

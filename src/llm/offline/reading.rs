@@ -88,7 +88,12 @@ impl Reading {
     fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
         let lines = &transcript.lines;
         let is_talk = is_talk(lines);
-        let wall = |at| transcript.zone.wall(at);
+        let begin = transcript.zone.wall(begin);
+        let dated = |(said, prior): (String, f64), at| {
+            let said = dates::dated(&said, transcript.zone.wall(at), begin);
+            (said.into_owned(), prior)
+        };
+        let user = lone_user(lines);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
         let (mut open_code, mut called) = (None, None);
@@ -101,11 +106,13 @@ impl Reading {
                 }
                 Voice::Result | Voice::FailedResult => {
                     let call = called.take().and_then(|called| calls.get_mut(called));
-                    clauses.extend(
-                        returned(transcript, line, begin, call)
-                            .into_iter()
-                            .map(|(source, said)| Clause::read(vocabulary, index, source, said, ("", at))),
-                    );
+                    for (source, said) in returned(line, call) {
+                        let (said, name) = match source {
+                            Source::User => (dated(said, line.at), user),
+                            _ => (said, ""),
+                        };
+                        clauses.push(Clause::read(vocabulary, index, source, said, (name, at)));
+                    }
                 }
                 Voice::User | Voice::Assistant => {
                     called = None;
@@ -119,10 +126,7 @@ impl Reading {
                     clauses.extend(
                         clauses::of_text(&line.text, role(lines, at, is_talk), continues)
                             .into_iter()
-                            .map(|(said, prior)| {
-                                let said = dates::dated(&said, wall(line.at), wall(begin)).into_owned();
-                                (said, prior)
-                            })
+                            .map(|said| dated(said, line.at))
                             .map(|said| Clause::read(vocabulary, index, source, said, place)),
                     );
                 }
@@ -177,6 +181,18 @@ fn user_begins(lines: &[Line]) -> Vec<usize> {
         .collect()
 }
 
+/// The user's name, if only one user speaks.
+fn lone_user(lines: &[Line]) -> &str {
+    let said = lines.iter().filter(|line| line.voice == Voice::User);
+    let mut names = said.map(|line| line.label.as_str());
+    let first = names.next().unwrap_or_default();
+    if names.all(|name| name == first) {
+        first
+    } else {
+        ""
+    }
+}
+
 fn call(line: &Line, at: usize) -> Call {
     Call {
         name: line.label.clone(),
@@ -187,12 +203,7 @@ fn call(line: &Line, at: usize) -> Call {
 }
 
 /// What a result tells: the words of the user's in it, or else what it says of a failure.
-fn returned(
-    transcript: &Transcript,
-    line: &Line,
-    begin: Timestamp,
-    call: Option<&mut Call>,
-) -> Vec<(Source, (String, f64))> {
+fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(Source, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
     let said = users(line, call.as_deref());
     let failed =
@@ -207,11 +218,7 @@ fn returned(
             .into_iter()
             .collect();
     }
-    let wall = |at| transcript.zone.wall(at);
-    let dated = |said: String| dates::dated(&said, wall(line.at), wall(begin)).into_owned();
-    said.into_iter()
-        .map(|(said, prior)| (Source::User, (dated(said), prior)))
-        .collect()
+    said.into_iter().map(|said| (Source::User, said)).collect()
 }
 
 /// What the user said on refusing a call, or in answer to a question that the model asked by a tool. What else

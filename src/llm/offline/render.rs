@@ -10,6 +10,8 @@ use crate::domain::text::one_line;
 /// What marks an item with an interrupted exchange.
 pub(super) const INTERRUPTED: &str = " (interrupted)";
 const FAILED: &str = "failed: ";
+/// What marks a call that failed.
+pub(super) const FAILED_CALL: &str = " (failed)";
 
 /// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
@@ -74,10 +76,17 @@ impl Piece {
     /// The piece cut to at most `chars_max` characters with what goes around it; empty if nothing is left.
     pub(super) fn fitted(&self, chars_max: usize) -> Self {
         let around = self.chars() - self.text.chars().count();
-        Self {
-            text: fit(&self.text, chars_max.saturating_sub(around)),
-            ..self.clone()
+        let failed = self
+            .text
+            .strip_suffix(FAILED_CALL)
+            .filter(|_| self.voice == Voice::Call);
+        // Without its end a call that failed would be told as done.
+        let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
+        let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
+        if !text.is_empty() {
+            text.push_str(end);
         }
+        Self { text, ..self.clone() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cuts::{broken_off, negates, within};
-use crate::domain::text::{begins_with_day, floor_cut, one_line};
+use crate::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
 
 /// The longest line that is looked at, in bytes; the rest of a longer one is left out.
 const LINE_BYTES_MAX: usize = 32_768;
@@ -88,7 +88,7 @@ fn without_marks(line: &str) -> &str {
 
 /// Whether `line` is the mark that a transcript leaves where it was cut; nobody said it.
 fn is_cut_mark(line: &str) -> bool {
-    line.starts_with("[… ") && line.ends_with(" characters left out …]")
+    line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
 /// The lines outside blocks of code, and the command that a shell block begins with. Around the mark of a cut, what is

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::domain::text::{first_line, floor_cut};
+use super::calls;
+use crate::domain::text::{CUT_MARK, first_line, floor_cut};
 
 /// The longest value shown, in characters.
 const VALUE_CHARS_MAX: usize = 64;
@@ -27,6 +28,8 @@ pub(super) struct Telling {
     pub(super) text: String,
     /// How much it tells, from 0 to 3.
     pub(super) score: f64,
+    /// Whether the whole of it is a command that shows files.
+    pub(super) shows_files: bool,
 }
 
 /// The values of a call's `arguments` in the order in which they stand, each once.
@@ -44,7 +47,7 @@ pub(super) fn of(arguments: &str) -> Vec<Telling> {
 
 /// What stands before the mark of a cut, without the number that it may have cut in two.
 fn before_cut(arguments: &str) -> &str {
-    arguments.split_once("\n[… ").map_or(arguments, |(head, _)| {
+    arguments.split_once(CUT_MARK).map_or(arguments, |(head, _)| {
         head.trim_end_matches(|c: char| c.is_ascii_digit() || "+-.eE".contains(c))
     })
 }
@@ -114,7 +117,7 @@ fn push(values: &mut Vec<Telling>, text: &str) {
     if values.len() >= VALUES_MAX {
         return;
     }
-    let score = score(text);
+    let (score, shows_files) = (score(text), calls::shows_files(text));
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let goes_on = lines.nth(1).is_some();
     let mut text = first_line(path_tail(text), VALUE_CHARS_MAX);
@@ -122,7 +125,11 @@ fn push(values: &mut Vec<Telling>, text: &str) {
         text.push('…');
     }
     if !text.is_empty() && values.iter().all(|value| value.text != text) {
-        values.push(Telling { text, score });
+        values.push(Telling {
+            text,
+            score,
+            shows_files,
+        });
     }
 }
 

@@ -61,7 +61,7 @@ fn weight(importance: Importance) -> i64 {
 /// nothing but the last days would be left of months.
 fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
-        Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item, newest),
+        Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item.ended_at, newest),
         Ageing::Off => 0,
     };
     let parts = i128::from(RECENCY_HALF_MS) + i128::from(age_ms);

@@ -110,7 +110,9 @@ macro_rules! figures_select {
         concat!(
             "-- sql/operate.run_figures\nSELECT count(*) FILTER (WHERE outcome = 'completed'), ",
             "count(*) FILTER (WHERE outcome = 'failed'), ",
-            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NULL), ",
+            "count(*) FILTER (WHERE ",
+            outcome!(),
+            " = 'superseded'), ",
             "coalesce(CAST(avg(",
             $duration_ms,
             ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
@@ -122,7 +124,9 @@ macro_rules! figures_select {
             "coalesce(CAST(sum(output_tokens) AS bigint), 0), coalesce(CAST(sum(model_calls) AS bigint), 0), ",
             "coalesce(CAST(sum(cost_microusd) AS bigint), 0), ",
             "coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0), ",
-            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NOT NULL) ",
+            "count(*) FILTER (WHERE ",
+            outcome!(),
+            " = 'postponed') ",
             "FROM update_runs WHERE finished_at >= $1"
         )
     };
@@ -191,11 +195,15 @@ macro_rules! hours_select {
             "-- sql/operate.run_hours\nSELECT ",
             $hour,
             " AS hour, count(*) FILTER (WHERE outcome = 'completed'), count(*) FILTER (WHERE outcome = 'failed'), ",
-            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NULL), coalesce(CAST(avg(",
+            "count(*) FILTER (WHERE ",
+            outcome!(),
+            " = 'superseded'), coalesce(CAST(avg(",
             $duration_ms,
             ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
             "coalesce(CAST(avg(document_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), ",
-            "count(*) FILTER (WHERE outcome = 'superseded' AND error_class IS NOT NULL) ",
+            "count(*) FILTER (WHERE ",
+            outcome!(),
+            " = 'postponed') ",
             "FROM update_runs WHERE finished_at >= $1 GROUP BY 1 ORDER BY 1"
         )
     };
