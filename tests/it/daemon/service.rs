@@ -406,12 +406,10 @@ async fn a_new_key_ends_the_rest_of_the_provider() {
     assert_eq!(daemon.metric(open).await, 0);
 }
 
-#[tokio::test]
-async fn readers_are_answered_until_the_work_has_ended() {
-    let (fake, manager) = (FakeProvider::start(), Manager::new());
+/// A daemon that ends while a model that never answers is asked.
+async fn draining(fake: &FakeProvider, manager: &Manager, drain: &str) -> Daemon {
     fake.otherwise(Planned::Hang);
-    let settings = ["worker.drain_ms=600000", "model.timeout_ms=600000"];
-    let mut daemon = manager.start(&fake, &settings);
+    let mut daemon = manager.start(fake, &[drain, "model.timeout_ms=600000"]);
     manager.until("READY=1").await;
     daemon.turn(1).await;
     daemon.turn(2).await;
@@ -422,6 +420,13 @@ async fn readers_are_answered_until_the_work_has_ended() {
         .await;
     daemon.signal(Signal::TERM);
     manager.until("STOPPING=1").await;
+    daemon
+}
+
+#[tokio::test]
+async fn readers_are_answered_until_the_work_has_ended() {
+    let (fake, manager) = (FakeProvider::start(), Manager::new());
+    let mut daemon = draining(&fake, &manager, "worker.drain_ms=600000").await;
     assert!(daemon.get("/readyz").await.is_none());
     assert_eq!(daemon.get("/livez").await.as_deref(), Some("ok\n"));
     assert!(daemon.get("/v1/agents/coder/window").await.is_some());
@@ -432,19 +437,7 @@ async fn readers_are_answered_until_the_work_has_ended() {
 #[tokio::test]
 async fn what_is_in_flight_at_the_end_is_given_back() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
-    fake.otherwise(Planned::Hang);
-    let settings = ["worker.drain_ms=200", "model.timeout_ms=600000"];
-    let mut daemon = manager.start(&fake, &settings);
-    manager.until("READY=1").await;
-    daemon.turn(1).await;
-    daemon.turn(2).await;
-    daemon
-        .until("the model is asked", async |_: &Daemon| {
-            !fake.requests().is_empty()
-        })
-        .await;
-    daemon.signal(Signal::TERM);
-    manager.until("STOPPING=1").await;
+    let mut daemon = draining(&fake, &manager, "worker.drain_ms=200").await;
     // Signs of life go on until it has ended, long before a model is given up.
     manager.until("WATCHDOG=1").await;
     assert!(daemon.ended().await.success());
