@@ -145,7 +145,8 @@ fn joint(before: &Piece, after: &Piece, line: &str) -> &'static str {
         (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
             " → "
         }
-        _ if ended => " ",
+        // A call that ends so is one that was cut.
+        _ if ended && before.voice != Call => " ",
         _ => "; ",
     }
 }
