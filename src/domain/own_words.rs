@@ -291,8 +291,9 @@ mod tests {
 
     #[test]
     fn answers_stand_with_their_questions() {
+        type Answers<'a> = &'a [(Option<&'a str>, &'a str)];
         let go_on = ". You can now continue with the user's answers in mind.";
-        let cases: [(&str, &[(Option<&str>, &str)]); 4] = [
+        let cases: [(&str, Answers<'_>); 4] = [
             (
                 r#"User has answered your questions: "Which database?"="PostgreSQL, not "lite"", "Which port?"="5432. Always.""#,
                 &[

@@ -27,8 +27,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     let mut input = Vec::new();
     for (turn, mut calls) in named(turns, names).skip(leading) {
         match turn.role {
-            Role::System => input.extend(said("system", heard(&turn.pieces, notes))),
-            Role::User => input.extend(said("user", heard(&turn.pieces, notes))),
+            Role::System => input.extend(said("system", &heard(&turn.pieces, notes))),
+            Role::User => input.extend(said("user", &heard(&turn.pieces, notes))),
             Role::Assistant => {
                 // Outputs follow the calls, so nothing may stand between those.
                 input.extend(turn.pieces.iter().flat_map(|piece| spoken(piece, notes)));
@@ -48,7 +48,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-fn said(role: &str, content: Vec<Value>) -> Option<Value> {
+fn said(role: &str, content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": role, "content": content}))
 }
 
@@ -56,12 +56,11 @@ fn said(role: &str, content: Vec<Value>) -> Option<Value> {
 fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mut Notes) -> Vec<Value> {
     let mut content = Vec::new();
     for piece in pieces {
-        match own_message(piece, &INPUT) {
-            Some((own, _)) => content.extend(own),
-            None => {
-                let texts = piece.parts.iter().filter_map(|part| text(part, notes));
-                content.extend(texts.map(|text| json!({"type": "input_text", "text": text})));
-            }
+        if let Some((own, _)) = own_message(piece, &INPUT) {
+            content.extend(own);
+        } else {
+            let texts = piece.parts.iter().filter_map(|part| text(part, notes));
+            content.extend(texts.map(|text| json!({"type": "input_text", "text": text})));
         }
     }
     content
@@ -78,7 +77,7 @@ fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     }
     let texts = piece.parts.iter().filter_map(|part| text(part, notes));
     texts
-        .filter_map(|text| said("assistant", vec![json!({"type": "output_text", "text": text})]))
+        .filter_map(|text| said("assistant", &[json!({"type": "output_text", "text": text})]))
         .collect()
 }
 
@@ -108,18 +107,18 @@ fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Val
     let (mut outputs, mut others) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own_output(piece) {
-            outputs.push(output(&calls.next().id, own));
+            outputs.push(output(&calls.next().id, &own));
             continue;
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
                 let told = unmarked(text, *is_error, notes);
-                outputs.push(output(&calls.next().id, told.into()));
+                outputs.push(output(&calls.next().id, &told.into()));
             }
         }
         others.push(piece);
     }
-    outputs.extend(said("user", heard(others, notes)));
+    outputs.extend(said("user", &heard(others, notes)));
     outputs
 }
 
@@ -136,7 +135,7 @@ fn own_output(piece: &Piece<'_>) -> Option<Value> {
     is_own.then_some(Value::Array(blocks))
 }
 
-fn output(call_id: &str, output: Value) -> Value {
+fn output(call_id: &str, output: &Value) -> Value {
     json!({"type": "function_call_output", "call_id": call_id, "output": output})
 }
 

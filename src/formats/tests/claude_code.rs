@@ -26,38 +26,6 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
                 r#"command: " <local-command-stdout>ok</local-command-stdout>""#,
             ),
             (
-                r#"{"type":"user","message":{"role":"user","content":"<bash-input>ls</bash-input>"}}"#,
-                r#"user: "<bash-input>ls</bash-input>""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":"<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>"}}"#,
-                r#"tool_result: "<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":"<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>"}}"#,
-                r#"user: "<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":"<task-notification>\n<task-id>b1</task-id>\n</task-notification>"}}"#,
-                r#"tool_result: "<task-notification>\n<task-id>b1</task-id>\n</task-notification>""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":"<task-notification>done</task-notification>\nNow push it."}}"#,
-                r#"user: "<task-notification>done</task-notification>\nNow push it.""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<system-reminder>Be brief.</system-reminder>"}]}}"#,
-                r#"system: "<system-reminder>Be brief.</system-reminder>""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<ide_opened_file>a.rs</ide_opened_file>"},{"type":"text","text":"Sort it."}]}}"#,
-                r#"user: "<ide_opened_file>a.rs</ide_opened_file>" "Sort it.""#,
-            ),
-            (
-                r#"{"type":"user","message":{"role":"user","content":"<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>"}}"#,
-                r#"user: "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>""#,
-            ),
-            (
                 r#"{"type":"user","message":{"role":"user","content":" "}}"#,
                 r#"user: " ""#,
             ),
@@ -88,6 +56,47 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
             (
                 r#"{"type":"user","isMeta":true,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}}"#,
                 r#"tool_result: result(t - "x")"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_programs_put_in_tags_is_not_the_users_but_what_stands_beside_it() {
+    check(
+        Format::ClaudeCode,
+        &[
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<bash-input>ls</bash-input>"}}"#,
+                r#"user: "<bash-input>ls</bash-input>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>"}}"#,
+                r#"tool_result: "<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>"}}"#,
+                r#"user: "<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<task-notification>\n<task-id>b1</task-id>\n</task-notification>"}}"#,
+                r#"tool_result: "<task-notification>\n<task-id>b1</task-id>\n</task-notification>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<task-notification>done</task-notification>\nNow push it."}}"#,
+                r#"user: "<task-notification>done</task-notification>\nNow push it.""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<system-reminder>Be brief.</system-reminder>"}]}}"#,
+                r#"system: "<system-reminder>Be brief.</system-reminder>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"<ide_opened_file>a.rs</ide_opened_file>"},{"type":"text","text":"Sort it."}]}}"#,
+                r#"user: "<ide_opened_file>a.rs</ide_opened_file>" "Sort it.""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>"}}"#,
+                r#"user: "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>""#,
             ),
         ],
     );

@@ -86,6 +86,23 @@ fn calls_and_outputs_of_every_kind() {
                 r#"tool_result: result(c1 - "a") attachment(image/png)"#,
             ),
             (
+                r#"{"type":"computer_call_output","call_id":"c1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aGk="}}"#,
+                r#"tool_result: result(c1 - "") attachment(image/png)"#,
+            ),
+            (
+                r#"{"type":"tea_output","call_id":"c1","output":{"cups":2}}"#,
+                r#"tool_result: result(c1 - "{\"cups\":2}")"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn outputs_of_what_failed() {
+    check(
+        Format::OpenAiResponses,
+        &[
+            (
                 r#"{"type":"function_call_output","call_id":"c1","output":{"content":"gone","success":false}}"#,
                 r#"tool_result: result(c1 - failed "gone")"#,
             ),
@@ -116,14 +133,6 @@ fn calls_and_outputs_of_every_kind() {
             (
                 r#"{"type":"apply_patch_call_output","call_id":"c1","status":"failed","output":"gone"}"#,
                 r#"tool_result: result(c1 - failed "gone")"#,
-            ),
-            (
-                r#"{"type":"computer_call_output","call_id":"c1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aGk="}}"#,
-                r#"tool_result: result(c1 - "") attachment(image/png)"#,
-            ),
-            (
-                r#"{"type":"tea_output","call_id":"c1","output":{"cups":2}}"#,
-                r#"tool_result: result(c1 - "{\"cups\":2}")"#,
             ),
         ],
     );

@@ -409,7 +409,7 @@ async fn a_new_key_ends_the_rest_of_the_provider() {
 /// A daemon that ends while a model that never answers is asked.
 async fn draining(fake: &FakeProvider, manager: &Manager, drain: &str) -> Daemon {
     fake.otherwise(Planned::Hang);
-    let mut daemon = manager.start(fake, &[drain, "model.timeout_ms=600000"]);
+    let daemon = manager.start(fake, &[drain, "model.timeout_ms=600000"]);
     manager.until("READY=1").await;
     daemon.turn(1).await;
     daemon.turn(2).await;

@@ -99,13 +99,14 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
         (true, Some(minute(2)), 2)
     );
     assert_eq!(row(db, "a", end).await.state, QueueState::Ready);
-    let postponement = Postponement {
-        until: minute(60),
-        limit: Some(SpendLimit::Calls),
+    let postponement = |until, limit, at| Postponement {
+        until,
+        limit,
         why: rests(),
-        run: run(minute(2)),
+        run: run(at),
     };
-    db.store().postpone(&lease, postponement).await.unwrap();
+    let used_up = postponement(minute(60), Some(SpendLimit::Calls), minute(2));
+    db.store().postpone(&lease, used_up).await.unwrap();
     let paused = row(db, "a", minute(3)).await;
     assert_eq!(
         stands(&paused),
@@ -114,13 +115,8 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     assert_eq!(paused.paused_for.as_deref(), Some("calls"));
 
     let lease = the_lease(db, minute(60)).await;
-    let postponement = Postponement {
-        until: minute(70),
-        limit: None,
-        why: rests(),
-        run: run(minute(60)),
-    };
-    db.store().postpone(&lease, postponement).await.unwrap();
+    let rest = postponement(minute(70), None, minute(60));
+    db.store().postpone(&lease, rest).await.unwrap();
     let resting = row(db, "a", minute(61)).await;
     assert_eq!(
         stands(&resting),
@@ -129,11 +125,8 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     assert_eq!(resting.paused_for, None, "no limit is used up");
     assert_eq!(db.store().paused(&agent("a")).await.unwrap(), None);
     assert_eq!(row(db, "a", minute(70)).await.state, QueueState::Ready);
-    assert_eq!(
-        db.store().resume_paused(minute(62)).await.unwrap(),
-        0,
-        "it isn't paused"
-    );
+    let resumed = db.store().resume_paused(minute(62)).await.unwrap();
+    assert_eq!(resumed, 0, "it isn't paused");
 
     fail(db, minute(70), true).await;
     let parked = row(db, "a", minute(71)).await;
