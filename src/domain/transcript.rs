@@ -7,7 +7,7 @@ use self::pairs::Linked;
 use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
-    own_words,
+    outcome, own_words,
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
@@ -222,8 +222,16 @@ fn line(
         Part::Thinking(_) => return None,
     };
     // Before it is cut: half a secret has no shape.
-    let text = redactor.redact(text.trim());
-    let text = head_tail(&text, chars_max * 2 / 3, chars_max / 3);
+    let whole = redactor.redact(text.trim());
+    let shortened = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
+    let mut text = shortened(&whole);
+    // JSON that was cut is none any more, and no longer says why it failed.
+    if voice == Voice::FailedResult
+        && text != *whole
+        && let Some(reason) = outcome::reason(&whole)
+    {
+        text = shortened(&format!("{reason}\n{whole}"));
+    }
     // An empty result still answers its call.
     (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant)).then(|| Line {
         voice,
@@ -334,6 +342,15 @@ mod tests {
                 Voice::FailedResult
             ]
         );
+    }
+
+    #[test]
+    fn a_long_result_says_first_why_it_failed() {
+        let rows = "x".repeat(TranscriptLimits::default().tool_chars_max);
+        let failed = format!(r#"{{"rows":"{rows}","success":false,"error":"no such order"}}"#);
+        let lines = transcript(&[message(Kind::ToolResult, vec![result(failed)])]).lines;
+        assert_eq!(lines[0].voice, Voice::FailedResult);
+        assert!(lines[0].text.starts_with("no such order\n{"), "{}", lines[0].text);
     }
 
     #[test]
