@@ -27,6 +27,7 @@ use crate::domain::{
     text::cut,
     time::{SECOND_MS, Timestamp},
 };
+pub use claude_code::is_copied_line;
 use json::Fields;
 pub use row::{Row, read_row};
 pub use usage::{read_usage, reported_usage};

@@ -155,7 +155,7 @@ pub struct Exchange {
     pub state: ExchangeState,
     /// The earliest time of its messages.
     pub opened_at: Timestamp,
-    /// The latest time of its messages.
+    /// The latest time of its first message and of those that are said; others may come days later.
     pub last_at: Timestamp,
     /// What it was about.
     pub headline: Headline,
@@ -191,7 +191,10 @@ impl Exchange {
         self.tokens += entry.tokens;
         self.state = self.state.after(entry);
         self.opened_at = self.opened_at.min(entry.at);
-        self.last_at = self.last_at.max(entry.at);
+        // What nobody says (a clear, a title, usage) may come days later, and makes nothing younger.
+        if entry.kind.is_conversation() {
+            self.last_at = self.last_at.max(entry.at);
+        }
         self.headline.add(entry);
     }
 

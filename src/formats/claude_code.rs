@@ -1,5 +1,8 @@
 //! Lines of a Claude Code transcript: an Anthropic message in an envelope, and much that is no message at all.
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use super::{
     API_ERROR, FormatError, chat,
     content::{parts, text_part},
@@ -99,6 +102,20 @@ fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
         interrupts,
         ..message(Format::ClaudeCode, line, kind, read.parts)
     })
+}
+
+/// Whether two lines are one message, which a session that was resumed or forked has under its own name.
+pub fn is_copied_line(one: &str, other: &str) -> bool {
+    #[derive(Deserialize, PartialEq)]
+    struct Said {
+        uuid: String,
+        timestamp: String,
+        r#type: String,
+        message: Option<Value>,
+        content: Option<Value>,
+    }
+    let said = |line: &str| serde_json::from_str::<Said>(line).ok();
+    said(one).is_some_and(|one| said(other) == Some(one))
 }
 
 /// What a line is, beyond its role: Claude Code puts much in the user's mouth.

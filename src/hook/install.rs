@@ -48,6 +48,11 @@ pub enum InstallError {
     /// A word can't be part of a shell command unquoted.
     #[error("`{0}` can't stand in a hook's command; use letters, digits and -_.:/{{}}=@+ only")]
     Unsafe(String),
+    /// Nobody would find the hooks again by this program's name.
+    #[error(
+        "the program must be called `recapd`, by which its hooks are found again, and `{0}` isn't; link it under that name"
+    )]
+    Name(String),
 }
 
 /// A group of handlers in the settings.
@@ -112,6 +117,10 @@ pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
 
 impl Commands {
     fn group(&self, event: Event) -> Result<Group, InstallError> {
+        let name = Path::new(&self.program).file_name();
+        if name.is_none_or(|name| name != "recapd") {
+            return Err(InstallError::Name(self.program.clone()));
+        }
         let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_.:/{}=@+".contains(c);
         let words = std::iter::once(&self.program).chain(&self.options);
         if let Some(word) = words

@@ -54,9 +54,16 @@ impl Shown {
         self.exchanges.is_empty() || self.room >= ROOM_MIN
     }
 
-    /// Adds as much of an exchange as fits.
+    /// Adds as much of an exchange as fits; behind others none that would lose the middle of a message.
     pub(super) fn add(&mut self, reply: ExpandReply) {
-        let shown = fitted(reply, self.room);
+        let exchange = reply.exchange;
+        let (shown, is_cut) = fitted(reply, self.room);
+        if is_cut && !self.exchanges.is_empty() {
+            // Alone it may fit, and loses less in any case.
+            self.left_out.push(exchange);
+            self.room = 0;
+            return;
+        }
         self.room = self.room.saturating_sub(shown.text.chars().count());
         self.exchanges.push(shown);
     }
@@ -93,24 +100,25 @@ pub(super) fn numbers(numbers: &[i64]) -> String {
 }
 
 /// The first messages of an exchange that fit into `room` characters; one that is too long alone loses its middle.
-fn fitted(mut reply: ExpandReply, room: usize) -> ShownExchange {
+/// Returns whether it is such a one, too.
+fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
     let mut next_after = reply.next_after.take();
-    let text = loop {
+    let (text, is_cut) = loop {
         let text = recall::expanded_text(&reply);
         let chars = text.chars().count();
         if chars <= room {
-            break text;
+            break (text, false);
         }
         let count = reply.messages.len();
         if count <= 1 {
-            break head_tail(&text, room / 3 * 2, room / 3);
+            break (head_tail(&text, room / 3 * 2, room / 3), true);
         }
         // Each round shows less by a quarter or more, so that even a long exchange needs few rounds.
         let kept = (count * room / chars).clamp(1, (count * 3 / 4).max(1));
         reply.messages.truncate(kept);
         next_after = reply.messages.last().map(|last| last.seq);
     };
-    ShownExchange {
+    let shown = ShownExchange {
         exchange: reply.exchange,
         place: reply.place,
         started_at: reply.started_at,
@@ -118,7 +126,8 @@ fn fitted(mut reply: ExpandReply, room: usize) -> ShownExchange {
         tokens: reply.tokens,
         text,
         next_after,
-    }
+    };
+    (shown, is_cut)
 }
 
 #[cfg(test)]
@@ -145,6 +154,18 @@ mod tests {
             "summary_version": null, "messages": messages, "next_after": null,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn behind_others_no_message_is_cut_that_may_fit_alone() {
+        let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+        shown.add(reply(&[6_000]));
+        shown.add(reply(&[8_000]));
+        assert_eq!((shown.exchanges.len(), &shown.left_out[..]), (1, &[7][..]));
+        assert!(!shown.has_room());
+        let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+        shown.add(reply(&[8_000]));
+        assert!(shown.exchanges[0].text.contains(&"ä".repeat(8_000)));
     }
 
     proptest! {

@@ -61,6 +61,7 @@ macro_rules! every_test {
         $run! { ($($backend)*)
             append: messages_become_exchanges, a_client_id_is_taken_once, duplicates_change_nothing,
                 a_replay_keeps_each_message_of_an_id_once,
+                a_line_that_a_session_took_from_another_is_known,
                 an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,

@@ -24,12 +24,13 @@ use crate::{
         exchange::{Entry, Exchange, PREAMBLE},
         ledger::{Eviction, Ledger},
         lineage::Step,
-        message::is_tombstone,
+        message::{Format, is_tombstone},
         settings::AgentSettings,
         time::Timestamp,
         window::Budget,
         work::Reason,
     },
+    formats,
     store::record::other_id,
 };
 
@@ -235,6 +236,10 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 fresh.push((place, true));
             }
             Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
+            // A session that was resumed or forked has what was said before under its own name.
+            Some(payload)
+                if message.format == Format::ClaudeCode
+                    && formats::is_copied_line(payload, &message.payload) => {}
             // Another message under the same id: a transcript may have that, and nothing of it may be lost. It is kept
             // under another id.
             Some(_) if request.replayed => fresh.push((place, false)),

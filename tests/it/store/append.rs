@@ -2,9 +2,10 @@
 
 use futures::future::join_all;
 use recapd::{
-    domain::{ledger::Eviction, time::MINUTE_MS, window::Budget},
+    domain::{ledger::Eviction, message::Format, time::MINUTE_MS, window::Budget},
     store::{AppendRequest, Prepared, Prune, RequestKey, StoreError},
 };
+use serde_json::json;
 
 use super::{clean, forget::forget, with_pending};
 use crate::support::{
@@ -132,6 +133,31 @@ pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) 
     let live = db.store().append(append(&a, messages(&["two"]))).await;
     assert!(matches!(live, Err(StoreError::ClientIdReused(_))), "{live:?}");
     assert_eq!(clean(db, &a).await.messages, 3);
+}
+
+/// What a session that goes on from another one has in its transcript, too, is said once.
+pub(crate) async fn a_line_that_a_session_took_from_another_is_known(db: &dyn Backend) {
+    let a = agent("a");
+    let line = |session: &str, text: &str| {
+        let mut prepared = with_id(said("user", text, 1, T0), "u1");
+        prepared.message.format = Format::ClaudeCode;
+        prepared.message.payload = json!({
+            "type": "user", "uuid": "u1", "timestamp": "2026-11-20T08:40:00Z", "sessionId": session,
+            "message": {"role": "user", "content": text},
+        })
+        .to_string();
+        prepared
+    };
+    for (session, counts) in [("one", (1, 0)), ("two", (0, 1))] {
+        let outcome = db
+            .store()
+            .append(append(&a, vec![line(session, "Hi")]))
+            .await
+            .unwrap();
+        assert_eq!((outcome.accepted, outcome.duplicates), counts, "{session}");
+    }
+    let other = db.store().append(append(&a, vec![line("two", "Bye")])).await;
+    assert!(matches!(other, Err(StoreError::ClientIdReused(_))), "{other:?}");
 }
 
 pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {

@@ -201,7 +201,7 @@ async fn others(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(
         "-- sql/pins.others\nSELECT count(*), coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM pins p JOIN message_log m \
                ON m.agent_id = p.source_agent_id AND m.seq = p.seq LEFT JOIN recounts r ON r.agent_id = p.agent_id \
                AND r.seq = p.seq \
-               WHERE p.agent_id = $1 AND p.pinned = {true} AND p.seq <> $2"
+               WHERE p.agent_id = $1 AND p.pinned = {true} AND p.seq <> $2 AND m.forgotten_at IS NULL"
     );
     let row = query(sql).bind(agent.as_str()).bind(seq).fetch_one(tx).await?;
     Ok((row.try_get(0)?, row.try_get(1)?))
