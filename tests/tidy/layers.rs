@@ -105,7 +105,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         module: "mcp",
-        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall"],
+        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "threads"],
         banned: &["sqlx::"],
     },
     // Pages are made of what others have read.
@@ -119,7 +119,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "assembly", "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "notice", "dashboard", "client", "randomness",
+            "recall", "access", "mcp", "notice", "dashboard", "client", "randomness", "threads",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
