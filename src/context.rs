@@ -5,7 +5,7 @@
 pub mod pins;
 mod window;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::{
             SourceMessage, build, fence, is_safe_boundary,
         },
         exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
-        message::Message,
+        message::{Message, Part},
         perspective::{Perspective, Telling, UnknownSpeaker, speakers},
         summary::pending::with_pending,
         tokens::TokenCounter,
@@ -26,7 +26,7 @@ use crate::{
     snapshot::Snapshot,
     store::{
         ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
-        page::{PAGE_BYTES_MAX, begun},
+        page::{PAGE_BYTES_MAX, begun, part},
     },
 };
 use window::{Read, Shortened};
@@ -108,6 +108,8 @@ pub struct ContextMaterial {
     /// The document as readers see it; empty for none.
     markdown: String,
     first_exchange: i64,
+    /// Whether the thinking of the window may be bound to what isn't sent: something has left it, though it may be back.
+    has_evicted: bool,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
     pins: Pins,
@@ -186,6 +188,15 @@ pub async fn load_within(
         left_out,
         shortened,
     } = window::read(store, agent, first_exchange, room).await?;
+    let thinks = |stored: &StoredMessage| {
+        stored
+            .message
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Thinking(_)))
+    };
+    let may_think = window.iter().flat_map(|exchange| &exchange.messages).any(thinks);
+    let has_evicted = first_exchange > FIRST_EXCHANGE || (may_think && store.has_evicted(agent).await?);
     let opening = match window.last() {
         Some(newest) => opening(store, agent, newest).await?,
         None => Vec::new(),
@@ -212,6 +223,7 @@ pub async fn load_within(
         version: snapshot.version,
         markdown: snapshot.markdown.clone(),
         first_exchange,
+        has_evicted,
         preamble: preamble
             .into_iter()
             .flat_map(|exchange| exchange.messages)
@@ -281,7 +293,11 @@ async fn opening(
     };
     let mut found = store.exchanges(agent, query).await?;
     found.retain(|found| found.exchange.session == session);
-    let mut opening = Vec::with_capacity(found.len());
+    let own_from = found
+        .first()
+        .map_or(query.through + 1, |own| own.exchange.exchange);
+    let mut opening = inherited(store, agent, first..own_from).await?;
+    opening.retain(|inherited| inherited.exchange.session == session);
     for stored in found {
         opening.push(match stored.unread_bytes {
             Some(_) => begun(store, agent, stored).await?.stored,
@@ -289,6 +305,27 @@ async fn opening(
         });
     }
     Ok(opening)
+}
+
+/// Of these exchanges those that the agent's ancestors have: a fork has no rows of what was covered when it was made.
+async fn inherited(
+    store: &dyn Store,
+    agent: &AgentId,
+    numbers: Range<i64>,
+) -> StoreResult<Vec<StoredExchange>> {
+    let mut inherited = Vec::new();
+    for number in numbers {
+        let expanded = store.expand(agent, number, part(0)).await?;
+        let shared = expanded.filter(|expanded| expanded.placed.is_found());
+        inherited.extend(shared.map(|shared| StoredExchange {
+            exchange: shared.placed.exchange,
+            evicted_at: None,
+            summary_version: None,
+            messages: shared.messages,
+            unread_bytes: None,
+        }));
+    }
+    Ok(inherited)
 }
 
 impl ContextMaterial {
@@ -400,7 +437,7 @@ impl ContextMaterial {
             exchanges: exchanges.collect(),
             left_out: self.left_out.clone(),
             // What is shortened is no longer what thinking was bound to.
-            evicted: self.first_exchange > FIRST_EXCHANGE || self.shortened.through_seq > 0,
+            evicted: self.has_evicted || self.shortened.through_seq > 0,
             perspective: self.perspective.as_ref(),
         }
     }

@@ -326,8 +326,12 @@ pub trait Store: Send + Sync {
     /// How many live exchanges are numbered `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
-    /// The first live exchange of a session that the agent has a row of; none if there is none.
+    /// The first live exchange of a session that the agent has a row of; none if there is none. Of a fork that has no rows
+    /// of the running session's beginning the number with which that begins: its ancestors have them.
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>>;
+
+    /// Whether anything ever left the agent's window, though it may be back there.
+    async fn has_evicted(&self, agent: &AgentId) -> StoreResult<bool>;
 
     /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
     /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.

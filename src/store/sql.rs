@@ -184,6 +184,10 @@ impl Store for SqlStore {
         exchange::session_start(&mut self.reader().await?, agent, session).await
     }
 
+    async fn has_evicted(&self, agent: &AgentId) -> StoreResult<bool> {
+        exchange::has_evicted(&mut self.reader().await?, agent).await
+    }
+
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         exchange::last_said(&mut self.reader().await?, agent, limit).await
     }

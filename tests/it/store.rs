@@ -154,7 +154,7 @@ macro_rules! every_test {
                 steps_in_a_batch_are_steps;
             pins: a_pin_outlives_its_exchange_and_a_clear, what_is_important_holds_for_its_session,
                 a_rewind_behind_a_message_withdraws_its_pin, a_fork_inherits_pins_and_lives_on_by_itself,
-                a_pin_that_does_not_fit_is_refused, what_is_not_there_cannot_be_pinned,
+                a_pin_that_does_not_fit_is_refused, what_was_forgotten_takes_no_place_among_the_pins, what_is_not_there_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
             inbox: what_is_inserted_waits_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
                 refused_rows_stand_aside, views_show_where_messages_stand, views_tell_what_lineage_did,

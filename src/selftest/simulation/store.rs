@@ -164,6 +164,7 @@ seam! {
     absent fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     absent fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     absent fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
+    absent fn has_evicted(agent: &AgentId) -> bool;
     absent fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     absent fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
     absent fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;

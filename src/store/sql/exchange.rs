@@ -195,21 +195,35 @@ pub(super) async fn count(
 }
 
 /// See [`super::super::Store::session_start`]. The session's row says from where on to look. What is set aside is no start, and
-/// a fork has no rows of sessions that had ended before it.
+/// a fork has no rows of sessions that had ended before it, nor of what was covered then.
 pub(super) async fn session_start(
     connection: &mut Connection,
     agent: &AgentId,
     session: i64,
 ) -> StoreResult<Option<i64>> {
     let sql = sql!(
-        "-- sql/exchange.session_start\nSELECT e.exchange FROM exchange_log e WHERE e.agent_id = $1 AND e.session = $2 \
+        "-- sql/exchange.session_start\nSELECT e.exchange, (SELECT s.first_exchange FROM sessions s \
+               WHERE s.agent_id = $1 AND s.session = $2), (SELECT x.exchange FROM exchange_log x \
+               WHERE x.agent_id = $1 AND x.role = 'exchange' ORDER BY x.exchange LIMIT 1) \
+               FROM exchange_log e WHERE e.agent_id = $1 AND e.session = $2 \
                AND e.exchange >= coalesce((SELECT s.first_exchange FROM sessions s \
                WHERE s.agent_id = $1 AND s.session = $2), 0) \
                AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1"
     );
     let query = query(sql).bind(agent.as_str()).bind(session);
-    let found = query.fetch_optional(connection).await?;
-    Ok(found.map(|row| row.try_get(0)).transpose()?)
+    let Some(row) = query.fetch_optional(connection).await? else {
+        return Ok(None);
+    };
+    let (live, begin, oldest): (i64, Option<i64>, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(Some(begin.filter(|begin| *begin < oldest).unwrap_or(live)))
+}
+
+/// See [`super::super::Store::has_evicted`].
+pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+    let sql = sql!("-- sql/exchange.has_evicted\nSELECT last_eviction FROM agents WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    let evictions = found.map(|row| row.try_get::<i64>(0)).transpose()?;
+    Ok(evictions.is_some_and(|evictions| evictions > 0))
 }
 
 /// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.

@@ -305,6 +305,58 @@ async fn thinking_of_an_open_exchange_can_be_asked_for() {
     }
 }
 
+/// What is covered when it is made a fork has no rows of.
+#[tokio::test]
+async fn a_fork_keeps_the_anchor_of_its_session() {
+    let server = with_archive().await;
+    server.summarise().await;
+    let forked = server
+        .post("/v1/agents/coder/fork", r#"{"child":"kid"}"#.to_owned())
+        .await;
+    assert!(forked.status < 300, "{}", forked.body);
+    for more in [None, Some(15..=26)] {
+        if let Some(numbers) = more {
+            server.converse("kid", numbers).await;
+        }
+        let context = server.get("/v1/agents/kid/context?format=anthropic").await.json();
+        let anchor = context["body"]["messages"][0]["content"][0]["text"].as_str();
+        assert!(anchor.unwrap().starts_with("Fix bug 1 in parser.rs"), "{context}");
+    }
+}
+
+/// It was thought while others weren't sent, and providers that bind it to them would refuse it.
+#[tokio::test]
+async fn thinking_from_before_a_raised_budget_is_not_sent() {
+    for (budget_tokens, is_sent) in [(100, false), (10_000, true)] {
+        let server = Server::start(|config| config.window.budget_tokens = budget_tokens).await;
+        let say = async |number: i64| {
+            let messages = json!([
+                {"role": "user", "content": format!("Question {number}: {}", "please ".repeat(20))},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "I look.", "signature": "c2lnbmVk"},
+                    {"type": "text", "text": "Done."},
+                ]},
+            ]);
+            let reply = server
+                .post("/v1/agents/coder/messages", messages.to_string())
+                .await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        };
+        for number in 1..=6 {
+            say(number).await;
+        }
+        change(&server, r#"{"budget_tokens":100000}"#).await;
+        say(7).await;
+        let context = server.get(&format!("{PATH}?format=anthropic")).await.json();
+        assert_eq!(context["first_exchange"], 1);
+        assert_eq!(
+            context["body"].to_string().contains("c2lnbmVk"),
+            is_sent,
+            "{context}"
+        );
+    }
+}
+
 /// Two agents that talk, both as models, after a human's word.
 async fn with_talk() -> Server {
     let server = Server::start(|config| config.window.budget_tokens = 0).await;

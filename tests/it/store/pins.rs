@@ -5,7 +5,7 @@ use recapd::{
     store::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError},
 };
 
-use super::{clean, lineage::step};
+use super::{clean, forget::forget, lineage::step};
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     conversation::{TURN_TOKENS, agent, append, important, minute, turns},
@@ -126,6 +126,23 @@ pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend
     steps(db, "a", &[Step::Clear]).await;
     say(db, "c", turns(7..=8)).await;
     assert_eq!(pins(db, "c").await, "3#2 9#5 11#6!");
+}
+
+/// Nobody could say which to unpin: a list of pins has none that was forgotten.
+pub(crate) async fn what_was_forgotten_takes_no_place_among_the_pins(db: &dyn Backend) {
+    say(db, "a", turns(1..=3)).await;
+    let pin = |seq| {
+        let mut request = append(&agent("a"), vec![step(&Step::Pin(seq), 90)]);
+        request.rules.context.pins_max_tokens = TURN_TOKENS;
+        request
+    };
+    db.store().append(pin(1)).await.unwrap();
+    db.store().append(pin(2)).await.unwrap();
+    let full = db.store().append(pin(3)).await;
+    assert!(matches!(full, Err(StoreError::PinsFull { .. })), "{full:?}");
+    forget(db, "a", &[1]).await;
+    db.store().append(pin(3)).await.unwrap();
+    assert_eq!(pins(db, "a").await, "3#2!");
 }
 
 pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {

@@ -149,6 +149,7 @@ pass! {
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
+    fn has_evicted(agent: &AgentId) -> bool;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
     fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;

@@ -180,6 +180,10 @@ impl Store for TroubledStore {
             .await
     }
 
+    async fn has_evicted(&self, agent: &AgentId) -> StoreResult<bool> {
+        self.enter("has_evicted").await?.has_evicted(agent).await
+    }
+
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         self.enter("last_said").await?.last_said(agent, limit).await
     }
