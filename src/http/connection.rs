@@ -5,9 +5,12 @@
 //! └ none: waits in the system's queue   └ none: 429        └ else it ends         next one ◄──────────┘ else it ends
 //! ```
 //!
+//! What a request's handler leaves of its body is read and thrown away ([`rest`]), so that the client sees the answer.
+//!
 //! At `stop` no new connection is accepted, and requests that have been sent are answered.
 
 mod peer;
+mod rest;
 mod socket;
 mod stream;
 
@@ -23,7 +26,12 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, http::Request, response::Response};
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, header::EXPECT},
+    response::Response,
+};
 use hyper::{
     body::Incoming,
     server::conn::http1::Builder,
@@ -39,6 +47,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub(super) use self::peer::Peer;
 use self::{
     peer::{Peers, Place},
+    rest::Received,
     stream::{Stream, Timed},
 };
 use crate::config::HttpConfig;
@@ -90,9 +99,9 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
     let next = || next(&listener, &places, &peers);
     while let Some((stream, peer, place)) = stop.run_until_cancelled(next()).await {
-        let (router, stop) = (router.clone(), stop.clone());
+        let (router, stop, rests) = (router.clone(), stop.clone(), connections.clone());
         connections.spawn(async move {
-            answer((stream, peer), router, limits, stop).await;
+            answer((stream, peer), router, limits, stop, rests).await;
             drop(place);
         });
     }
@@ -157,10 +166,15 @@ async fn answer(
     router: Router,
     limits: ConnectionLimits,
     stop: CancellationToken,
+    rests: TaskTracker,
 ) {
     let doing = Arc::new(Doing::default());
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| asked(request, peer, &router, &doing));
+    let service = service_fn(|request: Request<Incoming>| {
+        let is_awaited = request.headers().contains_key(EXPECT);
+        let request = request.map(|body| Received::new(body, is_awaited, &rests));
+        asked(request, peer, &router, &doing)
+    });
     let timed = Timed::new(stream, limits.stall_timeout, Arc::clone(&doing));
     let answering = Builder::new()
         .timer(TokioTimer::new())
@@ -186,7 +200,7 @@ async fn answer(
 
 /// Handles one request, with the peer as an extension.
 fn asked(
-    mut request: Request<Incoming>,
+    mut request: Request<Received>,
     peer: Peer,
     router: &TowerToHyperService<Router>,
     doing: &Arc<Doing>,

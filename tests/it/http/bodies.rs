@@ -1,7 +1,10 @@
 //! Many long bodies at once: there is room for some of them, and for short ones always.
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
@@ -97,4 +100,34 @@ async fn who_sends_no_end_keeps_no_short_body_away_and_gives_the_room_back() {
     tokio::time::timeout(PATIENCE, taken)
         .await
         .expect("it is given back");
+}
+
+/// How the answer begins, for a client that looks for it when it has sent all of a long body.
+async fn told(server: &Server, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let body = vec![b' '; 8_000_000];
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for piece in body.chunks(64 * 1_024) {
+        stream.write_all(piece).await.expect("it is read");
+    }
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.expect("it is answered");
+    String::from_utf8_lossy(&begin).into_owned()
+}
+
+#[tokio::test]
+async fn who_is_refused_before_the_end_of_the_body_sees_why() {
+    let server = server().await;
+    for (path, status) in [
+        (format!("{PATH}?formt=1"), 400),
+        ("/v1/nothing".to_owned(), 404),
+        (PATH.to_owned(), 413),
+    ] {
+        let told = tokio::time::timeout(PATIENCE, told(&server, &path)).await;
+        assert_eq!(told.expect("it ends"), format!("HTTP/1.1 {status}"), "{path}");
+    }
 }

@@ -1,0 +1,89 @@
+//! The rest of a body that nobody reads: it is thrown away. A client that is still sending doesn't look for an answer,
+//! and one whose connection is reset never sees it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::body::Body;
+use futures::StreamExt as _;
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use tokio::{runtime::Handle, time::timeout};
+use tokio_util::task::TaskTracker;
+
+/// The most bytes that are thrown away.
+const BYTES_MAX: usize = 256 << 20;
+/// For how long they are.
+const TIME_MAX: Duration = Duration::from_secs(15);
+
+/// The body of a request. What is unread when it is dropped is read on.
+pub(super) struct Received {
+    /// `None` at the end.
+    body: Option<Incoming>,
+    /// The client waits for `100 Continue`, so it sends nothing until somebody reads.
+    is_awaited: bool,
+    connections: TaskTracker,
+}
+
+impl Received {
+    pub(super) fn new(body: Incoming, is_awaited: bool, connections: &TaskTracker) -> Self {
+        Self {
+            body: Some(body),
+            is_awaited,
+            connections: connections.clone(),
+        }
+    }
+}
+
+impl HttpBody for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let received = self.get_mut();
+        received.is_awaited = false;
+        let Some(body) = &mut received.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            received.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hint = self.body.as_ref().map(HttpBody::size_hint);
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let is_over = self.is_awaited || self.is_end_stream();
+        let left = self.body.take().filter(|_| !is_over);
+        if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
+            // It ends with the connection, so nothing waits for it longer than for that.
+            let throwing = timeout(TIME_MAX, thrown_away(body));
+            self.connections.spawn_on(throwing, &runtime);
+        }
+    }
+}
+
+async fn thrown_away(body: Incoming) {
+    let (mut chunks, mut bytes) = (Body::new(body).into_data_stream(), 0);
+    while bytes <= BYTES_MAX
+        && let Some(Ok(chunk)) = chunks.next().await
+    {
+        bytes += chunk.len();
+    }
+}
