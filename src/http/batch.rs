@@ -56,7 +56,7 @@ pub(super) fn messages(
         Problem::new(INVALID_BODY, detail).hint("send UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    check_values(text)?;
+    check_values(text.as_bytes())?;
     let (pieces, usage) = match writing {
         Writing::Lines => (lines(text, messages_max)?, None),
         Writing::Document => document(text, messages_max)?,
@@ -71,7 +71,7 @@ pub(super) fn messages(
 }
 
 /// Refuses a body of very many values: each takes a hundred times its byte or two when it is parsed.
-fn check_values(text: &str) -> Result<(), Problem> {
+pub(super) fn check_values(text: &[u8]) -> Result<(), Problem> {
     // A shorter body can't have that many.
     if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
         return Ok(());
@@ -81,9 +81,9 @@ fn check_values(text: &str) -> Result<(), Problem> {
 }
 
 /// The number of array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
-fn values(json: &str) -> usize {
+fn values(json: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
-    for byte in json.bytes() {
+    for &byte in json {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = in_text,

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
-const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
+pub(super) const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 /// What an append did, over HTTP and on the command line alike.
 #[derive(Serialize, utoipa::ToSchema)]

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    SharedApp,
+    SharedApp, batch,
     body::{self, Held},
     extract::{Agent, Parameters},
+    messages::PARSE_INLINE_BYTES_MAX,
     openapi::{answers, parameters::AgentPath},
     problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
 };
@@ -31,6 +32,7 @@ use crate::{
         AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage,
         page::{PAGE_BYTES_MAX, page},
     },
+    threads,
 };
 
 /// The most exchanges of the window that are shown: the newest ones.
@@ -160,17 +162,14 @@ pub(super) async fn append(
 ) -> Result<Json<Status>, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, Held { bytes, share }) = body::read(&app, request).await?;
-    let given: Given = serde_json::from_slice(&bytes).map_err(|error| {
-        Problem::new(INVALID_BODY, error.to_string())
-            .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
-    })?;
-    drop(bytes);
     let messages_max = app.settings.batch_messages_max;
-    if given.messages.len() > messages_max {
-        let detail = format!("more messages than one request may hold, {messages_max}");
-        return Err(Problem::new(TOO_MANY_MESSAGES, detail).hint("send them in several requests, in order"));
-    }
-    let messages = messages(given)?;
+    let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
+    let parse = move || read_messages(bytes, messages_max);
+    let messages = if is_short {
+        parse()
+    } else {
+        threads::computed("reading messages", parse).await?
+    }?;
     if !messages.is_empty() {
         let keeper = app.parts.keeper.clone();
         let stored = app.see_through(async move {
@@ -181,6 +180,21 @@ pub(super) async fn append(
         stored.await?;
     }
     Ok(OK)
+}
+
+/// The messages of a body, at most `messages_max`.
+fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
+    batch::check_values(&body)?;
+    let given: Given = serde_json::from_slice(&body).map_err(|error| {
+        Problem::new(INVALID_BODY, error.to_string())
+            .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
+    })?;
+    drop(body);
+    if given.messages.len() > messages_max {
+        let detail = format!("more messages than one request may hold, {messages_max}");
+        return Err(Problem::new(TOO_MANY_MESSAGES, detail).hint("send them in several requests, in order"));
+    }
+    messages(given)
 }
 
 /// The messages of a request, one by one: each text is freed when its message is made.

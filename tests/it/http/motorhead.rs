@@ -96,3 +96,11 @@ async fn what_is_wrong_is_told() {
         .problem(400, "invalid_agent_id");
     assert_eq!(memory(&server).await["messages"], json!([]));
 }
+
+#[tokio::test]
+async fn a_body_of_very_many_values_is_refused() {
+    let server = Server::start(|_| {}).await;
+    let messages = vec![r#"{"role":"a","content":"b"}"#; 200_000].join(",");
+    let reply = server.post(PATH, format!(r#"{{"messages":[{messages}]}}"#)).await;
+    reply.problem(413, "body_too_large");
+}
