@@ -9,12 +9,13 @@ use axum::http::{
 /// The end, inside the quotes, of a compressed document's tag.
 pub(super) const GZIP_MARK: &str = ".gz";
 
-/// The offer that the client prefers; the first one if it has no preference or accepts none.
+/// The offer that the client prefers, of equal ones one that it names; the first one if it has no preference or accepts
+/// none.
 pub(super) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
-    let mut best = (offers.first().copied().unwrap_or_default(), 0.0);
+    let mut best = (offers.first().copied().unwrap_or_default(), (0.0, false));
     for offer in offers {
         let quality = quality(headers, offer);
-        if quality > best.1 {
+        if quality.0 > 0.0 && quality > best.1 {
             best = (offer, quality);
         }
     }
@@ -67,8 +68,9 @@ fn range(text: &str) -> Option<(&str, f32)> {
     Some((range, weight.map_or(Ok(1.0), str::parse).unwrap_or(1.0)))
 }
 
-/// The client's weight for `offer`: the most specific range counts.
-fn quality(headers: &HeaderMap, offer: &str) -> f32 {
+/// The client's weight for `offer`, of which the most specific range counts, and whether it is more than `*/*`: clients
+/// add that one for whatever else there may be.
+fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     let kind = offer.split('/').next().unwrap_or_default();
     let is_of_kind = |range: &str| {
         range
@@ -81,10 +83,9 @@ fn quality(headers: &HeaderMap, offer: &str) -> f32 {
             .find(|(range, _)| is_wanted(range))
             .map(|(_, weight)| weight)
     };
-    weight(&|range| range.eq_ignore_ascii_case(offer))
-        .or_else(|| weight(&is_of_kind))
-        .or_else(|| weight(&|range| range == "*/*"))
-        .unwrap_or(0.0)
+    let named = weight(&|range| range.eq_ignore_ascii_case(offer)).or_else(|| weight(&is_of_kind));
+    let any = || weight(&|range| range == "*/*").unwrap_or(0.0);
+    (named.unwrap_or_else(any), named.is_some())
 }
 
 /// A tag without its weakness mark, its quotes and its compression mark, which don't matter for whether the document is
@@ -120,6 +121,8 @@ mod tests {
             ("text/html, */*;q=0.1", "text/markdown"),
             ("text/markdown;q=0, */*;q=0.5", "application/json"),
             ("text/html", "text/markdown"),
+            ("application/json, text/plain, */*", "application/json"),
+            ("application/json, */*", "application/json"),
             ("text/markdown;q=lots, application/json;q=0.9", "text/markdown"),
         ];
         for (accept, expected) in cases {
