@@ -1,4 +1,4 @@
-//! Finding members of a body that its type doesn't have.
+//! Finding members of a body that its type doesn't have, or has of another type.
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,7 +13,7 @@ use super::{
 };
 
 /// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
-/// for.
+/// for; or else with the known ones that are of a wrong type.
 pub(super) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
     let known = known::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
@@ -25,9 +25,21 @@ pub(super) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -
         })
         .collect();
     match findings.first().map(|finding| finding.detail.clone()) {
-        None => problem,
+        None => problem.findings(wrong::<T>(members)),
         Some(hint) => problem.hint(hint).findings(findings),
     }
+}
+
+/// The members that a `T` can't have as they are, each tried alone.
+fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
+    let finding = |(name, value): (String, Value)| {
+        let place = Place::member(&name);
+        let alone = Value::Object(Map::from_iter([(name, value)]));
+        let detail = serde_json::from_value::<T>(alone).err()?.to_string();
+        // It would do, with others.
+        (!detail.starts_with("missing field")).then_some(Finding { place, detail })
+    };
+    members.into_iter().filter_map(finding).collect()
 }
 
 fn meant(name: &str, known: &[&str]) -> String {

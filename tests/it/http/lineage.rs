@@ -54,11 +54,11 @@ async fn members_that_a_body_does_not_have_are_named() {
         assert_eq!(problem["errors"][0]["detail"], hint, "{problem}");
         assert_eq!(problem["hint"], hint, "{problem}");
     }
-    // What is wrong with a known one is told as before.
+    // So is a known one of a wrong type, with an example of a right one.
     let reply = server.post("/v1/agents/coder/pin", r#"{"seq":"1"}"#).await;
     let problem = reply.problem(400, "invalid_body");
     assert_eq!(problem["hint"], r#"send `{"seq": 12}`"#, "{problem}");
-    assert!(problem["errors"].is_null(), "{problem}");
+    assert_eq!(problem["errors"][0]["pointer"], "/seq", "{problem}");
 }
 
 #[tokio::test]

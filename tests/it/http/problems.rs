@@ -128,6 +128,20 @@ async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
 }
 
 #[tokio::test]
+async fn a_member_of_a_wrong_type_is_named() {
+    let server = Server::start(|_| {}).await;
+    let reply = server.post("/v1/agents/coder/mark", r#"{"label":5}"#).await;
+    let problem = reply.problem(400, "invalid_body");
+    assert_eq!(problem["errors"][0]["pointer"], "/label", "{problem}");
+    let detail = problem["errors"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("expected a string"), "{detail}");
+    // One that is missing isn't in the body.
+    let reply = server.post("/v1/agents/coder/fork", "{}").await;
+    let problem = reply.problem(400, "invalid_body");
+    assert!(problem["errors"].is_null(), "{problem}");
+}
+
+#[tokio::test]
 async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
     let server = Server::start(|_| {}).await;
     for path in [
