@@ -70,6 +70,16 @@ impl Keeper {
         inbox: &Arc<dyn InboxStore>,
         stop: &CancellationToken,
     ) -> StoreResult<bool> {
+        let passed = self.pass(inbox, stop).await;
+        // Of a pass that failed, too: what waits then is what somebody wants to know.
+        let sampled = self.sample_inbox(inbox).await;
+        let lost = passed?;
+        sampled?;
+        Ok(lost && !stop.is_cancelled())
+    }
+
+    /// Goes once over all rows that wait. Returns whether any was lost to another daemon or to an earlier row.
+    async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         let mut has_failed = false;
         while !stop.is_cancelled() {
@@ -94,6 +104,10 @@ impl Keeper {
                 }
             }
         }
+        Ok(lost)
+    }
+
+    async fn sample_inbox(&self, inbox: &Arc<dyn InboxStore>) -> StoreResult<()> {
         let InboxFigures {
             waiting,
             oldest_at,
@@ -105,7 +119,7 @@ impl Keeper {
             refused,
         };
         self.metrics.inbox.sampled(&sample);
-        Ok(lost && !stop.is_cancelled())
+        Ok(())
     }
 
     /// Appends the rows of one agent; those that never can be are set aside.
@@ -118,7 +132,8 @@ impl Keeper {
         let agent: AgentId = match name.parse() {
             Ok(agent) => agent,
             Err(error) => {
-                let refused = rows.iter().map(|row| (row.id, error.to_string())).collect();
+                let refused = rows.iter().map(|row| refused(row, error.to_string()));
+                let refused = refused.collect();
                 return self.put_aside(inbox, InboxRefusal::Agent, refused).await;
             }
         };
@@ -126,8 +141,8 @@ impl Keeper {
         for row in rows {
             match threads::computed_here("reading a message", || message(&row)) {
                 Ok(Ok(message)) => good.push((row.id, message)),
-                Ok(Err(reason)) => bad.push((row.id, reason)),
-                Err(panicked) => defects.push((row.id, panicked.to_string())),
+                Ok(Err(reason)) => bad.push(refused(&row, reason)),
+                Err(panicked) => defects.push(refused(&row, panicked.to_string())),
             }
         }
         self.put_aside(inbox, InboxRefusal::Message, bad).await?;
@@ -154,8 +169,12 @@ impl Keeper {
                 let Some(reason) = refusal(&error) else {
                     return Err(error);
                 };
-                self.put_aside(inbox, reason, vec![(id, error.to_string())])
-                    .await?;
+                let refused = RefusedRow {
+                    id,
+                    reason: error.to_string(),
+                    not_utf8: None,
+                };
+                self.put_aside(inbox, reason, vec![refused]).await?;
             }
         }
         Ok(())
@@ -179,16 +198,15 @@ impl Keeper {
         &self,
         inbox: &Arc<dyn InboxStore>,
         why: InboxRefusal,
-        rows: Vec<(i64, String)>,
+        rows: Vec<RefusedRow>,
     ) -> StoreResult<()> {
         if rows.is_empty() {
             return Ok(());
         }
-        for (row, reason) in &rows {
-            info!(row, reason, "inbox.refused");
+        for RefusedRow { id, reason, .. } in &rows {
+            info!(row = id, reason, "inbox.refused");
         }
-        let rows = rows.into_iter().map(|(id, reason)| RefusedRow { id, reason });
-        let refused = inbox.refuse(rows.collect(), self.clock.now()).await?;
+        let refused = inbox.refuse(rows, self.clock.now()).await?;
         self.metrics.inbox.refused(why, refused);
         Ok(())
     }
@@ -234,8 +252,21 @@ fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     agents
 }
 
+fn refused(row: &InboxRow, reason: String) -> RefusedRow {
+    RefusedRow {
+        id: row.id,
+        reason,
+        not_utf8: row.not_utf8,
+    }
+}
+
 /// The message in a row, or why it holds none.
 fn message(row: &InboxRow) -> Result<Message, String> {
+    if let Some(column) = row.not_utf8 {
+        return Err(format!(
+            "{column} is no UTF-8; insert it anew as UTF-8 (kept here in hexadecimal)"
+        ));
+    }
     if row
         .client_id
         .as_ref()

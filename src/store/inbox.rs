@@ -32,6 +32,8 @@ pub struct InboxRow {
     pub said_at: Option<Timestamp>,
     /// When it was inserted.
     pub received_at: Timestamp,
+    /// A column that holds no UTF-8 (SQLite takes any bytes); it is `None` here.
+    pub not_utf8: Option<&'static str>,
 }
 
 /// A row that can't be appended, and why.
@@ -41,6 +43,8 @@ pub struct RefusedRow {
     pub id: i64,
     /// Why, and what to do about it.
     pub reason: String,
+    /// The column that holds no UTF-8: the row's texts are kept in hexadecimal, so that nobody else fails to read them.
+    pub not_utf8: Option<&'static str>,
 }
 
 /// What is in the inbox.

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::domain::{agent::AgentId, time::Timestamp};
 
+/// The column that says whom a message is for.
+const AGENT: &str = "agent_id";
+
 #[async_trait]
 impl InboxStore for SqlStore {
     async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
@@ -67,17 +70,35 @@ async fn waiting(
 }
 
 fn row(row: &Row) -> StoreResult<InboxRow> {
+    let mut bad = None;
     Ok(InboxRow {
         id: row.try_get(0)?,
-        agent: row.try_get(1)?,
-        role: row.try_get(2)?,
-        content: row.try_get(3)?,
-        format: row.try_get(4)?,
-        speaker: row.try_get(5)?,
-        client_id: row.try_get(6)?,
+        agent: text(row, 1, AGENT, &mut bad)?,
+        role: text(row, 2, "role", &mut bad)?,
+        content: text(row, 3, "content", &mut bad)?,
+        format: text(row, 4, "format", &mut bad)?,
+        speaker: text(row, 5, "speaker", &mut bad)?,
+        client_id: text(row, 6, "client_id", &mut bad)?,
         said_at: row.try_get(7)?,
         received_at: row.try_get(8)?,
+        not_utf8: bad,
     })
+}
+
+/// A text, or `None` if it is no UTF-8: `bad` is the first such column's name then.
+fn text(
+    row: &Row,
+    at: usize,
+    name: &'static str,
+    bad: &mut Option<&'static str>,
+) -> StoreResult<Option<String>> {
+    match row.try_get::<Option<String>>(at) {
+        Err(sqlx::Error::ColumnDecode { .. }) => {
+            bad.get_or_insert(name);
+            Ok(None)
+        }
+        read => Ok(read?),
+    }
 }
 
 /// Takes all these rows out. Another caller that wants one of them waits for the commit, and finds it gone. No row is
@@ -109,6 +130,9 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
     );
     let mut refused = 0;
     for row in rows {
+        if let Some(column) = row.not_utf8 {
+            to_hex(tx, row.id, column == AGENT).await?;
+        }
         let done = query(sql).bind(row.id).bind(now).bind(row.reason);
         refused += done.execute(&mut *tx).await?;
     }
@@ -118,6 +142,17 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
     );
     query(sql).bind(REFUSED_KEPT).execute(tx).await?;
     Ok(refused)
+}
+
+/// Keeps the texts of a row that waits in hexadecimal; the agent's name as it is if it can be read.
+async fn to_hex(tx: &mut Connection, id: i64, with_agent: bool) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/inbox.to_hex\nUPDATE message_inbox SET role = hex(role), content = hex(content), \
+         format = hex(format), speaker = hex(speaker), client_id = hex(client_id), \
+         agent_id = CASE WHEN $2 THEN hex(agent_id) ELSE agent_id END WHERE id = $1 AND refused_at IS NULL"
+    );
+    query(sql).bind(id).bind(with_agent).execute(tx).await?;
+    Ok(())
 }
 
 async fn figures(connection: &mut Connection) -> StoreResult<InboxFigures> {

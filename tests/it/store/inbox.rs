@@ -169,6 +169,7 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
     let refusal = RefusedRow {
         id: rows[0].id,
         reason: "no; say yes".to_owned(),
+        not_utf8: None,
     };
     db.inbox().refuse(vec![refusal], minute(5)).await.unwrap();
     db.inbox()
@@ -202,6 +203,7 @@ pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
     let refusal = RefusedRow {
         id: rows[1].id,
         reason: "no; say yes".to_owned(),
+        not_utf8: None,
     };
     assert_eq!(
         db.inbox().refuse(vec![refusal.clone()], minute(5)).await.unwrap(),
@@ -546,7 +548,7 @@ impl InboxStore for Failing {
 }
 
 pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
-    let ((keeper, _), stop) = (keeper(db), CancellationToken::new());
+    let ((keeper, metrics), stop) = (keeper(db), CancellationToken::new());
     let failing = |agents| -> Arc<dyn InboxStore> {
         Arc::new(Failing {
             inner: db.inbox(),
@@ -569,6 +571,7 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     }
     let away = keeper.empty_inbox(&failing(&["a", "d"]), &stop).await;
     assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+    assert!(metrics.encode(None).1.contains("recapd_inbox_waiting 3"));
     assert_eq!(waiting(db).await.len(), 3);
     empty(db, &keeper).await;
     assert_eq!(waiting(db).await, []);

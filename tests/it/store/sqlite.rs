@@ -226,6 +226,35 @@ async fn a_row_of_an_impossible_time_is_refused() {
     assert_eq!(db.number("SELECT count(*) FROM message_log").await, Some(0));
 }
 
+/// PostgreSQL has no such texts.
+#[tokio::test]
+async fn a_text_that_is_no_utf8_holds_nobody_up() {
+    let db = SqliteBackend::fresh().await;
+    for row in [
+        "'a', 'user', CAST(x'68c3a9ff20e4' AS TEXT)",
+        "CAST(x'61ff' AS TEXT), 'user', 'Hi'",
+        "'b', 'user', 'Hello'",
+    ] {
+        db.raw(&format!(
+            "INSERT INTO messages (agent_id, role, content) VALUES ({row})"
+        ))
+        .await;
+    }
+    super::inbox::empty(&db, &super::inbox::keeper(&db).0).await;
+    assert_eq!(super::inbox::told(&db, "b").await, "user Hello");
+    let refused = async |agent: &str| {
+        let sql = format!("SELECT content || ': ' || reason FROM refused_messages WHERE agent_id = '{agent}'");
+        db.text(&sql).await.unwrap_or_default()
+    };
+    let content = refused("a").await;
+    assert!(
+        content.starts_with("68C3A9FF20E4: content is no UTF-8"),
+        "{content}"
+    );
+    let name = refused("61FF").await;
+    assert!(name.starts_with("4869: agent id ``"), "{name}");
+}
+
 /// Whether any of the files in `folder` holds `words`.
 fn holds(folder: &TempDir, words: &str) -> bool {
     let files = std::fs::read_dir(folder.path()).unwrap();
