@@ -31,8 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const NET_EVERY: Duration = Duration::from_mins(1);
 /// The most rows that are read at once.
 const ROWS_MAX: i64 = 500;
-/// The most characters of content that are read at once, beyond the first row.
-const CHARS_MAX: i64 = 4_000_000;
+/// The most bytes of texts that are read at once, beyond the first row.
+const BYTES_MAX: i64 = 4_000_000;
 /// The longest client id, in bytes.
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
@@ -83,7 +83,7 @@ impl Keeper {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         let mut has_failed = false;
         while !stop.is_cancelled() {
-            let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await;
+            let rows = inbox.waiting(after, ROWS_MAX, BYTES_MAX).await;
             let rows = rows.inspect_err(|error| self.metrics.service.db_failed(error.class()))?;
             let Some(newest) = rows.last() else { break };
             after = newest.id;

@@ -62,9 +62,9 @@ pub struct InboxFigures {
 #[async_trait]
 pub trait InboxStore: Send + Sync {
     /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one only as many as
-    /// have `chars_max` characters of content together. A row before `after` may still appear, when its transaction
+    /// have texts of `bytes_max` bytes together. A row before `after` may still appear, when its transaction
     /// commits.
-    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>>;
+    async fn waiting(&self, after: i64, rows_max: i64, bytes_max: i64) -> StoreResult<Vec<InboxRow>>;
 
     /// Appends, as [`Store::append`](super::Store::append), what `rows` hold, and takes these out of the inbox, in one
     /// transaction.

@@ -19,8 +19,8 @@ const AGENT: &str = "agent_id";
 
 #[async_trait]
 impl InboxStore for SqlStore {
-    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
-        waiting(&mut self.reader().await?, after, rows_max, chars_max).await
+    async fn waiting(&self, after: i64, rows_max: i64, bytes_max: i64) -> StoreResult<Vec<InboxRow>> {
+        waiting(&mut self.reader().await?, after, rows_max, bytes_max).await
     }
 
     async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
@@ -52,18 +52,21 @@ async fn waiting(
     connection: &mut Connection,
     after: i64,
     rows_max: i64,
-    chars_max: i64,
+    bytes_max: i64,
 ) -> StoreResult<Vec<InboxRow>> {
     let sql = sql!(
         "-- sql/inbox.waiting\nSELECT id, agent_id, role, content, format, speaker, client_id, said_at, received_at FROM \
-         (SELECT i.*, sum(coalesce(length(content), 0)) OVER (ORDER BY id) AS chars FROM \
-          (SELECT * FROM message_inbox WHERE refused_at IS NULL AND id > $1 ORDER BY id LIMIT $2) i) s \
-         WHERE chars <= $3 OR chars = coalesce(length(content), 0) ORDER BY id"
+         (SELECT i.*, sum(own) OVER (ORDER BY id) AS bytes FROM \
+          (SELECT m.*, coalesce(octet_length(agent_id), 0) + coalesce(octet_length(role), 0) \
+             + coalesce(octet_length(content), 0) + coalesce(octet_length(format), 0) \
+             + coalesce(octet_length(speaker), 0) + coalesce(octet_length(client_id), 0) AS own \
+           FROM message_inbox m WHERE refused_at IS NULL AND id > $1 ORDER BY id LIMIT $2) i) s \
+         WHERE bytes <= $3 OR bytes = own ORDER BY id"
     );
     let found = query(sql)
         .bind(after)
         .bind(rows_max)
-        .bind(chars_max)
+        .bind(bytes_max)
         .fetch_all(connection)
         .await?;
     found.iter().map(row).collect()

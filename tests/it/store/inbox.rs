@@ -27,7 +27,7 @@ use crate::support::{
     conversation::{T0, agent, append, minute, prepared, rules, said, turns},
 };
 
-const CHARS: i64 = 1_000_000;
+const BYTES: i64 = 1_000_000;
 /// Longer than a bell that rings waits between two rings.
 const SILENCE: Duration = Duration::from_millis(500);
 
@@ -38,7 +38,7 @@ pub(super) async fn insert(db: &dyn Backend, agent: &str, role: &str, content: &
 }
 
 async fn waiting(db: &dyn Backend) -> Vec<InboxRow> {
-    db.inbox().waiting(0, 10_000, CHARS).await.unwrap()
+    db.inbox().waiting(0, 10_000, BYTES).await.unwrap()
 }
 
 /// An append of what these rows hold.
@@ -115,11 +115,16 @@ pub(crate) async fn what_is_inserted_waits_in_order(db: &dyn Backend) {
         (Some("text"), Some("Ada"), Some("x-4"), None)
     );
     assert!(last.received_at > T0);
-    let part = async |after, rows, chars| ids(&db.inbox().waiting(after, rows, chars).await.unwrap()).len();
-    assert_eq!(part(0, 2, CHARS).await, 2);
-    assert_eq!(part(rows[0].id, 10, CHARS).await, 3);
+    let part = async |after, rows, bytes| ids(&db.inbox().waiting(after, rows, bytes).await.unwrap()).len();
+    assert_eq!(part(0, 2, BYTES).await, 2);
+    assert_eq!(part(rows[0].id, 10, BYTES).await, 3);
     assert_eq!(part(0, 10, 1).await, 1, "one always comes");
-    assert_eq!(part(0, 10, 6).await, 2);
+    assert_eq!(part(0, 10, 16).await, 2);
+    let long = sql.replace("Ada", &"s".repeat(3_000));
+    for _ in 0..3 {
+        db.speak(&long).await.unwrap();
+    }
+    assert_eq!(part(last.id, 500, 4_000).await, 1, "all columns count");
     assert_eq!(db.number("SELECT count(*) FROM messages").await, Some(0));
 }
 
@@ -523,8 +528,8 @@ struct Failing {
 
 #[async_trait]
 impl InboxStore for Failing {
-    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
-        self.inner.waiting(after, rows_max, chars_max).await
+    async fn waiting(&self, after: i64, rows_max: i64, bytes_max: i64) -> StoreResult<Vec<InboxRow>> {
+        self.inner.waiting(after, rows_max, bytes_max).await
     }
 
     async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {

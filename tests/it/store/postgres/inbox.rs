@@ -28,8 +28,8 @@ struct Meanwhile {
 
 #[async_trait]
 impl InboxStore for Meanwhile {
-    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
-        let rows = self.inbox.waiting(after, rows_max, chars_max).await?;
+    async fn waiting(&self, after: i64, rows_max: i64, bytes_max: i64) -> StoreResult<Vec<InboxRow>> {
+        let rows = self.inbox.waiting(after, rows_max, bytes_max).await?;
         if let Some((mut connection, sql)) = self.goes_on.lock().await.take() {
             execute(&mut connection, sql).await;
         }
