@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use serde::Serialize;
+use tracing::warn;
 
 use super::{
     DatabaseSettings, StoreError, StoreResult, postgres, schema,
@@ -144,6 +145,7 @@ pub async fn copy(
         return Err(CopyError::Inserts);
     }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
+    bring_in(&mut target.connection).await;
     // The copy is committed, whatever becomes of the source.
     drop(end(&mut source.connection).await);
     Ok(copied)
@@ -367,6 +369,16 @@ async fn end(connection: &mut Connection) -> StoreResult<()> {
         .execute(connection)
         .await?;
     Ok(())
+}
+
+/// Brings all of a file's log in: whoever moves the file alone has everything then.
+async fn bring_in(target: &mut Connection) {
+    let sql = sql!("-- sqlite/copy.checkpoint\nPRAGMA wal_checkpoint(TRUNCATE)");
+    if target.dialect() == Dialect::Sqlite
+        && let Err(error) = query(sql).fetch_one(target).await
+    {
+        warn!(%error, "copy.no_checkpoint");
+    }
 }
 
 /// The last fencing token that may have been given: PostgreSQL's come in blocks.

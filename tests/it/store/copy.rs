@@ -296,6 +296,17 @@ async fn databases_with_other_tables_are_told_apart() {
 }
 
 #[tokio::test]
+async fn a_file_alone_has_all_that_was_copied() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::sqlite());
+    copied(&from, &to).await.unwrap();
+    let Place::Sqlite(folder) = &to else {
+        unreachable!()
+    };
+    let log = std::fs::metadata(folder.path().join("recapd.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0);
+}
+
+#[tokio::test]
 async fn a_nul_is_replaced_and_counted() {
     let (from, to, back) = (
         with_turns(Place::sqlite()).await,
