@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     super::{
         StoreResult,
-        sql::{Connection, Row, Value, query_made, statement::Dialect},
+        sql::{Connection, Row, Value, query_made, statement::Dialect, value::in_postgres},
     },
     table::{Kind, Pair},
 };
@@ -51,11 +51,13 @@ impl Record {
         }
         let mut changed = 0;
         for value in &mut self.0 {
-            if let Value::Text(Some(text)) = value
-                && text.contains('\0')
-            {
-                *text = text.replace('\0', "\u{fffd}").into();
-                changed += 1;
+            match value {
+                Value::Text(Some(text)) if text.contains('\0') => {
+                    *text = text.replace('\0', "\u{fffd}").into();
+                    changed += 1;
+                }
+                Value::Time(Some(at)) => *at = in_postgres(*at),
+                _ => {}
             }
         }
         changed

@@ -68,6 +68,11 @@ fn date_time(at: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
+/// The time that PostgreSQL gives back when it was given this one.
+pub(in crate::store) fn in_postgres(at: Timestamp) -> Timestamp {
+    Timestamp(date_time(at).timestamp_millis())
+}
+
 macro_rules! values {
     ($($kind:ident: $type:ty),+ $(,)?) => {$(
         impl<'q> From<$type> for Value<'q> {

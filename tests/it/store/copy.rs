@@ -307,6 +307,16 @@ async fn a_file_alone_has_all_that_was_copied() {
 }
 
 #[tokio::test]
+async fn a_time_that_postgresql_has_not_is_held_at_the_end() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
+    from.raw("UPDATE message_log SET said_at = -300000000000000 WHERE seq = 2")
+        .await;
+    from.raw("UPDATE message_log SET said_at = 9000000000000000000 WHERE seq = 3")
+        .await;
+    assert_eq!(copied(&from, &to).await.unwrap().texts_changed, 0);
+}
+
+#[tokio::test]
 async fn a_nul_is_replaced_and_counted() {
     let (from, to, back) = (
         with_turns(Place::sqlite()).await,
