@@ -197,10 +197,12 @@ fn of_sqlite(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError
     }
 }
 
-/// The same settings for another file.
+/// The same settings for another file. What a URL takes for an escape or a query is part of its name.
 fn at(settings: &SqliteSettings, file: &Path) -> SqliteSettings {
+    let path = file.display().to_string();
+    let path = path.replace('%', "%25").replace('?', "%3F");
     SqliteSettings {
-        url: format!("sqlite:{}", file.display()),
+        url: format!("sqlite:{path}"),
         ..settings.clone()
     }
 }

@@ -124,6 +124,22 @@ async fn a_backup_is_its_owners_alone() {
 }
 
 #[tokio::test]
+async fn any_name_of_a_file_is_its_name() {
+    let place = Place::new();
+    place.with_backup().await;
+    let folder = TempDir::new().unwrap();
+    let (backup, database) = (folder.path().join("a%20b.db"), folder.path().join("r.db"));
+    for (command, file, database) in [
+        ("backup", &backup, &place.database),
+        ("restore", &backup, &database),
+    ] {
+        let output = run(command, file, database);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    }
+    assert_eq!(names(folder.path()), ["a%20b.db", "r.db", "r.db.lock"]);
+}
+
+#[tokio::test]
 async fn nothing_is_overwritten() {
     let place = Place::new();
     let backup = place.with_backup().await;
