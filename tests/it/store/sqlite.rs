@@ -243,7 +243,8 @@ async fn a_text_that_is_no_utf8_holds_nobody_up() {
     super::inbox::empty(&db, &super::inbox::keeper(&db).0).await;
     assert_eq!(super::inbox::told(&db, "b").await, "user Hello");
     let refused = async |agent: &str| {
-        let sql = format!("SELECT content || ': ' || reason FROM refused_messages WHERE agent_id = '{agent}'");
+        let sql =
+            format!("SELECT content || ': ' || reason FROM refused_messages WHERE agent_id = '{agent}'");
         db.text(&sql).await.unwrap_or_default()
     };
     let content = refused("a").await;
