@@ -121,6 +121,8 @@ pub(crate) async fn an_end_and_a_silence_begin_one_session(db: &dyn Backend) {
 pub(crate) async fn an_end_makes_what_is_pending_urgent(db: &dyn Backend) {
     let a = with_pending(db, "a", 1).await;
     let store = db.store();
+    assert!(store.has_evicted(&a).await.unwrap());
+    assert!(!store.has_evicted(&agent("b")).await.unwrap());
     assert_eq!(store.claim(claim("daemon", 1, T0)).await.unwrap(), []);
     let enqueued = store.end_session(&a, T0).await.unwrap().enqueued.unwrap();
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
