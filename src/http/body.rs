@@ -21,6 +21,8 @@ use axum::{
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::threads;
+
 /// For how many of the longest bodies there is room: each takes three times its bytes while messages are read out of
 /// it.
 const ROOM_BODIES: usize = 2;
@@ -31,6 +33,9 @@ const SHORT: Limit = Limit {
     bytes: 256 * 1_024,
     cure: "only messages may be longer",
 };
+
+/// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
+const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +100,20 @@ impl Held {
         self.share.grow(room, more).ok_or_else(no_room)?;
         self.bytes.extend_from_slice(chunk);
         Ok(self)
+    }
+
+    /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
+    pub(super) async fn parsed<T: Send + 'static>(
+        self,
+        parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(T, Share), Problem> {
+        let Self { bytes, share } = self;
+        let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
+        let parse = move || parse(bytes).map(|parsed| (parsed, share));
+        if is_short {
+            return parse();
+        }
+        threads::computed("reading messages", parse).await?
     }
 }
 

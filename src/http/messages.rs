@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     SharedApp,
     batch::{self, Batch},
-    body::{self, Held, Share, Writing},
+    body,
     extract::{Agent, Parameters, invalid},
     idempotency::Key,
     openapi::{
@@ -23,12 +23,8 @@ use super::{
 };
 use crate::{
     domain::{convergence::Reading, message::Format},
-    store::{AppendOutcome, RequestKey},
-    threads,
+    store::AppendOutcome,
 };
-
-/// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
-pub(super) const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 /// What an append did, over HTTP and on the command line alike.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -96,8 +92,14 @@ pub(super) async fn append(
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let key = Key::read(request.headers(), &agent)?;
     let format = parameters.text("format").map(named_format).transpose()?;
-    let body = body::read(&app, request).await?;
-    let Parsed { batch, asked, share } = parse(&app, body, format, key.clone()).await?;
+    let (writing, body) = body::read(&app, request).await?;
+    let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
+    let ((batch, asked), share) = body
+        .parsed(move |bytes| {
+            let batch = batch::messages(writing, &bytes, format, messages_max)?;
+            Ok((batch, asking.map(|key| key.of_request(&bytes))))
+        })
+        .await?;
     let Batch { mut messages, usage } = batch;
     if let Some(key) = &key {
         key.name(&mut messages);
@@ -145,34 +147,6 @@ fn named_format(name: &str) -> Result<Format, Problem> {
         let cure = format!("give one of {names}, or leave it out and it is detected");
         invalid("format", &format!("can't be `{name}`"), &cure)
     })
-}
-
-/// What remains of a body when its messages have been read from it.
-struct Parsed {
-    batch: Batch,
-    /// The request that a key stands for, if there is a key.
-    asked: Option<RequestKey>,
-    share: Share,
-}
-
-async fn parse(
-    app: &SharedApp,
-    (writing, body): (Writing, Held),
-    format: Option<Format>,
-    key: Option<Key>,
-) -> Result<Parsed, Problem> {
-    let messages_max = app.settings.batch_messages_max;
-    let is_short = body.bytes.len() <= PARSE_INLINE_BYTES_MAX;
-    let parse = move || -> Result<Parsed, Problem> {
-        let Held { bytes, share } = body;
-        let batch = batch::messages(writing, &bytes, format, messages_max)?;
-        let asked = key.map(|key| key.of_request(&bytes));
-        Ok(Parsed { batch, asked, share })
-    };
-    if is_short {
-        return parse();
-    }
-    threads::computed("reading messages", parse).await?
 }
 
 impl From<&AppendOutcome> for Appended {

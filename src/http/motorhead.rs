@@ -14,10 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    SharedApp, batch,
-    body::{self, Held},
+    SharedApp, batch, body,
     extract::{Agent, Parameters},
-    messages::PARSE_INLINE_BYTES_MAX,
     openapi::{answers, parameters::AgentPath},
     problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
 };
@@ -32,7 +30,6 @@ use crate::{
         AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage,
         page::{PAGE_BYTES_MAX, page},
     },
-    threads,
 };
 
 /// The most exchanges of the window that are shown: the newest ones.
@@ -161,15 +158,11 @@ pub(super) async fn append(
     request: Request,
 ) -> Result<Json<Status>, Problem> {
     Parameters::read(request.uri(), &[])?;
-    let (_, Held { bytes, share }) = body::read(&app, request).await?;
+    let (_, body) = body::read(&app, request).await?;
     let messages_max = app.settings.batch_messages_max;
-    let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
-    let parse = move || read_messages(bytes, messages_max);
-    let messages = if is_short {
-        parse()
-    } else {
-        threads::computed("reading messages", parse).await?
-    }?;
+    let (messages, share) = body
+        .parsed(move |bytes| read_messages(bytes, messages_max))
+        .await?;
     if !messages.is_empty() {
         let keeper = app.parts.keeper.clone();
         let stored = app.see_through(async move {
