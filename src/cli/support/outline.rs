@@ -135,7 +135,8 @@ fn is_of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+.-".contains(c)
 }
 
-fn is_of_name(c: char) -> bool {
+/// Whether `c` may stand within a name.
+pub(super) fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
 

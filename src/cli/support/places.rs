@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, path::Path};
 
-use super::outline::{LEFT_OUT, in_outline, outline, parts, path_of};
+use super::outline::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
 use crate::config::{Config, Environment, Listen};
 
 /// Names that tell nothing of whoever bears them.
@@ -113,18 +113,14 @@ fn left_out(name: &str) -> Option<(String, String)> {
 fn replaced(text: &str, word: &str, other: &str) -> String {
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once(word) {
-        let goes_on = (word.starts_with(is_letter) && before.ends_with(is_letter))
-            || (word.ends_with(is_letter) && after.starts_with(is_letter));
+        let goes_on = (word.starts_with(is_of_name) && before.ends_with(is_of_name))
+            || (word.ends_with(is_of_name) && after.starts_with(is_of_name));
         told.push_str(before);
         told.push_str(if goes_on { word } else { other });
         rest = after;
     }
     told.push_str(rest);
     told
-}
-
-fn is_letter(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '-'
 }
 
 #[cfg(test)]
