@@ -208,21 +208,18 @@ impl<P: Protocol> RemoteModel<P> {
         })
     }
 
-    async fn post(&self, path: &str, body: Vec<u8>) -> Result<HttpReply, LlmError> {
-        let call = self
-            .client
-            .post(place::endpoint(&self.address, path)?)
-            .headers(self.headers.clone())
-            .body(body);
-        http::send(call).await
-    }
-
     async fn ask(&self, request: &ModelRequest, dialect: P::Dialect) -> Result<HttpReply, LlmError> {
         let body = self
             .protocol
             .body(&self.settings, request, dialect)
             .map_err(|error| LlmError::Permanent(error.to_string()))?;
-        self.post(&self.protocol.path(&self.settings.model), body).await
+        let path = self.protocol.path(&self.settings.model);
+        let call = self
+            .client
+            .post(place::endpoint(&self.address, &path)?)
+            .headers(self.headers.clone())
+            .body(body);
+        http::send(call).await
     }
 
     /// Asks with simpler and simpler wording, until the server doesn't complain about it any more.
