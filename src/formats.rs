@@ -162,14 +162,11 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
     };
     Message {
         speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),
-        kind,
-        parts,
         client_id: id(format, fields),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
-        interrupts: false,
         important: fields.flag("important").unwrap_or(false),
         format,
-        payload: String::new(),
+        ..Message::new(kind, parts)
     }
 }
 

@@ -328,7 +328,7 @@ fn is_zero(count: &u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::{Format, Part};
+    use crate::domain::message::Part;
 
     fn entry(kind: Kind, line: &str, tools: &[&str]) -> Entry {
         Entry {
@@ -371,18 +371,7 @@ mod tests {
                     is_error: false,
                 }]
             };
-            let message = Message {
-                kind,
-                speaker: None,
-                parts,
-                client_id: None,
-                at: None,
-                interrupts: false,
-                important: false,
-                format: Format::Native,
-                payload: String::new(),
-            };
-            Entry::new(&message, 1, Timestamp(0), &Redactor::standard())
+            Entry::new(&Message::new(kind, parts), 1, Timestamp(0), &Redactor::standard())
         };
         let asked = said(Kind::User, "<ide_selection>fn f()</ide_selection>\nSort it.");
         let mut exchange = Exchange::open(1, 1, 0, 1, &asked);

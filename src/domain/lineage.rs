@@ -22,7 +22,7 @@ use serde_json::json;
 use super::{
     exchange::Exchange,
     ledger::{Cut, Eviction, Ledger},
-    message::{Format, Kind, Message, Metadata},
+    message::{Kind, Message, Metadata},
     text::cut,
     time::Timestamp,
 };
@@ -115,14 +115,8 @@ impl Step {
         let kind = Kind::Metadata(kind);
         Message {
             payload: json!({"kind": kind.name(), "data": data, "at": at}).to_string(),
-            kind,
-            speaker: None,
-            parts: Vec::new(),
-            client_id: None,
             at: Some(at),
-            interrupts: false,
-            important: false,
-            format: Format::Native,
+            ..Message::new(kind, Vec::new())
         }
     }
 }
@@ -166,6 +160,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::message::Format;
 
     fn native(payload: &str) -> Message {
         crate::formats::parse(Format::Native, payload).unwrap()

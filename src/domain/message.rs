@@ -287,6 +287,21 @@ pub fn is_tombstone(payload: &str) -> bool {
 }
 
 impl Message {
+    /// A native message of that kind and content. Nothing else is known of it, and it has no payload yet.
+    pub fn new(kind: Kind, parts: Vec<Part>) -> Self {
+        Self {
+            kind,
+            speaker: None,
+            parts,
+            client_id: None,
+            at: None,
+            interrupts: false,
+            important: false,
+            format: Format::Native,
+            payload: String::new(),
+        }
+    }
+
     /// Whether it was forgotten, so that only its number, kind and time are left.
     pub fn is_forgotten(&self) -> bool {
         is_tombstone(&self.payload)

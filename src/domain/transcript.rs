@@ -247,23 +247,8 @@ mod tests {
     use crate::domain::{
         attachment::Extent,
         exchange::Entry,
-        message::Format,
         prompt::{Prompt, PromptLimits},
     };
-
-    fn message(kind: Kind, parts: Vec<Part>) -> Message {
-        Message {
-            kind,
-            speaker: None,
-            parts,
-            client_id: None,
-            at: None,
-            interrupts: false,
-            important: false,
-            format: Format::Native,
-            payload: String::new(),
-        }
-    }
 
     fn result(text: String) -> Part {
         Part::ToolResult {
@@ -316,11 +301,11 @@ mod tests {
             (Kind::ToolResult, result("ok".to_owned())),
             (Kind::ToolResult, failed(String::new())),
         ] {
-            let said = [message(kind, vec![part])];
+            let said = [Message::new(kind, vec![part])];
             let has_lines = Transcript::has_lines(said.iter());
             assert_eq!(has_lines, !transcript(&said).lines.is_empty(), "{said:?}");
         }
-        let forgotten = [message(Kind::User, Vec::new())];
+        let forgotten = [Message::new(Kind::User, Vec::new())];
         assert!(!Transcript::has_lines(forgotten.iter()));
     }
 
@@ -332,7 +317,7 @@ mod tests {
             failed(String::new()),
             failed("gone".to_owned()),
         ];
-        let voices = transcript(&[message(Kind::ToolResult, said.to_vec())]).lines;
+        let voices = transcript(&[Message::new(Kind::ToolResult, said.to_vec())]).lines;
         assert_eq!(
             voices.iter().map(|line| line.voice).collect::<Vec<_>>(),
             [
@@ -348,7 +333,7 @@ mod tests {
     fn a_long_result_says_first_why_it_failed() {
         let rows = "x".repeat(TranscriptLimits::default().tool_chars_max);
         let failed = format!(r#"{{"rows":"{rows}","success":false,"error":"no such order"}}"#);
-        let lines = transcript(&[message(Kind::ToolResult, vec![result(failed)])]).lines;
+        let lines = transcript(&[Message::new(Kind::ToolResult, vec![result(failed)])]).lines;
         assert_eq!(lines[0].voice, Voice::FailedResult);
         assert!(lines[0].text.starts_with("no such order\n{"), "{}", lines[0].text);
     }
@@ -359,7 +344,7 @@ mod tests {
         let words = "tabs ".repeat(limits.said_chars_max / 10);
         let answer = format!("User has answered your questions: \"Which?\"=\"{words}\".");
         let said = [result(answer.clone()), result(answer.replace("User", "Nobody"))];
-        let lines = transcript(&[message(Kind::ToolResult, said.to_vec())]).lines;
+        let lines = transcript(&[Message::new(Kind::ToolResult, said.to_vec())]).lines;
         assert_eq!(lines[0].text, answer);
         assert!(lines[1].text.contains("characters left out"));
     }
@@ -367,7 +352,7 @@ mod tests {
     #[test]
     fn thinking_is_left_out_and_attachments_and_sealed_blocks_are_named() {
         let said = [
-            message(
+            Message::new(
                 Kind::User,
                 vec![
                     Part::Text("Look".to_owned()),
@@ -377,7 +362,7 @@ mod tests {
                     },
                 ],
             ),
-            message(
+            Message::new(
                 Kind::Assistant,
                 vec![
                     Part::Thinking("SECRET-THOUGHT".to_owned()),
@@ -409,7 +394,7 @@ mod tests {
         let token = format!("ghp_{}", "a1B2c3D4e".repeat(4));
         for at in 780..820 {
             let text = format!("{}{token} {}", "x ".repeat(at / 2), "y ".repeat(5_000));
-            let said = [message(Kind::ToolResult, vec![result(text)])];
+            let said = [Message::new(Kind::ToolResult, vec![result(text)])];
             let shown = format!("{:?}", transcript(&said));
             assert!(!shown.contains("ghp_") && !shown.contains("D4ea1B2"), "{at}");
         }
@@ -423,23 +408,23 @@ mod tests {
             name: "bash".to_owned(),
             arguments: format!("{{\"command\": \"step {n} {}\"}}", "of many ".repeat(100)),
         };
-        let user = || message(Kind::User, vec![Part::Text("the first words".to_owned())]);
-        let answer = || message(Kind::Assistant, vec![Part::Text("the last words".to_owned())]);
+        let user = || Message::new(Kind::User, vec![Part::Text("the first words".to_owned())]);
+        let answer = || Message::new(Kind::Assistant, vec![Part::Text("the last words".to_owned())]);
         let steps = (0..370).flat_map(|n| {
             [
-                message(Kind::ToolCall, vec![call(n)]),
-                message(Kind::ToolResult, vec![result("line\n".repeat(300))]),
+                Message::new(Kind::ToolCall, vec![call(n)]),
+                Message::new(Kind::ToolResult, vec![result("line\n".repeat(300))]),
             ]
         });
         let many_calls: Vec<Message> = [user()].into_iter().chain(steps).chain([answer()]).collect();
         let big_result = vec![
             user(),
-            message(Kind::ToolResult, vec![result("5 MB of output, ".repeat(350_000))]),
+            Message::new(Kind::ToolResult, vec![result("5 MB of output, ".repeat(350_000))]),
             answer(),
         ];
         let many_lines = vec![
             user(),
-            message(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]),
+            Message::new(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]),
             answer(),
         ];
         let limits = PromptLimits {

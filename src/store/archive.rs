@@ -164,15 +164,8 @@ impl Recorded {
         let message = match formats::parse(record.format, &record.payload) {
             Ok(message) => Message { kind, ..message },
             Err(_) => Message {
-                kind,
-                speaker: None,
-                parts: Vec::new(),
-                client_id: None,
-                at: None,
-                interrupts: false,
-                important: false,
                 format: record.format,
-                payload: String::new(),
+                ..Message::new(kind, Vec::new())
             },
         };
         let entry = Entry::new(&message, record.tokens, record.said_at, redactor);

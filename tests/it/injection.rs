@@ -5,7 +5,7 @@ use recapd::{
         agent::AgentId,
         context::fence,
         exchange::{Entry, Exchange},
-        message::{Format, Kind, Message, Part},
+        message::{Kind, Message, Part},
         redaction::Redactor,
         reply,
         summary::{
@@ -124,15 +124,8 @@ fn injections() -> Vec<String> {
 
 fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
     Message {
-        kind,
         speaker: speaker.map(str::to_owned),
-        parts: vec![part],
-        client_id: None,
-        at: None,
-        interrupts: false,
-        important: false,
-        format: Format::Native,
-        payload: String::new(),
+        ..Message::new(kind, vec![part])
     }
 }
 

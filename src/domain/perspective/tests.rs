@@ -7,7 +7,7 @@ use crate::domain::{
     context::{
         Alternation, ContextInput, ContextOptions, Origin, SourceExchange, SourceMessage, Turn, build,
     },
-    message::{Format, Metadata},
+    message::Metadata,
     time::Timestamp,
     tokens::TokenCounter,
     window::{Budget, Window},
@@ -28,15 +28,9 @@ impl TokenCounter for Estimate {
 
 fn message(kind: Kind, speaker: Option<&str>, text: &str) -> Message {
     Message {
-        kind,
         speaker: speaker.map(str::to_owned),
-        parts: vec![Part::Text(text.to_owned())],
-        client_id: None,
-        at: None,
-        interrupts: false,
-        important: false,
-        format: Format::Native,
         payload: "{}".to_owned(),
+        ..Message::new(kind, vec![Part::Text(text.to_owned())])
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     words::{Word, words},
     *,
 };
-use crate::domain::message::{Format, Kind};
+use crate::domain::message::Kind;
 
 fn labels(query: &str) -> Vec<String> {
     let query = Query::parse(query).unwrap();
@@ -113,10 +113,9 @@ fn an_excerpt_shows_where_most_terms_stand() {
 
 #[test]
 fn thinking_and_metadata_are_not_searched() {
-    let mut message = Message {
-        kind: Kind::ToolCall,
-        speaker: None,
-        parts: vec![
+    let mut message = Message::new(
+        Kind::ToolCall,
+        vec![
             Part::Thinking("secret".to_owned()),
             Part::ToolCall {
                 id: None,
@@ -125,13 +124,7 @@ fn thinking_and_metadata_are_not_searched() {
             },
             Part::Text("x".repeat(20_000)),
         ],
-        client_id: None,
-        at: None,
-        interrupts: false,
-        important: false,
-        format: Format::Native,
-        payload: String::new(),
-    };
+    );
     let text = searchable(&message);
     assert!(
         text.starts_with("bash\n{\"cmd\"") && text.len() < 17_000,

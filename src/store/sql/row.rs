@@ -12,7 +12,7 @@ use crate::{
         agent::AgentId,
         exchange::{Exchange, ExchangeState, Headline},
         ledger::Ledger,
-        message::{Format, Message},
+        message::{Format, Kind, Message},
         settings::AgentSettings,
         summary::item::{ExchangeRange, Importance, Item, Origin},
         time::Timestamp,
@@ -186,15 +186,9 @@ pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
         value: format,
     })?;
     let message = formats::parse(format, &payload).unwrap_or_else(|_| Message {
-        kind: crate::domain::message::Kind::from_name(&kind),
-        speaker: None,
-        parts: Vec::new(),
-        client_id: None,
-        at: None,
-        interrupts: false,
-        important: false,
         format,
         payload,
+        ..Message::new(Kind::from_name(&kind), Vec::new())
     });
     Ok(StoredMessage {
         seq,
