@@ -95,22 +95,24 @@ pub fn count_sealed(sealed: &str) -> i64 {
     i64::try_from(sealed.len()).unwrap_or(i64::MAX) / SEALED_CHARS_PER_TOKEN
 }
 
+/// One token per character: tests say what a message costs.
+#[cfg(test)]
+pub(crate) struct Characters;
+
+#[cfg(test)]
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+    }
+
+    fn method(&self) -> &'static str {
+        "characters"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A token a character.
-    struct Characters;
-
-    impl TokenCounter for Characters {
-        fn count(&self, text: &str) -> i64 {
-            i64::try_from(text.len()).unwrap()
-        }
-
-        fn method(&self) -> &'static str {
-            "characters"
-        }
-    }
 
     #[test]
     fn what_is_sealed_stands_for_less_than_its_characters() {

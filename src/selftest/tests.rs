@@ -17,23 +17,10 @@ use crate::{
     domain::{
         context::{Pass, Passes},
         message::{Format, Message},
-        tokens::TokenCounter,
+        tokens::Characters,
     },
     formats,
 };
-
-/// One token per character.
-struct Characters;
-
-impl TokenCounter for Characters {
-    fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.chars().count()).unwrap()
-    }
-
-    fn method(&self) -> &'static str {
-        "characters"
-    }
-}
 
 /// A message in few letters: `u hello`, `a hello`, `c id`, `r id text`, `t thought`.
 fn message(line: &str) -> Message {

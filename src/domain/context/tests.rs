@@ -10,22 +10,10 @@ use crate::{
         agent::AgentId,
         message::{Format, Kind, tombstone},
         perspective::{Perspective, Telling},
+        tokens::Characters,
     },
     formats,
 };
-
-/// One token per character: tests say what a message costs.
-struct Characters;
-
-impl TokenCounter for Characters {
-    fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
-    }
-
-    fn method(&self) -> &'static str {
-        "characters"
-    }
-}
 
 /// A message in few letters: `u hello`, `a hello`, `s hello`, `c id name`, `r id text`, `m` (a mark), `t thought`.
 fn message(line: &str) -> Message {

@@ -4,22 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    domain::{message::Format, tokens::MESSAGE_OVERHEAD_TOKENS},
+    domain::{
+        message::Format,
+        tokens::{Characters, MESSAGE_OVERHEAD_TOKENS},
+    },
     formats,
 };
-
-/// One token per character: tests say what a message costs.
-struct Characters;
-
-impl TokenCounter for Characters {
-    fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
-    }
-
-    fn method(&self) -> &'static str {
-        "characters"
-    }
-}
 
 fn native(kind: &str, text: &str) -> Message {
     let payload = if kind == "tool_call" {

@@ -11,24 +11,11 @@ use crate::{
             Alternation, ContextInput, ContextOptions, SourceExchange, SourceMessage, build, is_safe_boundary,
         },
         message::{Format, Kind, Message},
-        tokens::TokenCounter,
+        tokens::Characters,
     },
     formats,
     validator::{Target, validate},
 };
-
-/// One token per character.
-pub(super) struct Characters;
-
-impl TokenCounter for Characters {
-    fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
-    }
-
-    fn method(&self) -> &'static str {
-        "characters"
-    }
-}
 
 /// The window of a conversation: an exchange for each thing the user says.
 pub(super) fn input_of(messages: &[Message]) -> ContextInput<'_> {
