@@ -430,8 +430,8 @@ impl ContextMaterial {
             messages: stored.messages.iter().map(of_window).collect(),
         });
         ContextInput {
-            preamble: self.preamble.iter().map(source).collect(),
-            anchor: self.anchor.as_ref().map(source),
+            preamble: self.preamble.iter().map(StoredMessage::source).collect(),
+            anchor: self.anchor.as_ref().map(StoredMessage::source),
             summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
             copies: self.pins.pins.iter().map(copy).collect(),
             exchanges: exchanges.collect(),
@@ -447,7 +447,7 @@ impl ContextMaterial {
         let is_counted = stored.seq > self.shortened.through_seq;
         SourceMessage {
             tokens: is_counted.then_some(stored.tokens),
-            ..source(stored)
+            ..stored.source()
         }
     }
 }
@@ -478,14 +478,6 @@ fn copy(pin: &Pin) -> SourceCopy<'_> {
     SourceCopy {
         exchange: pin.exchange,
         pinned: pin.pinned,
-        message: source(&pin.message),
-    }
-}
-
-fn source(stored: &StoredMessage) -> SourceMessage<'_> {
-    SourceMessage {
-        seq: stored.seq,
-        message: &stored.message,
-        tokens: Some(stored.tokens),
+        message: pin.message.source(),
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     domain::{
         agent::AgentId,
-        context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build},
+        context::{ContextInput, ContextOptions, SourceExchange, build},
         exchange::ExchangeState,
         inert::{defanged, quoted},
         recall::{EXCERPT_CHARS_MAX, Query, Term, searchable},
@@ -372,14 +372,6 @@ fn shown_message(stored: &StoredMessage) -> ShownMessage {
     }
 }
 
-fn source(stored: &StoredMessage) -> SourceMessage<'_> {
-    SourceMessage {
-        seq: stored.seq,
-        message: &stored.message,
-        tokens: Some(stored.tokens),
-    }
-}
-
 /// The messages as a request by itself.
 fn outgoing(expanded: &Expanded, format: RequestFormat) -> (Value, Vec<String>) {
     let exchange = &expanded.placed.exchange;
@@ -387,7 +379,7 @@ fn outgoing(expanded: &Expanded, format: RequestFormat) -> (Value, Vec<String>) 
         exchanges: vec![SourceExchange {
             exchange: exchange.exchange,
             is_open: exchange.state == ExchangeState::Open,
-            messages: expanded.messages.iter().map(source).collect(),
+            messages: expanded.messages.iter().map(StoredMessage::source).collect(),
         }],
         ..ContextInput::default()
     };

@@ -150,11 +150,7 @@ fn check(window: &Window<&Message>, script: &Script) {
             let agent: AgentId = "coder".parse().expect("a good name");
             input.summary = Some(fence(&agent, 3, "# Past\n\nThings happened.", None));
             input.evicted = true;
-            input.anchor = first_said.map(|message| SourceMessage {
-                seq: 0,
-                message,
-                tokens: None,
-            });
+            input.anchor = first_said.map(|message| SourceMessage::uncounted(0, message));
         }
         let context = build(&input, &options, &BytesCounter);
         assert_eq!(context, build(&input, &options, &BytesCounter), "built twice");

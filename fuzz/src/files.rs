@@ -145,11 +145,9 @@ fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
 }
 
 fn written(target: RequestFormat, messages: &[&Message]) -> serde_json::Value {
-    let sources = (1..).zip(messages).map(|(seq, message)| SourceMessage {
-        seq,
-        message,
-        tokens: None,
-    });
+    let sources = (1..)
+        .zip(messages)
+        .map(|(seq, message)| SourceMessage::uncounted(seq, message));
     let input = ContextInput {
         exchanges: vec![SourceExchange {
             exchange: 1,

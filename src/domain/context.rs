@@ -237,6 +237,17 @@ pub struct SourceMessage<'a> {
     pub tokens: Option<i64>,
 }
 
+impl<'a> SourceMessage<'a> {
+    /// A message that nobody has counted.
+    pub fn uncounted(seq: i64, message: &'a Message) -> Self {
+        Self {
+            seq,
+            message,
+            tokens: None,
+        }
+    }
+}
+
 /// An exchange in the window.
 #[derive(Clone, Debug)]
 pub struct SourceExchange<'a> {

@@ -181,7 +181,7 @@ impl<'c> Filling<'c> {
         let mut messages = (1..).zip(&self.conversation.messages);
         messages
             .find(|(_, message)| is_safe_boundary(message))
-            .map(source)
+            .map(|(seq, message)| SourceMessage::uncounted(seq, message))
     }
 
     fn summary(&self) -> Option<String> {
@@ -199,14 +199,6 @@ impl<'c> Filling<'c> {
             budget.budget_tokens(),
             budget.low_water_tokens()
         )
-    }
-}
-
-fn source((seq, message): (i64, &Message)) -> SourceMessage<'_> {
-    SourceMessage {
-        seq,
-        message,
-        tokens: None,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     digest::digest,
     domain::{
         agent::AgentId,
-        context::ContextOptions,
+        context::{ContextOptions, SourceMessage},
         exchange::{Entry, Exchange},
         ledger::{Eviction, Ledger, Return},
         message::Message,
@@ -353,6 +353,17 @@ pub struct StoredMessage {
     pub tokens: i64,
     /// When it was said.
     pub said_at: Timestamp,
+}
+
+impl StoredMessage {
+    /// The message for a context.
+    pub fn source(&self) -> SourceMessage<'_> {
+        SourceMessage {
+            seq: self.seq,
+            message: &self.message,
+            tokens: Some(self.tokens),
+        }
+    }
 }
 
 /// A summary as a reader gets it.

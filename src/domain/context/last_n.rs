@@ -34,11 +34,8 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let kept = (0..instructions).chain(first).chain(start..messages.len());
     let drafts: Vec<Draft<'_>> = kept
         .flat_map(|at| {
-            let source = SourceMessage {
-                seq: i64::try_from(at).unwrap_or(i64::MAX),
-                message: &messages[at],
-                tokens: None,
-            };
+            let seq = i64::try_from(at).unwrap_or(i64::MAX);
+            let source = SourceMessage::uncounted(seq, &messages[at]);
             // Instructions and anchor are apart from the rest, which is one conversation.
             let exchange = i64::from(at >= start);
             draft::of_message(source, exchange, keeps_thinking, None)

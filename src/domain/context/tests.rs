@@ -80,19 +80,11 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
     let messages = messages(script);
     let task = message("u the task");
     let mut input = ContextInput {
-        anchor: Some(SourceMessage {
-            seq: 0,
-            message: &task,
-            tokens: None,
-        }),
+        anchor: Some(SourceMessage::uncounted(0, &task)),
         ..ContextInput::default()
     };
     for (seq, message) in (1..).zip(&messages) {
-        let source = SourceMessage {
-            seq,
-            message,
-            tokens: None,
-        };
+        let source = SourceMessage::uncounted(seq, message);
         if message.kind == Kind::System && input.exchanges.is_empty() {
             input.preamble.push(source);
             continue;
@@ -107,6 +99,19 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
         input.exchanges.last_mut().unwrap().messages.push(source);
     }
     use_it(&mut input)
+}
+
+/// A history with an exchange for each of these.
+fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInput<'m> {
+    let exchanges = (1..).zip(messages).map(|(seq, message)| SourceExchange {
+        exchange: seq,
+        is_open: false,
+        messages: vec![SourceMessage::uncounted(seq, message)],
+    });
+    ContextInput {
+        exchanges: exchanges.collect(),
+        ..ContextInput::default()
+    }
 }
 
 fn built(script: &str, options: &ContextOptions) -> String {
@@ -361,17 +366,12 @@ fn an_anchor_is_its_words_and_says_something_or_nothing() {
     let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":"Build this page, as you see it in the picture, with no less than all of it."}]}"#;
     let image = formats::parse(Format::Anthropic, image).unwrap();
     let later = message("u two");
-    let source = |seq, message| SourceMessage {
-        seq,
-        message,
-        tokens: None,
-    };
     let input = ContextInput {
-        anchor: Some(source(1, &image)),
+        anchor: Some(SourceMessage::uncounted(1, &image)),
         exchanges: vec![SourceExchange {
             exchange: 2,
             is_open: false,
-            messages: vec![source(2, &later)],
+            messages: vec![SourceMessage::uncounted(2, &later)],
         }],
         evicted: true,
         ..ContextInput::default()

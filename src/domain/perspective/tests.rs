@@ -98,11 +98,7 @@ fn with_context<T>(
     for message in messages {
         window.push(message.clone(), Timestamp(0));
     }
-    let source = |(seq, message)| SourceMessage {
-        seq,
-        message,
-        tokens: None,
-    };
+    let source = |(seq, message)| SourceMessage::uncounted(seq, message);
     let in_exchanges: usize = window.exchanges().map(|held| held.messages.len()).sum();
     let mut numbered = (1..).zip(window.messages()).map(source);
     let preamble = numbered.by_ref().take(messages.len() - in_exchanges).collect();

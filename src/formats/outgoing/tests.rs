@@ -21,11 +21,7 @@ use crate::{
 pub(super) fn input_of(messages: &[Message]) -> ContextInput<'_> {
     let mut input = ContextInput::default();
     for (seq, message) in (1..).zip(messages) {
-        let source = SourceMessage {
-            seq,
-            message,
-            tokens: None,
-        };
+        let source = SourceMessage::uncounted(seq, message);
         if message.kind == Kind::System && input.exchanges.is_empty() {
             input.preamble.push(source);
             continue;

@@ -108,11 +108,7 @@ fn a_copy_says_what_its_message_said_and_can_not_end_its_fence() {
     let copies = (1..).zip(&messages).map(|(seq, message)| SourceCopy {
         exchange: 0,
         pinned: true,
-        message: SourceMessage {
-            seq,
-            message,
-            tokens: None,
-        },
+        message: SourceMessage::uncounted(seq, message),
     });
     let input = ContextInput {
         copies: copies.collect(),
@@ -146,11 +142,7 @@ fn a_copy_is_seen_through_the_speakers_eyes() {
     let copies = (1..).zip(&messages).map(|(seq, message)| SourceCopy {
         exchange: seq,
         pinned: true,
-        message: SourceMessage {
-            seq,
-            message,
-            tokens: None,
-        },
+        message: SourceMessage::uncounted(seq, message),
     });
     let input = ContextInput {
         copies: copies.collect(),

@@ -2,12 +2,25 @@
 
 use super::*;
 
+fn said(name: &str, text: &str) -> Message {
+    let json = serde_json::json!({"role": "user", "name": name, "content": text});
+    formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
+}
+
+/// The turns, whose tokens are counted as they are sent.
+fn told(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
+    let options = ContextOptions {
+        names_speakers,
+        ..kept(alternation)
+    };
+    let context = build(input, &options, &Characters);
+    let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
+    assert_eq!(context.tokens, counted);
+    brief(&context.turns)
+}
+
 #[test]
 fn what_several_speakers_say_stays_told_apart() {
-    let said = |name: &str, text: &str| {
-        let json = serde_json::json!({"role": "user", "name": name, "content": text});
-        formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
-    };
     let messages = [
         said("ida", "Postgres."),
         said("ida", "Please."),
@@ -15,28 +28,7 @@ fn what_several_speakers_say_stays_told_apart() {
         message("a Both?"),
         said("ida", "One."),
     ];
-    let built = |alternation, names_speakers| {
-        let mut input = ContextInput::default();
-        for (seq, message) in (1..).zip(&messages) {
-            input.exchanges.push(SourceExchange {
-                exchange: seq,
-                is_open: false,
-                messages: vec![SourceMessage {
-                    seq,
-                    message,
-                    tokens: None,
-                }],
-            });
-        }
-        let options = ContextOptions {
-            names_speakers,
-            ..kept(alternation)
-        };
-        let context = build(&input, &options, &Characters);
-        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
-        assert_eq!(context.tokens, counted);
-        brief(&context.turns)
-    };
+    let built = |alternation, names_speakers| told(&one_by_one(&messages), alternation, names_speakers);
     assert_eq!(
         built(Alternation::Merge, false),
         "u [ida:] + Postgres. + Please. + [omar:] + MySQL. | a Both? | u One."
@@ -54,39 +46,24 @@ fn what_several_speakers_say_stays_told_apart() {
 /// The anchor is somebody's, too, and becomes one turn with the window's first words.
 #[test]
 fn whose_the_anchor_is_stays_told() {
-    fn source(seq: i64, message: &Message) -> SourceMessage<'_> {
-        SourceMessage {
-            seq,
-            message,
-            tokens: None,
-        }
-    }
-    let said = |name: &str, text: &str| {
-        let json = serde_json::json!({"role": "user", "name": name, "content": text});
-        formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
-    };
     let (task, answer) = (said("ida", "The task."), message("a Done."));
     let built = |speaker, alternation, names_speakers| {
         let next = said(speaker, "Go on.");
         let input = ContextInput {
-            anchor: Some(source(1, &task)),
+            anchor: Some(SourceMessage::uncounted(1, &task)),
             summary: Some("S".to_owned()),
             exchanges: vec![SourceExchange {
                 exchange: 2,
                 is_open: false,
-                messages: vec![source(2, &next), source(3, &answer)],
+                messages: vec![
+                    SourceMessage::uncounted(2, &next),
+                    SourceMessage::uncounted(3, &answer),
+                ],
             }],
             evicted: true,
             ..ContextInput::default()
         };
-        let options = ContextOptions {
-            names_speakers,
-            ..kept(alternation)
-        };
-        let context = build(&input, &options, &Characters);
-        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
-        assert_eq!(context.tokens, counted);
-        brief(&context.turns)
+        told(&input, alternation, names_speakers)
     };
     assert_eq!(
         built("omar", Alternation::Merge, false),

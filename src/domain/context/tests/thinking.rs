@@ -80,18 +80,7 @@ fn thinking_goes_when_something_before_it_was_forgotten() {
     let forgotten = |kind: &Kind| formats::parse(Format::Native, &tombstone(kind)).unwrap();
     let [one, hmm, two, aha] = ["u one", "t hmm", "u two", "t aha"].map(message);
     let sent = |messages: &[&Message]| {
-        let mut input = ContextInput::default();
-        for (seq, &message) in (1..).zip(messages) {
-            input.exchanges.push(SourceExchange {
-                exchange: seq,
-                is_open: false,
-                messages: vec![SourceMessage {
-                    seq,
-                    message,
-                    tokens: None,
-                }],
-            });
-        }
+        let input = one_by_one(messages.iter().copied());
         brief(&build(&input, &ContextOptions::default(), &Characters).turns)
     };
     let (user, usage) = (forgotten(&Kind::User), forgotten(&Kind::from_name("usage")));

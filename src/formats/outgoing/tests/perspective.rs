@@ -100,11 +100,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
     let held: Vec<&HeldExchange> = window.exchanges().collect();
     let in_exchanges: usize = held.iter().map(|held| held.messages.len()).sum();
     let in_view = window.messages().count();
-    let source = |(seq, message)| SourceMessage {
-        seq,
-        message,
-        tokens: None,
-    };
+    let source = |(seq, message)| SourceMessage::uncounted(seq, message);
     let mut numbered = (100..).zip(window.messages()).map(source);
     let preamble = numbered.by_ref().take(in_view - in_exchanges).collect();
     let exchanges = held.iter().map(|held| SourceExchange {
