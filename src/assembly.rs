@@ -10,6 +10,7 @@ use crate::{
     clock::Clock,
     config::{self, Config},
     domain::{
+        number::{i64_or_max, usize_or_max},
         price::Prices,
         prompt::PromptLimits,
         summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
@@ -379,7 +380,7 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
             tool_chars_max: worker.tool_chars_max,
         },
         prompt: PromptLimits {
-            material_chars_max: usize::try_from(chars_max).unwrap_or(usize::MAX),
+            material_chars_max: usize_or_max(chars_max),
         },
         output_tokens_max: config.model.output_tokens_max,
         thinking_reserve_tokens: config.model.thinking_reserve_tokens,
@@ -401,7 +402,7 @@ fn batch_settings(config: &Config) -> BatchSettings {
     let answer_bytes = answer_tokens
         .saturating_mul(RESULT_BYTES_PER_TOKEN)
         .saturating_add(RESULT_BYTES_AROUND);
-    let readable = i64::try_from(RESULTS_BYTES_MAX).unwrap_or(i64::MAX) / answer_bytes;
+    let readable = i64_or_max(RESULTS_BYTES_MAX) / answer_bytes;
     BatchSettings {
         gather_ms: batch.gather_ms,
         requests_max: batch.requests_max.min(readable).max(1),

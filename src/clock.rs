@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::domain::time::Timestamp;
+use crate::domain::{number::i64_or_max, time::Timestamp};
 
 /// Tells the time. Tests turn a [`ManualClock`] by hand.
 pub trait Clock: Send + Sync {
@@ -25,7 +25,7 @@ impl Clock for SystemClock {
     )]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        Timestamp(i64_or_max(since_epoch.as_millis()))
     }
 }
 

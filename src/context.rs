@@ -18,6 +18,7 @@ use crate::{
         },
         exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
         message::{Message, Part},
+        number::i64_or_max,
         perspective::{Perspective, Telling, UnknownSpeaker, speakers},
         summary::pending::with_pending,
         tokens::TokenCounter,
@@ -260,7 +261,7 @@ async fn preamble(
 fn payload_bytes(exchanges: &[StoredExchange]) -> i64 {
     let messages = exchanges.iter().flat_map(|exchange| &exchange.messages);
     let bytes: usize = messages.map(|stored| stored.message.payload.len()).sum();
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+    i64_or_max(bytes)
 }
 
 /// The view of `viewer` on a conversation in which `heard` speak.

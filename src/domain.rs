@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod likeness;
 pub mod lineage;
 pub mod message;
+pub(crate) mod number;
 pub mod outcome;
 pub mod own_words;
 pub mod perspective;

@@ -25,7 +25,7 @@ pub use findings::{FaultFindings, median_and_max};
 pub use kind::{Database, Kind};
 pub use server::Template;
 
-use crate::selftest::work::Work;
+use crate::{domain::number::usize_or_max, selftest::work::Work};
 
 /// Faults of a run.
 pub const FAULTS_OF_RUN: u64 = 20;
@@ -75,7 +75,7 @@ impl Work for Faults {
     }
 
     fn pieces(&self) -> usize {
-        usize::try_from(self.faults.div_ceil(FAULTS_OF_RUN)).unwrap_or(usize::MAX)
+        usize_or_max(self.faults.div_ceil(FAULTS_OF_RUN))
     }
 
     fn size(&self, piece: usize) -> u64 {

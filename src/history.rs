@@ -6,6 +6,7 @@ use crate::{
         convergence::Rules,
         exchange::Exchange,
         history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
+        number::i64_or_max,
         redaction::Redactor,
         text::{cut, first_line, one_line},
         time::Timestamp,
@@ -159,7 +160,7 @@ async fn paged(
         let page = page(store, agent, wanted).await?;
         let Some(oldest) = page.first() else { break };
         wanted.through = oldest.stored.exchange.exchange - 1;
-        wanted.limit -= i64::try_from(page.len()).unwrap_or(i64::MAX);
+        wanted.limit -= i64_or_max(page.len());
         let page = page.into_iter().map(|paged| shown(agent, paged, query, redactor));
         pages.push(page.collect());
     }

@@ -28,6 +28,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         redaction::Redactor,
         summary::{
             pending::{PendingLine, with_pending},
@@ -331,7 +332,7 @@ pub fn render(
 ) -> Snapshot {
     let lines = pending_lines(row, redactor);
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
-    let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
+    let named = i64_or_max(row.pending.len());
     Snapshot {
         // Beside the version's figures the `ETag` holds a hash of the text, since that may change while they don't: by
         // another token count, zone or rule of redaction.

@@ -13,7 +13,7 @@ mod vendor;
 
 use std::sync::Arc;
 
-use crate::domain::{attachment::Extent, tokens::TokenCounter};
+use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter};
 pub use estimate::EstimateCounter;
 pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
@@ -29,7 +29,7 @@ pub struct BytesCounter;
 
 impl BytesCounter {
     fn count_bytes(bytes: usize) -> i64 {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let bytes = i64_or_max(bytes);
         bytes.saturating_add(FALLBACK_BYTES_PER_TOKEN - 1) / FALLBACK_BYTES_PER_TOKEN
     }
 }
@@ -56,7 +56,7 @@ struct EncodingCounter {
 #[cfg(feature = "tokenizer")]
 impl TokenCounter for EncodingCounter {
     fn count(&self, text: &str) -> i64 {
-        i64::try_from((self.encoding)().count(text)).unwrap_or(i64::MAX)
+        i64_or_max((self.encoding)().count(text))
     }
 
     fn method(&self) -> &str {

@@ -44,6 +44,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
@@ -350,7 +351,7 @@ impl Worker {
     fn claim_of(&self, limit: usize) -> ClaimRequest {
         ClaimRequest {
             owner: self.settings.owner.clone(),
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            limit: i64_or_max(limit),
             lease_ms: self.settings.lease_ms,
             now: self.parts.clock.now(),
         }
@@ -379,10 +380,7 @@ impl Worker {
                 .waited(span(now.since_ms(lease.ready_at)));
         }
         let expired = leases.iter().filter(|lease| lease.taken_over).count();
-        self.parts
-            .metrics
-            .queue
-            .leases_expired(i64::try_from(expired).unwrap_or(i64::MAX));
+        self.parts.metrics.queue.leases_expired(i64_or_max(expired));
         Ok(leases)
     }
 

@@ -18,6 +18,7 @@ use std::{
 use crate::{
     domain::{
         access::{Named, Reach, Scope},
+        number::i64_or_max,
         time::Timestamp,
     },
     store::access::{NewToken, TOKENS_MAX, Token},
@@ -95,7 +96,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
         if all.iter().any(|other| other.name == token.name) {
             return Err(wrong("its name stands in the file twice"));
         }
-        if i64::try_from(all.len()).unwrap_or(i64::MAX) >= TOKENS_MAX {
+        if i64_or_max(all.len()) >= TOKENS_MAX {
             return Err(wrong("there are too many tokens: 1,000 at most"));
         }
         all.push(token);

@@ -18,6 +18,7 @@ use crate::{
     domain::{
         agent::AgentId,
         cursor::{self, List},
+        number::usize_or_max,
         time::Timestamp,
     },
     keeper::{AgedReply, Operator},
@@ -251,7 +252,7 @@ impl Hands {
 
 /// Cuts a page to its limit, and tells whether anything was cut off.
 fn cut<T>(page: &mut Vec<T>, limit: i64) -> bool {
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let shown = usize_or_max(limit);
     let has_more = page.len() > shown;
     page.truncate(shown);
     has_more

@@ -12,6 +12,7 @@ use crate::{
         agent::AgentId,
         context::{Elision, shorten_results},
         message::{Message, Part},
+        number::usize_or_max,
     },
     store::{ExchangeQuery, Store, StoredExchange, StoredMessage, page::part},
 };
@@ -75,7 +76,7 @@ async fn read_shortened(
 ) -> Result<Shortened, ContextError> {
     let exchange = &newest.exchange;
     let messages = usize::try_from(exchange.last_seq - exchange.first_seq).unwrap_or(0) + 1;
-    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let bytes_max = usize_or_max(bytes_max);
     let keep = bytes_max / RESULTS_SHARE / messages;
     let mut reader = Reader::new(exchange.exchange, keep, bytes_max);
     let mut after_seq = 0;

@@ -11,6 +11,7 @@ use crate::{
         agent::AgentId,
         exchange::PREAMBLE,
         message::{Kind, Part as Piece},
+        number::i64_or_max,
     },
     store::{Expanded, StoredMessage},
 };
@@ -130,7 +131,7 @@ fn text_block(whole: &str, text: &str, room: &mut usize) -> Markup {
     html! {
         @if !shown.is_empty() { pre dir="auto" { (shown) } }
         @if is_cut {
-            p.more { a href=(whole) { "Shortened: read all " (tokens(i64::try_from(text.len()).unwrap_or(i64::MAX))) " bytes as raw text" } }
+            p.more { a href=(whole) { "Shortened: read all " (tokens(i64_or_max(text.len()))) " bytes as raw text" } }
         }
     }
 }

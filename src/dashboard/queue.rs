@@ -9,7 +9,7 @@ use super::{
     text::{agent_path, count, moment, number, span, value},
 };
 use crate::{
-    domain::{access::Scope, agent::AgentId, time::Timestamp},
+    domain::{access::Scope, agent::AgentId, number::i64_or_max, time::Timestamp},
     store::operate::{QueueRow, QueueState, QueueWait, SEARCHED_MAX},
 };
 
@@ -98,7 +98,7 @@ fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
         return html! {};
     };
     let is_all = matching < RETRIED_MAX;
-    let shown = number(i64::try_from(matching).unwrap_or(i64::MAX));
+    let shown = number(i64_or_max(matching));
     let name = if is_all {
         format!("Retry all {shown}")
     } else {

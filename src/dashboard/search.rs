@@ -8,7 +8,7 @@ use super::{
     text::{agent_path, count, exchange_path, line, moment, tokens},
 };
 use crate::{
-    domain::agent::AgentId,
+    domain::{agent::AgentId, number::i64_or_max},
     recall::{Found, RecallReply},
 };
 
@@ -49,7 +49,7 @@ fn answer(frame: &Frame, search: &Search) -> Markup {
 }
 
 fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
-    let shown = i64::try_from(reply.found.len()).unwrap_or(i64::MAX);
+    let shown = i64_or_max(reply.found.len());
     html! {
         p.facts role="status" {
             @if shown == 0 { "Nothing found" } @else { (count(shown, "exchange")) ", best first" }

@@ -10,6 +10,7 @@ use crate::{
     domain::{
         access::Scope,
         diagnosis::{Check, Firing, Verdict},
+        number::i64_or_max,
         time::Timestamp,
     },
     store::operate::QueueRow,
@@ -218,12 +219,12 @@ fn configuration(settings: &[Setting]) -> Markup {
             }
         }
     };
-    let shown = |settings: &[&Setting]| number(i64::try_from(settings.len()).unwrap_or(i64::MAX));
+    let shown = |settings: &[&Setting]| number(i64_or_max(settings.len()));
     html! {
         section.configuration aria-labelledby="configuration-title" {
             h2 #configuration-title { "Configuration" }
             @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
-            @else { p.facts { (count(i64::try_from(changed.len()).unwrap_or(i64::MAX), "key")) " not the default's" } (table(&changed)) }
+            @else { p.facts { (count(i64_or_max(changed.len()), "key")) " not the default's" } (table(&changed)) }
             details.others { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
         }
     }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::number::i64_or_max;
 pub use guarded::GuardedCounter;
 pub use observer::{Observer, ReportedUsage, Seen, Shown};
 
@@ -57,7 +58,7 @@ impl Sample {
         let permille = i128::from(self.reported_tokens) * 1_000;
         let permille =
             (permille + i128::from(self.estimated_tokens) - 1) / i128::from(self.estimated_tokens.max(1));
-        i64::try_from(permille).unwrap_or(i64::MAX)
+        i64_or_max(permille)
     }
 }
 
@@ -150,8 +151,7 @@ impl Calibration {
 }
 
 fn scaled(tokens: i64, permille: i64) -> i64 {
-    let scaled = (i128::from(tokens.max(0)) * i128::from(permille) + 999) / 1_000;
-    i64::try_from(scaled).unwrap_or(i64::MAX)
+    i64_or_max((i128::from(tokens.max(0)) * i128::from(permille) + 999) / 1_000)
 }
 
 /// What was learned about all models.

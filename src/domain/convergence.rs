@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use self::features::{Features, clean, content_likeness};
+use super::number::i64_or_max;
 
 /// How many of the last messages are compared, of both speakers together.
 pub const WINDOW_MESSAGES: usize = 10;
@@ -297,7 +298,7 @@ impl Rules {
     /// How many of the last messages are enough: those that are compared in as many turns as make a trend, and one
     /// exchange more, which may be incomplete.
     pub fn messages_needed(&self) -> i64 {
-        i64::try_from(self.window_messages + 2 * TREND_SCORES).unwrap_or(i64::MAX)
+        i64_or_max(self.window_messages + 2 * TREND_SCORES)
     }
 }
 

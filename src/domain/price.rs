@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::number::i64_or_max;
+
 /// Prices are per this many tokens.
 const PER_TOKENS: i128 = 1_000_000;
 
@@ -76,7 +78,7 @@ impl Price {
             .iter()
             .map(|(tokens, price)| i128::from((*tokens).max(0)) * price)
             .sum();
-        i64::try_from((sum + PER_TOKENS - 1) / PER_TOKENS).unwrap_or(i64::MAX)
+        i64_or_max((sum + PER_TOKENS - 1) / PER_TOKENS)
     }
 }
 

@@ -8,6 +8,7 @@
 mod operations;
 
 use super::{
+    number::usize_or_max,
     reply::{self, ReplyError, Schema},
     summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
     text::{cut, one_line},
@@ -100,12 +101,12 @@ impl Prompt {
         tokens_max: i64,
         counter: &dyn TokenCounter,
     ) -> Option<usize> {
-        let tokens_max = usize::try_from(tokens_max).unwrap_or(usize::MAX);
+        let tokens_max = usize_or_max(tokens_max);
         // A token has a byte at least: most material needn't be counted.
         if self.user.len() <= tokens_max {
             return None;
         }
-        let tokens = usize::try_from(counter.count(&self.user)).unwrap_or(usize::MAX);
+        let tokens = usize_or_max(counter.count(&self.user));
         let shown = self.user.chars().count().min(limits.material_chars_max);
         (tokens > tokens_max).then(|| shown.saturating_mul(tokens_max) / tokens / 16 * 15)
     }

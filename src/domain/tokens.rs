@@ -3,6 +3,7 @@
 use super::{
     attachment::Extent,
     message::{Kind, Message, Part},
+    number::i64_or_max,
 };
 
 /// Tokens of each message beside its content: role and separators (OpenAI's chat format, 3 and the role).
@@ -92,7 +93,7 @@ pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
 
 /// Tokens of a text that only its provider can read.
 pub fn count_sealed(sealed: &str) -> i64 {
-    i64::try_from(sealed.len()).unwrap_or(i64::MAX) / SEALED_CHARS_PER_TOKEN
+    i64_or_max(sealed.len()) / SEALED_CHARS_PER_TOKEN
 }
 
 /// One token per character: tests say what a message costs.
@@ -102,7 +103,7 @@ pub(crate) struct Characters;
 #[cfg(test)]
 impl TokenCounter for Characters {
     fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+        i64_or_max(text.chars().count())
     }
 
     fn method(&self) -> &'static str {

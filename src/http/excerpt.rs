@@ -10,6 +10,7 @@ use super::{
 use crate::{
     domain::{
         agent::AgentId,
+        number::usize_or_max,
         summary::brief::{Excerpt, Wanted},
     },
     snapshot::Snapshot,
@@ -37,9 +38,7 @@ pub(super) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>, Problem>
             ));
         }
     };
-    let chars_max = parameters
-        .integer(MAX_CHARS, 1..=CHARS_MAX)?
-        .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
+    let chars_max = parameters.integer(MAX_CHARS, 1..=CHARS_MAX)?.map(usize_or_max);
     let tokens_max = parameters.integer(MAX_TOKENS, 1..=TOKENS_MAX)?;
     Ok(Wanted::new(is_brief, chars_max, tokens_max))
 }

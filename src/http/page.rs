@@ -6,7 +6,10 @@ use super::{
     extract::{Parameters, invalid},
     problem::Problem,
 };
-use crate::domain::cursor::{Cursor, List, NoCursor};
+use crate::domain::{
+    cursor::{Cursor, List, NoCursor},
+    number::usize_or_max,
+};
 
 /// The default number of entries on a page, and the largest.
 pub(super) const LIMIT: i64 = 50;
@@ -55,7 +58,7 @@ pub(super) fn cut<Entry, Cursor>(
     limit: i64,
     cursor: impl Fn(&Entry) -> Cursor,
 ) -> (Vec<Entry>, Option<Cursor>) {
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let shown = usize_or_max(limit);
     let has_more = found.len() > shown;
     found.truncate(shown);
     let next = found.last().filter(|_| has_more).map(cursor);

@@ -15,6 +15,7 @@ use crate::{
         journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, Standing, take_in},
         ledger::Ledger,
         lineage::Step,
+        number::i64_or_max,
         redaction::Redactor,
     },
     store::{
@@ -383,8 +384,8 @@ impl Section {
         let is_there = |head: &Head| head.last_seq <= *stored_through;
         let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
         Ok(Restored {
-            accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
-            duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+            accepted: i64_or_max(fresh.len()),
+            duplicates: i64_or_max(known.len()),
             last_seq: ledger.last_seq,
             lacks_head: lacks_head(there, restore, ledger.last_seq).await?,
         })

@@ -10,6 +10,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        number::usize_or_max,
         spend::{Spent, day_start},
         time::Timestamp,
         work::Reason,
@@ -168,7 +169,7 @@ impl Operator {
         let now = self.clock.now();
         if dry_run {
             let mut due = self.store.ageing_due(now, AGEING_SHOWN_MAX + 1).await?;
-            let shown = usize::try_from(AGEING_SHOWN_MAX).unwrap_or(usize::MAX);
+            let shown = usize_or_max(AGEING_SHOWN_MAX);
             let has_more = due.len() > shown;
             due.truncate(shown);
             return Ok(AgedReply {

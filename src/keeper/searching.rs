@@ -2,7 +2,7 @@
 
 use super::operating::Operator;
 use crate::{
-    domain::agent::AgentId,
+    domain::{agent::AgentId, number::i64_or_max},
     store::{
         StoreResult,
         operate::{QueueRow, Run, RunQuery, SEARCHED_MAX},
@@ -95,7 +95,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
 
     /// Looks at the next page of rows; one that is shorter than a step is the last.
     fn look(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
-        let looked_at = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        let looked_at = i64_or_max(rows.len());
         self.is_through = looked_at < SEARCH_STEP;
         self.looked_at = self.looked_at.saturating_add(looked_at);
         self.at = rows.last().map(&cursor).or(self.at.take());

@@ -8,7 +8,7 @@ use tracing::{error, info, warn};
 
 use super::{Keeper, counting::COUNTING};
 use crate::{
-    domain::{agent::AgentId, tokens::count_message, work::Reason},
+    domain::{agent::AgentId, number::i64_or_max, tokens::count_message, work::Reason},
     store::{NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult},
     threads,
 };
@@ -106,7 +106,7 @@ impl Keeper {
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
             // Those that were given up stay due; they mustn't take the places of others.
-            let in_vain = i64::try_from(given_up.len()).unwrap_or(i64::MAX);
+            let in_vain = i64_or_max(given_up.len());
             let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
             let mut agents = self.store.recounts_due(agents_max).await?;
             agents.retain(|agent| !given_up.contains(agent));

@@ -17,7 +17,10 @@ use std::{
 use async_trait::async_trait;
 
 use super::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait};
-use crate::{clock::Clock, domain::time::Timestamp};
+use crate::{
+    clock::Clock,
+    domain::{number::i64_or_max, time::Timestamp},
+};
 use circuit::{Asked, Circuit, Verdict};
 pub use circuit::{BreakerSettings, CircuitState};
 
@@ -153,9 +156,7 @@ fn span(span_ms: i64) -> Duration {
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> Verdict {
     match answer {
         Err(LlmError::Transient(fault)) => Verdict::Failed {
-            rest_ms: fault
-                .retry_after
-                .map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+            rest_ms: fault.retry_after.map_or(0, |wait| i64_or_max(wait.as_millis())),
         },
         Err(LlmError::Auth(_)) => Verdict::Refused,
         Err(LlmError::Waiting { .. }) => Verdict::Nothing,

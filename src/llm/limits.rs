@@ -17,7 +17,10 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait};
-use crate::{clock::Clock, domain::time::SECOND_MS};
+use crate::{
+    clock::Clock,
+    domain::{number::i64_or_max, time::SECOND_MS},
+};
 use minute::Minute;
 pub use minute::MinuteLimits;
 
@@ -184,7 +187,7 @@ impl ChatModel for Limited {
 /// The tokens that a call may take: providers count the longest allowed answer as well.
 fn estimate(request: &ModelRequest) -> i64 {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
-    let read = i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+    let read = i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN);
     read.saturating_add(request.output_tokens_max)
 }
 
@@ -198,7 +201,7 @@ fn span(span_ms: i64) -> Duration {
 }
 
 fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+    i64_or_max(span.as_millis())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::{
     domain::{
         agent::AgentId,
         history::{HistoryView, render_text},
+        number::usize_or_max,
         recall::Query,
         time::DAY_MS,
     },
@@ -67,7 +68,7 @@ impl Local {
 impl Source for Local {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
         let mut rows = self.store.agents(after, limit.saturating_add(1)).await?;
-        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let shown = usize_or_max(limit);
         let has_more = rows.len() > shown;
         rows.truncate(shown);
         let last = rows.last().map(|row| row.agent.clone());

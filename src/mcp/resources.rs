@@ -13,7 +13,7 @@ use super::{
     source::{AgentLine, Source, SourceError},
     uri::{self, Kind, Name},
 };
-use crate::domain::{agent::AgentId, time::Timestamp};
+use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// How important it is that a model sees a summary, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
@@ -153,7 +153,7 @@ pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
 
 /// Ids of agents that begin with `prefix`.
 pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<CompletionInfo, ErrorData> {
-    let most = i64::try_from(CompletionInfo::MAX_VALUES).unwrap_or(i64::MAX);
+    let most = i64_or_max(CompletionInfo::MAX_VALUES);
     let agent: Option<AgentId> = prefix.parse().ok();
     if agent.is_none() && !prefix.is_empty() {
         return Ok(CompletionInfo::default());

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::{
     message::{Kind, Message},
+    number::usize_or_max,
     tokens::{TokenCounter, count_message},
     window::Budget,
 };
@@ -166,7 +167,7 @@ fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<I
     let windows = u32::try_from(PIECE_MESSAGES / messages)
         .unwrap_or(u32::MAX)
         .max(1);
-    let starts = (0..budgets).step_by(usize::try_from(windows).unwrap_or(usize::MAX));
+    let starts = (0..budgets).step_by(usize_or_max(windows));
     starts.map(move |start| Piece {
         conversation,
         windows: start..start.saturating_add(windows).min(budgets),

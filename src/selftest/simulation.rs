@@ -37,7 +37,12 @@ pub use self::{
     judge::{Breach, Promise},
 };
 use super::work::Work;
-use crate::{crontab::Crontab, domain::time::Timestamp, notice::Notices, telemetry::metrics::Metrics};
+use crate::{
+    crontab::Crontab,
+    domain::{number::usize_or_max, time::Timestamp},
+    notice::Notices,
+    telemetry::metrics::Metrics,
+};
 
 /// Runs in a piece of work.
 const RUNS_OF_PIECE: u64 = 200;
@@ -65,7 +70,7 @@ impl Work for Simulation {
     }
 
     fn pieces(&self) -> usize {
-        usize::try_from(self.runs.div_ceil(RUNS_OF_PIECE)).unwrap_or(usize::MAX)
+        usize_or_max(self.runs.div_ceil(RUNS_OF_PIECE))
     }
 
     fn size(&self, piece: usize) -> u64 {

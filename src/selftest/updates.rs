@@ -13,7 +13,7 @@ pub use adversary::Adversary;
 pub use findings::UpdateFindings;
 
 use super::{known_counts::KnownCounts, work::Work};
-use crate::domain::tokens::TokenCounter;
+use crate::domain::{number::usize_or_max, tokens::TokenCounter};
 
 /// Updates in the life of an agent: enough to fill a document of any size.
 const UPDATES_OF_LIFE: u64 = 250;
@@ -40,7 +40,7 @@ impl Work for Updates {
     }
 
     fn pieces(&self) -> usize {
-        usize::try_from(self.updates.div_ceil(UPDATES_OF_LIFE)).unwrap_or(usize::MAX)
+        usize_or_max(self.updates.div_ceil(UPDATES_OF_LIFE))
     }
 
     fn size(&self, piece: usize) -> u64 {

@@ -18,6 +18,7 @@ use crate::{
             is_safe_boundary,
         },
         message::{Kind, Message},
+        number::i64_or_max,
         time::Timestamp,
         tokens::TokenCounter,
         window::{HeldExchange, Window},
@@ -106,7 +107,7 @@ impl<'c> Filling<'c> {
     /// An exchange has all its messages: their numbers follow each other.
     fn check_exchange(&self, held: &HeldExchange<&Message>, findings: &mut Findings) {
         let exchange = &held.exchange;
-        let messages = i64::try_from(held.messages.len()).unwrap_or(i64::MAX);
+        let messages = i64_or_max(held.messages.len());
         if messages != exchange.last_seq - exchange.first_seq + 1 {
             let number = exchange.exchange;
             findings.break_promise(Promise::Whole, || {

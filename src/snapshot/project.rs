@@ -27,6 +27,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         project::ProjectId,
         redaction::Redactor,
         summary::{
@@ -333,7 +334,7 @@ pub fn render(
 }
 
 fn figures(member: &ProjectMember) -> MemberFigures {
-    let named = i64::try_from(member.pending.len()).unwrap_or(i64::MAX);
+    let named = i64_or_max(member.pending.len());
     MemberFigures {
         agent_id: member.agent.clone(),
         version: member.version,

@@ -4,7 +4,7 @@
 //! first exchange, or behind its last message.
 
 use super::{ExchangeQuery, MessageRange, Store, StoreResult, StoredExchange};
-use crate::domain::agent::AgentId;
+use crate::domain::{agent::AgentId, number::usize_or_max};
 
 /// The most bytes of payloads on a page, and of an exchange that is read in parts. What is made of them takes some times as
 /// much, and several readers may ask at once.
@@ -71,7 +71,7 @@ pub fn part(after_seq: i64) -> MessageRange {
     MessageRange {
         after_seq,
         messages_max: PART_MESSAGES_MAX,
-        bytes_max: usize::try_from(PAGE_BYTES_MAX).unwrap_or(usize::MAX),
+        bytes_max: usize_or_max(PAGE_BYTES_MAX),
         is_current: true,
     }
 }

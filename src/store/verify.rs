@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::AgentRow;
-use crate::domain::{agent::AgentId, summary::item::ExchangeRange, time::Timestamp};
+use crate::domain::{agent::AgentId, number::i64_or_max, summary::item::ExchangeRange, time::Timestamp};
 
 /// The ceiling that no document exceeds, in o200k tokens.
 pub const CEILING_TOKENS: i64 = 10_000;
@@ -165,7 +165,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
         let within = live
             .iter()
             .filter(|e| from <= e.exchange && e.exchange <= through);
-        i64::try_from(within.count()).unwrap_or(i64::MAX)
+        i64_or_max(within.count())
     };
     AgentReport {
         agent_id: facts.row.agent.clone(),
@@ -174,7 +174,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
         covered: count(1, ledger.summarized_through),
         pending: count(ledger.summarized_through + 1, ledger.first_exchange - 1),
         in_window: count(ledger.first_exchange, i64::MAX),
-        set_aside: i64::try_from(facts.exchanges.iter().filter(|e| e.set_aside).count()).unwrap_or(i64::MAX),
+        set_aside: i64_or_max(facts.exchanges.iter().filter(|e| e.set_aside).count()),
         summary_tokens: facts.document_counted,
         breaches,
     }

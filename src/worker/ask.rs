@@ -12,6 +12,7 @@ use super::{Hold, Interruption, Worker, condense::CondenseError, pieces::Asking,
 use crate::{
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         price::Usage,
         prompt::{MATERIAL_CHARS_MIN, PromptLimits},
         reply::Answer,
@@ -571,7 +572,7 @@ fn tokens(
 fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     ProviderTokens {
-        input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
+        input: i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN),
         ..ProviderTokens::default()
     }
 }

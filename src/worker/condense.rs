@@ -14,6 +14,7 @@ use crate::{
         agent::AgentId,
         exchange::Exchange,
         message::Message,
+        number::usize_or_max,
         prompt::{Prompt, PromptLimits},
         reply::{self, ReplyError},
         summary::{
@@ -230,7 +231,7 @@ impl Worker {
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let mut items = Vec::new();
-        let portion = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX).max(1);
+        let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
             let at_once = self
                 .at_once(&hold.lease, material, (rest, portion), as_of(material, run))

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     domain::{
         batch::{BatchState, LOOK_MS, Sight, Step, cost_in_batch_microusd, step},
+        number::i64_or_max,
         price::Prices,
         reply::{self, Answer},
         time::Timestamp,
@@ -248,7 +249,7 @@ impl Courier {
         let step = self.next(batch, sight);
         if let Step::Wait { wait_ms } | Step::Submit { wait_ms } = step {
             let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
-            let asked_ms = i64::try_from(asked.as_millis()).unwrap_or(i64::MAX);
+            let asked_ms = i64_or_max(asked.as_millis());
             self.hold(batch, wait_ms.max(asked_ms)).await?;
             return Ok(());
         }

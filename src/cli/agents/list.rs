@@ -14,7 +14,7 @@ use super::super::{
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, cursor, time::Timestamp},
+    domain::{agent::AgentId, cursor, number::usize_or_max, time::Timestamp},
     http::AgentFigures,
     store::Store as _,
 };
@@ -70,7 +70,7 @@ impl List {
         let store = open::look(config).await?;
         // One more than asked for tells whether there is a next page.
         let rows = store.agents(self.after.as_ref(), self.limit + 1).await?;
-        let shown = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let shown = usize_or_max(self.limit);
         let has_more = rows.len() > shown;
         let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
         let last = agents.last().map(|agent| agent.agent_id.clone());

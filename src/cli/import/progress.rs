@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Mutex};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::super::{figures::grouped, output, ticker::Ticker};
+use crate::domain::number::i64_or_max;
 
 /// How often the line on a terminal changes in a second, at most.
 const REDRAWS_PER_SECOND: u8 = 10;
@@ -104,7 +105,7 @@ impl Progress {
 
     fn tell(&self) {
         let Ok(told) = self.told.lock() else { return };
-        let files = |files: usize| grouped(i64::try_from(files).unwrap_or(i64::MAX));
+        let files = |files: usize| grouped(i64_or_max(files));
         let done = format!("{}/{} sessions", files(told.files), files(self.files));
         let skipped = match told.skipped {
             0 => String::new(),

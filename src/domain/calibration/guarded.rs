@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Calibration, scaled};
-use crate::domain::{attachment::Extent, tokens::TokenCounter};
+use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter};
 
 /// An estimating counter times the guard of its calibration. Exact counters are never scaled.
 ///
@@ -48,6 +48,6 @@ impl TokenCounter for GuardedCounter {
     fn plain(&self, tokens: i64) -> i64 {
         let plain = (i128::from(tokens.max(0)) * 100 + i128::from(self.percent) / 2)
             / i128::from(self.percent.max(1));
-        i64::try_from(plain).unwrap_or(i64::MAX)
+        i64_or_max(plain)
     }
 }

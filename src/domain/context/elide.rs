@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{Origin, Turn};
 use crate::domain::{
     message::{Message, Part},
+    number::i64_or_max,
     tokens::{TokenCounter, count_part},
 };
 
@@ -47,7 +48,7 @@ pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCoun
 /// A length of which `tokens` gives no more than `room`, and hardly less; `whole` is what it gives for the `longest`. Texts
 /// are long where they are shortened, so few lengths are tried, and none that is far too long.
 fn fitting(room: i64, longest: usize, whole: i64, tokens: impl Fn(usize) -> i64) -> usize {
-    let longest = i64::try_from(longest).unwrap_or(i64::MAX).max(1);
+    let longest = i64_or_max(longest).max(1);
     let most = longest.min(room.saturating_mul(CHARS_PER_TOKEN_MAX));
     // Lengths, and their tokens.
     let mut fits = (0_i64, 0_i64);

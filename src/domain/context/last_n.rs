@@ -5,7 +5,10 @@ use super::{
     draft::{self, Draft},
     pairs,
 };
-use crate::domain::message::{Kind, Message};
+use crate::domain::{
+    message::{Kind, Message},
+    number::i64_or_max,
+};
 
 /// Whether a window may begin with `message`: it is the user's, without tool results.
 pub fn is_safe_boundary(message: &Message) -> bool {
@@ -34,7 +37,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let kept = (0..instructions).chain(first).chain(start..messages.len());
     let drafts: Vec<Draft<'_>> = kept
         .flat_map(|at| {
-            let seq = i64::try_from(at).unwrap_or(i64::MAX);
+            let seq = i64_or_max(at);
             let source = SourceMessage::uncounted(seq, &messages[at]);
             // Instructions and anchor are apart from the rest, which is one conversation.
             let exchange = i64::from(at >= start);

@@ -16,7 +16,7 @@ use super::{
     render::{Shown, heading_text, of_section, push_lines},
     section::Section,
 };
-use crate::domain::{agent::AgentId, time::Timestamp, tokens::TokenCounter};
+use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
 
 /// The document's last line, when it has any other.
 pub const SHARED_FOOTER: &str =
@@ -151,7 +151,7 @@ fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
     let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
-    i64::try_from(sections).unwrap_or(i64::MAX) * counter.count(&agent_text(agent))
+    i64_or_max(sections) * counter.count(&agent_text(agent))
 }
 
 /// Shares `room` by the `needs`: equal parts, but to no one more than needed.
@@ -160,7 +160,7 @@ fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     by_need.sort_by_key(|&place| needs[place]);
     let (mut shares, mut left) = (vec![0; needs.len()], room.max(0));
     for (served, &place) in by_need.iter().enumerate() {
-        let waiting = i64::try_from(by_need.len() - served).unwrap_or(i64::MAX);
+        let waiting = i64_or_max(by_need.len() - served);
         shares[place] = needs[place].clamp(0, left / waiting);
         left -= shares[place];
     }

@@ -19,7 +19,7 @@ use crate::{
     dashboard::{
         Filter, QUEUE_STATES, QueueList, RETRIED_MAX, RUN_STATES, RunList, queue_page, run_page, runs_page,
     },
-    domain::{access::Scope, agent::AgentId},
+    domain::{access::Scope, agent::AgentId, number::i64_or_max},
     keeper::Searched,
     store::{
         StoreResult,
@@ -69,7 +69,7 @@ async fn rows(
     filter: &Filter,
 ) -> StoreResult<Searched<QueueRow, AgentId>> {
     let operator = &app.parts.operator;
-    let limit = i64::try_from(ROWS_SHOWN).unwrap_or(i64::MAX);
+    let limit = i64_or_max(ROWS_SHOWN);
     if let Some(agents) = app.parts.access.seen(caller, after, limit).await? {
         let (mut found, next) = some(operator, agents, limit).await?;
         found.retain(|row| filter.matches_row(row));
@@ -121,7 +121,7 @@ pub(super) async fn runs(
             agent,
             outcome: None,
             before,
-            limit: i64::try_from(ROWS_SHOWN).unwrap_or(i64::MAX),
+            limit: i64_or_max(ROWS_SHOWN),
         };
         let matches = |run: &_| filter.matches_run(run);
         let searched = app.parts.operator.search_runs(query, matches).await?;

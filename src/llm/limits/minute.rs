@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::domain::{
     agent::AgentId,
+    number::i64_or_max,
     time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp},
 };
 
@@ -207,7 +208,7 @@ impl Minute {
     fn earliest(&self, calls: &VecDeque<Call>, now: Timestamp, tokens: i64) -> Timestamp {
         let newest = calls.back().map_or(now, |call| call.at);
         let mut at = now.max(newest).max(self.not_before);
-        let mut requests = i64::try_from(calls.len()).unwrap_or(i64::MAX);
+        let mut requests = i64_or_max(calls.len());
         let mut used = calls
             .iter()
             .fold(0_i64, |sum, call| sum.saturating_add(call.tokens));

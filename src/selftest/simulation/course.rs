@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use crate::domain::{
     context::ContextOptions,
+    number::i64_or_max,
     preset::Basis,
     redaction::Redactor,
     settings::OnOverflow,
@@ -44,7 +45,7 @@ pub(super) struct Quarters;
 
 impl TokenCounter for Quarters {
     fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.len().div_ceil(4)).unwrap_or(i64::MAX)
+        i64_or_max(text.len().div_ceil(4))
     }
 
     fn method(&self) -> &'static str {

@@ -23,6 +23,8 @@ use sqlx::{
 use tokio::time::timeout;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
+use crate::domain::number::usize_or_max;
+
 /// How much longer than a statement may run its answer may take: the server has to break it off, and to say so.
 const MARGIN: Duration = Duration::from_secs(5);
 /// How long a server that gave no connection is asked once more, to learn why.
@@ -218,7 +220,7 @@ impl TimedPool {
     /// error is what it says.
     pub(super) async fn explained<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         let options = self.pool.options();
-        let has_room = self.out.len() < usize::try_from(options.get_max_connections()).unwrap_or(usize::MAX);
+        let has_room = self.out.len() < usize_or_max(options.get_max_connections());
         match given {
             Err(sqlx::Error::PoolTimedOut) if has_room => Err(refusal(&self.pool.connect_options()).await),
             given => given,

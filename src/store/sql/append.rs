@@ -25,6 +25,7 @@ use crate::{
         ledger::{Eviction, Ledger},
         lineage::Step,
         message::{Format, is_tombstone},
+        number::i64_or_max,
         settings::AgentSettings,
         time::Timestamp,
         window::Budget,
@@ -113,11 +114,11 @@ pub(super) async fn append(
     let has_closed =
         session_ended.is_some() || steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
     let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
-    let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
+    let accepted = i64_or_max(fresh.len());
     Ok(AppendOutcome {
         accepted,
         stored,
-        duplicates: i64::try_from(request.messages.len()).unwrap_or(i64::MAX) - accepted,
+        duplicates: i64_or_max(request.messages.len()) - accepted,
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,

@@ -5,6 +5,7 @@ use crate::store::sql::{Connection, Row, query, sql};
 use super::super::{KeptCalibration, StoreError, StoreResult};
 use crate::domain::{
     calibration::{Calibration, MODELS_MAX, Sample},
+    number::i64_or_max,
     time::Timestamp,
 };
 
@@ -57,7 +58,7 @@ pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: T
         query(sql)
             .bind(one.provider)
             .bind(one.model)
-            .bind(i64::try_from(one.learned).unwrap_or(i64::MAX))
+            .bind(i64_or_max(one.learned))
             .bind(serde_json::json!(samples).to_string())
             .bind(now)
             .execute(&mut *tx)
@@ -67,9 +68,6 @@ pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: T
         "-- sql/calibration.forget\nDELETE FROM calibrations WHERE (provider, model) NOT IN \
                (SELECT provider, model FROM calibrations ORDER BY learned DESC, provider, model LIMIT $1)"
     );
-    query(sql)
-        .bind(i64::try_from(MODELS_MAX).unwrap_or(i64::MAX))
-        .execute(tx)
-        .await?;
+    query(sql).bind(i64_or_max(MODELS_MAX)).execute(tx).await?;
     Ok(())
 }

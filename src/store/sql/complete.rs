@@ -5,7 +5,7 @@ mod rearm;
 mod settle;
 
 use crate::{
-    domain::{agent::AgentId, time::Timestamp, work::Lease},
+    domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Lease},
     store::{
         Completed, Fence, Patch, StoreError, StoreResult,
         sql::{
@@ -190,8 +190,8 @@ async fn record(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResul
         version: Some(patch.version + 1),
         covers: Some((patch.lo, patch.hi)),
         exchanges: patch.exchanges,
-        items_added: i64::try_from(patch.added.len()).unwrap_or(i64::MAX),
-        items_dropped: i64::try_from(patch.dropped.len() + dropped_new).unwrap_or(i64::MAX),
+        items_added: i64_or_max(patch.added.len()),
+        items_dropped: i64_or_max(patch.dropped.len() + dropped_new),
         document_tokens: Some(patch.token_count),
         error: patch.park.as_ref(),
     };

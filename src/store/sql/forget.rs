@@ -23,6 +23,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     message::{Kind, tombstone},
+    number::i64_or_max,
 };
 use purge::Purge;
 
@@ -100,7 +101,7 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
         forgotten.versions += versions;
     }
     forgotten.agents = agents.into_iter().collect();
-    forgotten.messages = i64::try_from(buried.len()).unwrap_or(i64::MAX);
+    forgotten.messages = i64_or_max(buried.len());
     Ok(forgotten)
 }
 

@@ -13,7 +13,7 @@ use super::{
     super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
     agent, lineage, queue,
 };
-use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
+use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Reason};
 
 /// The most generations of ancestors that are read.
 const GENERATIONS_MAX: i64 = 1_000;
@@ -126,7 +126,7 @@ async fn copy_exchanges(
         .bind(base)
         .execute(tx)
         .await?;
-    let rows = i64::try_from(done).unwrap_or(i64::MAX);
+    let rows = i64_or_max(done);
     Ok(rows - i64::from(preamble.is_some()))
 }
 
@@ -227,7 +227,7 @@ async fn copy_document(
     }
     let copied = copy(items).execute(&mut *tx).await?;
     copy(ranges).execute(tx).await?;
-    Ok(i64::try_from(copied).unwrap_or(i64::MAX))
+    Ok(i64_or_max(copied))
 }
 
 /// Wakes the queue for the child, if anything was pending at the fork.

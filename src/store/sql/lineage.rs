@@ -10,7 +10,9 @@ use super::{
     hold, recount,
     row::{self, exchange_columns},
 };
-use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, time::Timestamp};
+use crate::domain::{
+    agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, number::i64_or_max, time::Timestamp,
+};
 
 /// Deletes the marks: a rewind can't go back to before a clear.
 pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<Stepped> {
@@ -141,7 +143,7 @@ async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestam
         .bind(at)
         .execute(tx)
         .await?;
-    Ok(i64::try_from(done).unwrap_or(i64::MAX))
+    Ok(i64_or_max(done))
 }
 
 /// The exchange of that number; `None` if it is a preamble.

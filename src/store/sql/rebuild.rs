@@ -15,6 +15,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     journal::{ForkRecord, ItemRecord},
+    number::i64_or_max,
     summary::{item::Item, version::VersionKind},
     time::Timestamp,
 };
@@ -31,7 +32,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
     let through = base(tx, &agent).await?;
     let (removed, edited) = own_items(tx, &agent, through).await?;
     let lost = lost_items(tx, &agent, record, through).await?;
-    let restored = i64::try_from(lost.len()).unwrap_or(i64::MAX);
+    let restored = i64_or_max(lost.len());
     hold::begin(tx, &agent).await?;
     let boundary = revise::move_watermark(tx, &agent, through, now).await?;
     let written = revise::write(
@@ -58,7 +59,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
         covers_through: through,
         uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
         restored,
-        removed: i64::try_from(removed.len()).unwrap_or(i64::MAX),
+        removed: i64_or_max(removed.len()),
         edited,
         enqueued: rollback::wake(tx, &agent, through < covered, is_pending, now).await?,
     })

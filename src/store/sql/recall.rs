@@ -21,6 +21,7 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
+    number::{i64_or_max, usize_or_max},
     recall::{Query, searchable},
 };
 pub(in crate::store) use fts5::merge_some;
@@ -256,8 +257,8 @@ async fn last_within(
         .bind(range.messages_max.saturating_add(1))
         .fetch_all(tx)
         .await?;
-    let messages_max = usize::try_from(range.messages_max).unwrap_or(usize::MAX);
-    let bytes_max = i64::try_from(range.bytes_max).unwrap_or(i64::MAX);
+    let messages_max = usize_or_max(range.messages_max);
+    let bytes_max = i64_or_max(range.bytes_max);
     let (mut through_seq, mut bytes) = (range.after_seq, 0);
     for (count, row) in found.iter().enumerate() {
         if count >= messages_max || bytes >= bytes_max {

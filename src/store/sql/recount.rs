@@ -18,7 +18,8 @@ use super::{
     row::{self, exchange_columns},
 };
 use crate::domain::{
-    agent::AgentId, exchange::Exchange, ledger::Ledger, settings::AgentSettings, time::Timestamp,
+    agent::AgentId, exchange::Exchange, ledger::Ledger, number::i64_or_max, settings::AgentSettings,
+    time::Timestamp,
 };
 
 /// Notes that everything not covered has to be counted again.
@@ -85,11 +86,11 @@ pub(super) async fn batch(
         .fetch_all(&mut *tx)
         .await?;
     let (mut from, mut messages) = (before, Vec::new());
-    let mut is_last = i64::try_from(found.len()).unwrap_or(i64::MAX) < messages_max;
+    let mut is_last = i64_or_max(found.len()) < messages_max;
     for found in &found {
         let found = row::exchange(found, 0)?;
         let more = found.last_seq - found.first_seq + 1;
-        let read = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+        let read = i64_or_max(messages.len());
         if read > 0 && read + more > messages_max {
             is_last = false;
             break;

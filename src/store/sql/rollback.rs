@@ -17,6 +17,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
+    number::i64_or_max,
     summary::{
         coverage::{digest_items, gaps},
         item::{ExchangeRange, Item},
@@ -68,7 +69,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
         }
         .push(item);
     }
-    let restored = count(added.len() + hidden.len());
+    let restored = i64_or_max(added.len() + hidden.len());
     added.extend(digest_items(&orphans));
     let has_digests = !orphans.is_empty();
     hold::release(tx, &agent, 0, true).await?;
@@ -96,7 +97,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
         covers_through: through,
         uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
         restored,
-        removed: count(removed.len()),
+        removed: i64_or_max(removed.len()),
         edited,
         enqueued: wake(tx, &agent, through < covered, is_work, now).await?,
     })
@@ -253,8 +254,4 @@ async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreR
 fn pairs(ranges: &[ExchangeRange]) -> String {
     let pairs: Vec<(i64, i64)> = ranges.iter().map(|range| (range.first, range.last)).collect();
     serde_json::json!(pairs).to_string()
-}
-
-fn count(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
+    number::usize_or_max,
     summary::{
         calendar::{AgentTime, RunningSession},
         item::Item,
@@ -220,7 +221,7 @@ async fn next_pending(
         tokens <= limits.tokens_max
     };
     let within_tokens = pending.iter().take_while(fits).count().max(1);
-    let within_count = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX);
+    let within_count = usize_or_max(limits.exchanges_max);
     let taken = within_tokens.min(within_count).min(pending.len());
     let takes_all = taken == pending.len();
     Ok((pending.into_iter().take(taken).collect(), takes_all))

@@ -29,7 +29,7 @@ use super::super::{
     StoreResult,
     sql::{Connection, query, sql},
 };
-use crate::domain::spell::Spell;
+use crate::domain::{number::i64_or_max, spell::Spell};
 
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
@@ -135,7 +135,7 @@ impl Checkpoint {
             let (mut spell, begun) = (Spell::default(), Instant::now());
             while wanted.recv().await.is_some() {
                 let done = own.some().await;
-                let now_ms = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+                let now_ms = i64_or_max(begun.elapsed().as_millis());
                 match done {
                     Ok(is_long) => {
                         if let Some(failed_ms) = spell.worked(now_ms) {

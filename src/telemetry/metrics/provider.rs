@@ -16,6 +16,7 @@ use super::{
     labels::{ProviderErrorClass, RequestOutcome, TokenType},
 };
 use crate::domain::{
+    number::i64_or_max,
     spend::{MICROUSD_PER_USD, SpendLimits},
     time::Timestamp,
 };
@@ -243,7 +244,7 @@ impl Provider {
         let open = of_provider.filter(|circuit| circuit.open_until.is_some()).count();
         let provider = self.model(provider, model).provider;
         let gauge = self.circuits_open.get_or_create(&ProviderLabels { provider });
-        gauge.set(i64::try_from(open).unwrap_or(i64::MAX));
+        gauge.set(i64_or_max(open));
     }
 
     /// The states of the circuits that were set.

@@ -11,7 +11,7 @@ use super::{
     Histograms, Register, float, increase,
     labels::{FailureReason, Fence, PostponeReason, Trigger, UpdateOutcome, UpdatePath},
 };
-use crate::domain::work::Reason;
+use crate::domain::{number::i64_or_max, work::Reason};
 
 /// 30 s is the threshold of the alert on slow updates, so it is a boundary.
 const DURATION_SECONDS: [f64; 13] = [
@@ -174,7 +174,7 @@ impl Updates {
 
     /// Sets how many updates may run at the same time.
     pub fn workers(&self, concurrency: usize) {
-        self.workers.set(i64::try_from(concurrency).unwrap_or(i64::MAX));
+        self.workers.set(i64_or_max(concurrency));
     }
 
     /// Whether claiming is paused, as it was set last.

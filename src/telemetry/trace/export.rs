@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use super::{TraceSettings, layer::Ended, otlp};
 use crate::{
+    domain::number::usize_or_max,
     telemetry::metrics::{Metrics, labels::SpanOutcome},
     wire::{Endpoint, WireError},
 };
@@ -172,7 +173,7 @@ impl Exporter {
     }
 
     fn count_lost(&self, metrics: &Metrics) {
-        let lost = usize::try_from(self.lost.swap(0, Relaxed)).unwrap_or(usize::MAX);
+        let lost = usize_or_max(self.lost.swap(0, Relaxed));
         metrics.service.spans(SpanOutcome::Lost, lost);
     }
 

@@ -19,7 +19,7 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 use super::{ERROR, KIND, NAME, PARENT, TraceParent};
 use crate::{
     clock::{Clock as _, SystemClock},
-    domain::text::floor_cut,
+    domain::{number::i64_or_max, text::floor_cut},
 };
 
 /// The longest text of an attribute, in bytes; the rest is cut off.
@@ -221,7 +221,7 @@ impl Visit for Fields {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.set(field, Value::Int(i64::try_from(value).unwrap_or(i64::MAX)));
+        self.set(field, Value::Int(i64_or_max(value)));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {

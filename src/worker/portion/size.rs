@@ -4,7 +4,7 @@
 //! So each question that was too much halves the portion, which then grows by one exchange now and then, as TCP's
 //! window does. If it may have been an outage that halved it, each answer doubles it.
 
-use crate::store::MaterialLimits;
+use crate::{domain::number::i64_or_max, store::MaterialLimits};
 
 /// After so many answers about full portions the portion grows by one: most answers are about as much as the model can
 /// take.
@@ -36,7 +36,7 @@ impl Size {
     /// Halves the portion after a question about those exchanges was too much, or may have met an outage.
     pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
         *self = Self {
-            exchanges_max: count(asked.len() / 2).max(1),
+            exchanges_max: i64_or_max(asked.len() / 2).max(1),
             answers: 0,
             is_failing: true,
             doubles: may_be_outage && !self.has_overreached(asked),
@@ -46,14 +46,14 @@ impl Size {
     /// Whether the portion was doubled after an answer, and the doubled one was too much: a model that is too slow for
     /// so many exchanges fails like an outage, and would do so after every other answer.
     fn has_overreached(self, asked: &[i64]) -> bool {
-        self.doubles && !self.is_failing && count(asked.len()) >= self.exchanges_max
+        self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
     }
 
     /// Grows the portion after an answer about those exchanges. An answer about fewer than the portion says nothing
     /// about it.
     pub(super) fn grow(&mut self, asked: &[i64]) {
         self.is_failing = false;
-        if count(asked.len()) < self.exchanges_max {
+        if i64_or_max(asked.len()) < self.exchanges_max {
             return;
         }
         if self.doubles {
@@ -66,10 +66,6 @@ impl Size {
             self.answers = 0;
         }
     }
-}
-
-fn count(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use crate::domain::{
+    number::i64_or_max,
     summary::{
         compaction::{Path, SummaryPolicy},
         item::{Importance, Item},
@@ -66,7 +67,7 @@ fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     };
     let parts = i128::from(RECENCY_HALF_MS) + i128::from(age_ms);
     let worth = i128::from(SCORE_SCALE * weight(item.importance)) * i128::from(RECENCY_HALF_MS) / parts;
-    i64::try_from(worth).unwrap_or(i64::MAX)
+    i64_or_max(worth)
 }
 
 /// A candidate line.
@@ -353,7 +354,7 @@ impl<'a> Page<'a> {
             .filter(|form| *form >= longest)
         {
             let longer = self.measure(at, form);
-            let chars = length(longer.chars) - length(shorter.chars);
+            let chars = i64_or_max(longer.chars) - i64_or_max(shorter.chars);
             best = per_cost(score, (longer.told - shorter.told).max(1), chars).min(best);
             gains.push((best, form));
             shorter = longer;
@@ -369,7 +370,7 @@ impl<'a> Page<'a> {
             let text = item_text(item, form);
             let chars = text.chars().count();
             Measure {
-                told: rarity.told(&text) + length(chars) / CHARS_WORTH,
+                told: rarity.told(&text) + i64_or_max(chars) / CHARS_WORTH,
                 chars,
             }
         })
@@ -430,7 +431,7 @@ impl<'a> Page<'a> {
                 let chars = self.measure(at, Form::Gist).chars;
                 let on_a_line = (JOINED_CHARS_MAX / (chars + JOINT_CHARS)).clamp(1, of_day);
                 let line = &mut self.lines[at];
-                line.around = source / length(on_a_line) + heading / length(of_day) + JOINT_TOKENS;
+                line.around = source / i64_or_max(on_a_line) + heading / i64_or_max(of_day) + JOINT_TOKENS;
                 line.costs = [None; Form::ALL.len()];
             }
             from += of_day;
@@ -471,14 +472,9 @@ impl<'a> Page<'a> {
     }
 }
 
-fn length(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 /// A score per cost, as an integer that keeps some digits.
 fn per_cost(score: i64, told: i64, cost: i64) -> i64 {
-    let gain = i128::from(score) * i128::from(told) / i128::from(cost.max(1));
-    i64::try_from(gain).unwrap_or(i64::MAX)
+    i64_or_max(i128::from(score) * i128::from(told) / i128::from(cost.max(1)))
 }
 
 /// The day on which an item began.

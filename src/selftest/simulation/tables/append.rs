@@ -8,6 +8,7 @@ use crate::{
         exchange::{Exchange, PREAMBLE},
         ledger::{Cut, Eviction, Overflow, Return, WindowExchange},
         lineage::Step,
+        number::i64_or_max,
         time::Timestamp,
         tokens::TokenCounter,
         window::Budget,
@@ -264,7 +265,7 @@ fn outcome(
     let ledger = &kept.ledger;
     let number = |exchange: &Exchange| exchange.exchange;
     AppendOutcome {
-        accepted: i64::try_from(done.stored.len()).unwrap_or(i64::MAX),
+        accepted: i64_or_max(done.stored.len()),
         duplicates: done.duplicates,
         stored: done.stored,
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, number),

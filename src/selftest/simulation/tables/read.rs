@@ -5,6 +5,7 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::Exchange,
+        number::usize_or_max,
         settings::{AgentSettings, SettingsPatch},
         summary::calendar::AgentTime,
         summary::item::Item,
@@ -26,7 +27,7 @@ impl Kept {
             tokens += exchange.tokens;
             tokens <= limits.tokens_max
         });
-        let within_count = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX);
+        let within_count = usize_or_max(limits.exchanges_max);
         let taken = within_tokens.count().max(1).min(within_count).min(pending.len());
         let takes_all = taken == pending.len();
         (pending.into_iter().take(taken).collect(), takes_all)
@@ -54,7 +55,7 @@ impl Kept {
         let items = self.shown();
         let mut revisited: Vec<&Item> = Vec::new();
         if batch.is_empty() && hi == lo {
-            let count = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX);
+            let count = usize_or_max(limits.exchanges_max);
             revisited.extend(items.iter().filter(|item| item.provisional).take(count));
         }
         for range in revisited.iter().flat_map(|item| &item.ranges) {

@@ -13,6 +13,7 @@ use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::{Eviction, Ledger},
+    number::i64_or_max,
     time::Timestamp,
 };
 
@@ -251,7 +252,7 @@ async fn update_agent(
         .bind(ledger.first_exchange)
         .bind(ledger.tokens_before_window)
         .bind(pending_since)
-        .bind(i64::try_from(written.evictions.len()).unwrap_or(i64::MAX))
+        .bind(i64_or_max(written.evictions.len()))
         .bind(request.rules.budget.budget_tokens())
         .bind(ledger.summarized_through)
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))

@@ -19,6 +19,7 @@ use crate::domain::{
     ledger::{Cut, Eviction, Ledger},
     lineage::Step,
     message::is_tombstone,
+    number::i64_or_max,
     settings::AgentSettings,
     time::Timestamp,
     work::Reason,
@@ -94,8 +95,8 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
         wake(tx, &request.agent, request.now).await?;
     }
     Ok(Restored {
-        accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
-        duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+        accepted: i64_or_max(fresh.len()),
+        duplicates: i64_or_max(known.len()),
         last_seq: ledger.last_seq,
         lacks_head: standing == Standing::Open,
     })
@@ -391,7 +392,7 @@ async fn seal(
         .bind(cut.exchange)
         .bind(cut.tokens_before)
         .bind(head.budget_tokens)
-        .bind(i64::try_from(head.evictions.len()).unwrap_or(i64::MAX))
+        .bind(i64_or_max(head.evictions.len()))
         .bind((ledger.pending_numbers() > 0).then_some(now))
         .bind(head.max_messages)
         .execute(tx)

@@ -1,7 +1,7 @@
 //! The items of an update: numbered, written with the exchanges they cover, checked against these, retired.
 
 use crate::{
-    domain::{agent::AgentId, summary::item::Item},
+    domain::{agent::AgentId, number::i64_or_max, summary::item::Item},
     store::{
         Patch, StoreError, StoreResult,
         sql::{Connection, Value, append::write::runs, insert, query, sql},
@@ -14,7 +14,7 @@ pub(in super::super) async fn reserve_items(
     agent: &AgentId,
     patch: &Patch,
 ) -> StoreResult<i64> {
-    let count = i64::try_from(patch.added.len()).unwrap_or(i64::MAX);
+    let count = i64_or_max(patch.added.len());
     let sql = sql!(
         "-- sql/complete.reserve_items\nUPDATE agents SET last_item = last_item + $2 WHERE agent_id = $1 \
                RETURNING last_item - $2 + 1"

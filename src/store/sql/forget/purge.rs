@@ -19,6 +19,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     exchange::{Entry, Exchange, FORGOTTEN_TITLE, Headline},
+    number::i64_or_max,
     summary::{
         coverage::digest_items,
         item::{BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Item, TEXT_CHARS_MAX},
@@ -146,7 +147,7 @@ impl Purge<'_> {
         let orphans = withdraw::covered_before(tx, self.agent, &removed, through).await?;
         let digests = digests(&orphans);
         let has_digests = digests.iter().any(|item| item.provisional);
-        let count = i64::try_from(removed.len() + inherited.len()).unwrap_or(i64::MAX);
+        let count = i64_or_max(removed.len() + inherited.len());
         let revision = Revision {
             agent: self.agent,
             kind: VersionKind::Forget,
@@ -266,7 +267,7 @@ impl Purge<'_> {
             .bind(self.request.now)
             .execute(tx)
             .await?;
-        Ok(i64::try_from(done).unwrap_or(i64::MAX))
+        Ok(i64_or_max(done))
     }
 
     /// Deletes the journalled answers, which may hold anything that was read; for a while no answer is journalled to a

@@ -9,7 +9,7 @@ use super::super::{
     super::{AppendRequest, Pin, Pins, Stepped, StoreError, StoreResult},
     row,
 };
-use crate::domain::{agent::AgentId, context::COPIES_MAX, message::Kind};
+use crate::domain::{agent::AgentId, context::COPIES_MAX, message::Kind, number::i64_or_max};
 
 /// A message that can be pinned.
 struct Found {
@@ -53,7 +53,7 @@ pub(in super::super) async fn pin_within(
         let (pinned, tokens) = others(tx, agent, seq).await?;
         let tokens = tokens + found.tokens;
         let max_tokens = request.rules.context.copies_max_tokens();
-        if tokens > max_tokens || pinned >= i64::try_from(COPIES_MAX).unwrap_or(i64::MAX) {
+        if tokens > max_tokens || pinned >= i64_or_max(COPIES_MAX) {
             return Err(StoreError::PinsFull {
                 pinned,
                 tokens,

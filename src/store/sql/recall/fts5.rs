@@ -9,6 +9,7 @@ use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         recall::{Query, indexed, searchable},
         text::hexadecimal,
     },
@@ -161,7 +162,7 @@ pub(super) async fn ranked(
     let found = query(sql)
         .bind(expression(wanted, line, wish))
         .bind(line.json())
-        .bind(i64::try_from(HITS_MAX / 2).unwrap_or(i64::MAX))
+        .bind(i64_or_max(HITS_MAX / 2))
         .bind(RANKED_MAX)
         .fetch_all(tx)
         .await?;

@@ -14,6 +14,7 @@ use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
+        number::i64_or_max,
         recall::{Query, Term, indexed, searchable},
         text::floor_cut,
     },
@@ -83,7 +84,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         .collect();
     write(tx, &messages).await?;
     release(tx, &locked, &messages).await?;
-    Ok(i64::try_from(messages.len()).unwrap_or(i64::MAX))
+    Ok(i64_or_max(messages.len()))
 }
 
 /// The messages after the marks of these agents, agent by agent.
@@ -242,7 +243,7 @@ pub(super) async fn ranked(
         .bind(format!("({}) & ({said})", names.join(" | ")))
         .bind(said)
         .bind(line.json())
-        .bind(i64::try_from(HITS_MAX / 2).unwrap_or(i64::MAX))
+        .bind(i64_or_max(HITS_MAX / 2))
         .bind(RANKED_MAX)
         .fetch_all(tx)
         .await?;

@@ -4,6 +4,7 @@ use super::outdated::is_current;
 use crate::{
     domain::{
         batch::{BatchState, Wanted},
+        number::i64_or_max,
         time::Timestamp,
     },
     store::{
@@ -24,7 +25,7 @@ pub(in super::super) async fn gather(tx: &mut Connection, gather: Gather) -> Sto
     if keys.is_empty() {
         return Ok(None);
     }
-    let requests = i64::try_from(keys.len()).unwrap_or(i64::MAX);
+    let requests = i64_or_max(keys.len());
     let batch = write(tx, &gather, requests).await?;
     let sql = sql!(
         "-- sql/round.send_out\nUPDATE batch_requests SET state = 'out', batch = $1 \
@@ -105,7 +106,7 @@ async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec
         }
         keys.push(row.try_get(0)?);
     }
-    is_full |= i64::try_from(keys.len()).unwrap_or(i64::MAX) >= gather.requests_max;
+    is_full |= i64_or_max(keys.len()) >= gather.requests_max;
     let oldest = found.first().map(|row| row.try_get::<Timestamp>(2)).transpose()?;
     let is_due = is_full || oldest.is_some_and(|at| at <= gather.waiting_before);
     Ok(if is_due { keys } else { Vec::new() })
