@@ -49,12 +49,29 @@ struct Written {
     session_ended: Option<i64>,
 }
 
-struct NewSession {
-    session: i64,
-    first_exchange: i64,
-    opened_at: Timestamp,
+/// A session that began.
+pub(super) struct NewSession {
+    pub(super) session: i64,
+    pub(super) first_exchange: i64,
+    pub(super) opened_at: Timestamp,
     /// When and why the session before ended, if that isn't stored yet.
-    previous_end: Option<(Timestamp, &'static str)>,
+    pub(super) previous_end: Option<(Timestamp, &'static str)>,
+}
+
+impl NewSession {
+    /// The ledger's session, before anything is said in it.
+    pub(super) fn empty(
+        ledger: &Ledger,
+        opened_at: Timestamp,
+        previous_end: Option<(Timestamp, &'static str)>,
+    ) -> Self {
+        Self {
+            session: ledger.session,
+            first_exchange: ledger.last_exchange + 1,
+            opened_at,
+            previous_end,
+        }
+    }
 }
 
 /// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
@@ -210,12 +227,8 @@ async fn write_part(
 fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
     written.exchanges.extend(ledger.newest.clone());
     written.evictions.extend(ledger.clear(at));
-    written.sessions.push(NewSession {
-        session: ledger.session,
-        first_exchange: ledger.last_exchange + 1,
-        opened_at: at,
-        previous_end: Some((at, "clear")),
-    });
+    let opened = NewSession::empty(ledger, at, Some((at, "clear")));
+    written.sessions.push(opened);
 }
 
 /// The places of the messages to be stored, and whether each keeps its client id.
@@ -309,12 +322,7 @@ async fn place_all(
             continue;
         };
         if ledger.last_seq == 0 {
-            written.sessions.push(NewSession {
-                session: ledger.session,
-                first_exchange: ledger.last_exchange + 1,
-                opened_at: entry.at,
-                previous_end: None,
-            });
+            written.sessions.push(NewSession::empty(ledger, entry.at, None));
         }
         let appended = ledger.append(entry, request.rules.idle_gap_ms);
         let preamble = ledger.preamble.as_ref();
@@ -332,11 +340,10 @@ async fn place_all(
             written.preamble = Some(preamble.clone());
         }
         if appended.new_session {
+            let previous_end = appended.left.as_ref().map(|left| (left.last_at, "idle"));
             written.sessions.push(NewSession {
-                session: ledger.session,
                 first_exchange: appended.exchange,
-                opened_at: entry.at,
-                previous_end: appended.left.as_ref().map(|left| (left.last_at, "idle")),
+                ..NewSession::empty(ledger, entry.at, previous_end)
             });
         }
         written.exchanges.extend(appended.left);
@@ -360,12 +367,8 @@ fn heed_overflow(
         return Ok(());
     };
     written.session_ended = Some(ended);
-    written.sessions.push(NewSession {
-        session: ledger.session,
-        first_exchange: ledger.last_exchange + 1,
-        opened_at: entry.at,
-        previous_end: Some((entry.at, "end")),
-    });
+    let opened = NewSession::empty(ledger, entry.at, Some((entry.at, "end")));
+    written.sessions.push(opened);
     Ok(())
 }
 

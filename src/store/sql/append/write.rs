@@ -29,8 +29,11 @@ pub(super) async fn rows(
 ) -> StoreResult<()> {
     insert_messages(tx, request, written).await?;
     note_important(tx, request, written).await?;
-    write_exchanges(tx, &request.agent, written, ledger).await?;
-    write_sessions(tx, &request.agent, &written.sessions).await
+    let preamble: Vec<&Exchange> = written.preamble.iter().collect();
+    upsert_exchanges(tx, &request.agent, "preamble", &preamble).await?;
+    let exchanges: Vec<&Exchange> = written.exchanges.iter().chain(&ledger.newest).collect();
+    upsert_exchanges(tx, &request.agent, "exchange", &exchanges).await?;
+    open_sessions(tx, &request.agent, &written.sessions).await
 }
 
 /// Writes the ledger, and the evictions.
@@ -124,24 +127,7 @@ async fn note_important(tx: &mut Connection, request: &AppendRequest, written: &
     Ok(())
 }
 
-async fn write_exchanges(
-    tx: &mut Connection,
-    agent: &AgentId,
-    written: &Written,
-    ledger: &Ledger,
-) -> StoreResult<()> {
-    let preamble: Vec<&Exchange> = written.preamble.iter().collect();
-    if !preamble.is_empty() {
-        upsert_exchanges(tx, agent, "preamble", &preamble).await?;
-    }
-    let exchanges: Vec<&Exchange> = written.exchanges.iter().chain(&ledger.newest).collect();
-    for run in runs(&exchanges) {
-        upsert_exchanges(tx, agent, "exchange", run).await?;
-    }
-    Ok(())
-}
-
-/// Writes exchanges, new or grown, at most as many as [`runs`] gives at a time.
+/// Writes exchanges, new or grown.
 pub(in super::super) async fn upsert_exchanges(
     tx: &mut Connection,
     agent: &AgentId,
@@ -176,13 +162,20 @@ pub(in super::super) async fn upsert_exchanges(
                 state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
                 headline = excluded.headline"
     );
-    insert(head, exchanges.iter().map(row).collect(), tail)
-        .execute(tx)
-        .await?;
+    for run in runs(exchanges) {
+        insert(head, run.iter().map(row).collect(), tail)
+            .execute(&mut *tx)
+            .await?;
+    }
     Ok(())
 }
 
-async fn write_sessions(tx: &mut Connection, agent: &AgentId, sessions: &[NewSession]) -> StoreResult<()> {
+/// Writes sessions that began, and the ends of those before them.
+pub(in super::super) async fn open_sessions(
+    tx: &mut Connection,
+    agent: &AgentId,
+    sessions: &[NewSession],
+) -> StoreResult<()> {
     for new in sessions {
         if let Some((ended_at, reason)) = new.previous_end {
             session::end(tx, agent, new.session - 1, ended_at, reason).await?;

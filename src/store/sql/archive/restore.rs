@@ -9,7 +9,7 @@ use super::super::{
         archive::{ArchiveError, Origin, Recorded, Restore, Restored},
     },
     agent,
-    append::write,
+    append::{NewSession, write},
     fork, hold, lineage, queue, session,
 };
 use crate::domain::{
@@ -32,16 +32,8 @@ struct Placed {
     exchanges: Vec<Exchange>,
     /// The preamble of a session that was cleared.
     preamble: Option<Exchange>,
-    sessions: Vec<Opened>,
+    sessions: Vec<NewSession>,
     eviction: Option<Eviction>,
-}
-
-/// A session that began, and when and why the one before ended.
-struct Opened {
-    session: i64,
-    first_exchange: i64,
-    at: Timestamp,
-    previous_end: Option<(Timestamp, &'static str)>,
 }
 
 /// See [`super::super::super::archive::Archive::restore`].
@@ -232,11 +224,10 @@ fn place_all(ledger: &mut Ledger, part: &[Recorded]) -> Result<Placed, JournalEr
         let silent_since = ledger.newest.as_ref().map(|newest| newest.last_at);
         placed.exchanges.extend(take_in(ledger, record, entry)?);
         if is_first || ledger.session > session {
-            placed.sessions.push(Opened {
-                session: ledger.session,
+            let previous_end = silent_since.map(|since| (since, "idle"));
+            placed.sessions.push(NewSession {
                 first_exchange: ledger.last_exchange + i64::from(record.exchange == PREAMBLE),
-                at: entry.at,
-                previous_end: silent_since.map(|since| (since, "idle")),
+                ..NewSession::empty(ledger, entry.at, previous_end)
             });
         }
     }
@@ -247,12 +238,8 @@ fn close_session(placed: &mut Placed, ledger: &mut Ledger, at: Timestamp) {
     placed.preamble.clone_from(&ledger.preamble);
     placed.exchanges.extend(ledger.newest.clone());
     placed.eviction = ledger.clear(at);
-    placed.sessions.push(Opened {
-        session: ledger.session,
-        first_exchange: ledger.last_exchange + 1,
-        at,
-        previous_end: Some((at, "clear")),
-    });
+    let opened = NewSession::empty(ledger, at, Some((at, "clear")));
+    placed.sessions.push(opened);
 }
 
 /// Fails if the boundary isn't after what is summarised already, or is beyond the last exchange.
@@ -278,20 +265,10 @@ async fn write_rows(
         lineage::pins::note_important(tx, agent, place).await?;
     }
     let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
-    for run in write::runs(&preamble) {
-        write::upsert_exchanges(tx, agent, "preamble", run).await?;
-    }
+    write::upsert_exchanges(tx, agent, "preamble", &preamble).await?;
     let exchanges: Vec<&Exchange> = placed.exchanges.iter().chain(&ledger.newest).collect();
-    for run in write::runs(&exchanges) {
-        write::upsert_exchanges(tx, agent, "exchange", run).await?;
-    }
-    for opened in &placed.sessions {
-        if let Some((ended_at, reason)) = opened.previous_end {
-            session::end(tx, agent, opened.session - 1, ended_at, reason).await?;
-        }
-        session::open(tx, agent, opened.session, opened.first_exchange, opened.at).await?;
-    }
-    Ok(())
+    write::upsert_exchanges(tx, agent, "exchange", &exchanges).await?;
+    write::open_sessions(tx, agent, &placed.sessions).await
 }
 
 /// Writes the ledger without a ceiling, since no append kept one over these messages: only a head that follows them
