@@ -64,6 +64,12 @@ pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreR
     found.as_ref().map(row::agent).transpose()
 }
 
+/// As [`load`], for agents that have to be there.
+pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
+    let row = load(connection, agent).await?;
+    row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
+}
+
 /// See [`super::super::Store::change_settings`].
 pub(super) async fn change_settings(
     tx: &mut Connection,
@@ -71,9 +77,7 @@ pub(super) async fn change_settings(
     patch: &SettingsPatch,
     now: Timestamp,
 ) -> StoreResult<AgentSettings> {
-    let row = load(tx, agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = known(tx, agent).await?;
     let settings = patch.apply(&row.settings);
     let sql = sql!(
         "-- sql/agent.change_settings\nUPDATE agents SET settings = $2{::json}, updated_at = $3 WHERE agent_id = $1"

@@ -50,9 +50,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
         policy,
         now,
     } = request;
-    let row = agent::load(tx, &agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, &agent).await?;
     let Some(found) = load(tx, &agent, item).await? else {
         let now = successor(tx, &agent, item).await?;
         return Err(StoreError::UnknownItem { item, now });

@@ -25,9 +25,7 @@ pub(super) async fn fork(
     child: AgentId,
     now: Timestamp,
 ) -> StoreResult<Forked> {
-    let from = agent::load(tx, &parent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(parent.clone()))?;
+    let from = agent::known(tx, &parent).await?;
     if agent::load(tx, &child).await?.is_some() {
         return Err(StoreError::AgentExists(child));
     }

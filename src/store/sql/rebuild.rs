@@ -7,7 +7,7 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{RebuildRequest, Revised, StoreError, StoreResult},
+    super::{RebuildRequest, Revised, StoreResult},
     agent, exchange, fork, hold,
     revise::{self, Revision, Written},
     rollback,
@@ -23,9 +23,7 @@ use crate::domain::{
 /// See [`super::super::Store::rebuild`].
 pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<Revised> {
     let RebuildRequest { agent, policy, now } = request;
-    let row = agent::load(tx, &agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, &agent).await?;
     let record = fork::record::found(tx, &agent).await?;
     mend(tx, &agent, now).await?;
     let covered = row.ledger.summarized_through;

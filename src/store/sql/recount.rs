@@ -121,9 +121,7 @@ async fn messages_of(
 
 /// The agent's row, and the exchange before which its counts are old, if any are.
 async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(AgentRow, i64)>> {
-    let row = agent::load(tx, agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, agent).await?;
     let sql = sql!("-- sql/recount.load\nSELECT recount_before FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
     Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
@@ -271,9 +269,7 @@ pub(super) async fn shift_totals(tx: &mut Connection, agent: &AgentId, from: i64
 
 /// Moves the boundary if the new counts are over the budget.
 async fn hold_against_budget(tx: &mut Connection, request: Recount) -> StoreResult<Recounted> {
-    let row = agent::load(tx, &request.agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
+    let row = agent::known(tx, &request.agent).await?;
     let kept = row.kept_budget();
     let mut ledger = row.ledger;
     let in_force = row.settings.expanded(&request.rules.basis);

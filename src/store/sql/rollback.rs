@@ -44,9 +44,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
         policy,
         now,
     } = request;
-    let row = agent::load(tx, &agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, &agent).await?;
     let covered = row.ledger.summarized_through;
     let through = covers_through(tx, &agent, version)
         .await?

@@ -3,7 +3,7 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{AgentRow, SessionEnded, StoreError, StoreResult},
+    super::{AgentRow, SessionEnded, StoreResult},
     agent, queue,
 };
 use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
@@ -58,9 +58,7 @@ pub(super) async fn end_session(
     agent: &AgentId,
     now: Timestamp,
 ) -> StoreResult<SessionEnded> {
-    let row = agent::load(tx, agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, agent).await?;
     let session = row.ledger.session;
     if !is_session_empty(tx, &row).await? {
         end(tx, agent, session, now, "end").await?;

@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
-        StoreError, StoreResult,
+        StoreResult,
         verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
     },
     agent, fork,
@@ -16,9 +16,7 @@ use crate::{
 
 /// Reads everything about one agent in one transaction and checks it.
 pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentReport> {
-    let row = agent::load(tx, agent)
-        .await?
-        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let row = agent::known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
     let (messages, last_seq, fork_seq) = count_messages(tx, agent).await?;
     let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;

@@ -14,9 +14,7 @@ const FORKS_NAMED: i64 = 10;
 /// See [`super::super::super::Store::delete_agent`]. Returns how many messages were deleted. Rows are deleted from
 /// every table that names agents, so that none can be overlooked that is added later.
 pub(in super::super) async fn delete(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
-    if agent::load(tx, agent).await?.is_none() {
-        return Err(StoreError::UnknownAgent(agent.clone()));
-    }
+    agent::known(tx, agent).await?;
     let forks = forks(tx, agent).await?;
     if !forks.is_empty() {
         return Err(StoreError::HasForks {

@@ -127,9 +127,7 @@ impl Purge<'_> {
     /// have no rows here. A document without such items gets a new version, too, if readers see digests of pending
     /// exchanges after it.
     async fn rewrite_document(&self, tx: &mut Connection) -> StoreResult<i64> {
-        let row = agent::load(tx, self.agent)
-            .await?
-            .ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
+        let row = agent::known(tx, self.agent).await?;
         let inherited = self.items(tx, true).await?;
         for &item in &inherited {
             self.retell(tx, item).await?;
