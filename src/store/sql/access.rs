@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::{
     super::{
-        StoreError, StoreResult,
+        StoreResult,
         access::{AccessStore, Kept, NewToken, TOKENS_MAX, Token},
     },
     Connection, Lock, SqlStore, query,
-    row::{agent_id, time},
+    row::{self, agent_id, time},
     sql,
     value::Row,
 };
@@ -89,12 +89,7 @@ impl AccessStore for SqlStore {
             return Ok(None);
         };
         let project: Option<String> = row.try_get(0)?;
-        let wrong = |text: &str| StoreError::Inconsistent {
-            table: "agents",
-            row: format!("agent {agent}"),
-            column: "project_id",
-            value: text.to_owned(),
-        };
+        let wrong = |text: &str| row::inconsistent("agents", format!("agent {agent}"), "project_id", text);
         project
             .map(|text| text.parse().map_err(|_| wrong(&text)))
             .transpose()
@@ -155,12 +150,8 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
 fn token(row: &Row) -> StoreResult<Token> {
     let name: String = row.try_get(0)?;
     let (scope, reach): (String, String) = (row.try_get(2)?, row.try_get(3)?);
-    let wrong = |column, value: &str| StoreError::Inconsistent {
-        table: "access_tokens",
-        row: format!("token {name}"),
-        column,
-        value: value.to_owned(),
-    };
+    let wrong =
+        |column, value: &str| row::inconsistent("access_tokens", format!("token {name}"), column, value);
     Ok(Token {
         name: name.parse().map_err(|_| wrong("name", &name))?,
         digest: row.try_get(1)?,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{
     super::{
-        StoreError, StoreResult,
+        StoreResult,
         archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
     },
     SqlStore, agent, append, fork, row,
@@ -82,12 +82,8 @@ async fn settings(tx: &mut Connection, agent: &AgentId) -> StoreResult<Box<RawVa
     let sql = sql!("-- sql/archive.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
     let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
     let settings: String = row.try_get(0)?;
-    serde_json::from_str(&settings).map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: agent.to_string(),
-        column: "settings",
-        value: settings,
-    })
+    serde_json::from_str(&settings)
+        .map_err(|_| row::inconsistent("agents", agent.to_string(), "settings", settings))
 }
 
 pub(super) async fn sessions(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<SessionRecord>> {
@@ -186,12 +182,8 @@ fn record(agent: &AgentId, row: &Row) -> StoreResult<MessageRecord> {
         exchange: row.try_get(1)?,
         session: row.try_get(2)?,
         kind: row.try_get(3)?,
-        format: Format::from_name(&format).ok_or_else(|| StoreError::Inconsistent {
-            table: "message_log",
-            row: format!("seq {seq}"),
-            column: "format",
-            value: format,
-        })?,
+        format: Format::from_name(&format)
+            .ok_or_else(|| row::inconsistent("message_log", format!("seq {seq}"), "format", format))?,
         tokens: row.try_get(5)?,
         count_method: row.try_get(6)?,
         client_id: row.try_get(7)?,

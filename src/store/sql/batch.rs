@@ -13,7 +13,7 @@ use super::{
             OpenBatch,
         },
     },
-    SqlStore,
+    SqlStore, row,
 };
 use crate::domain::{
     agent::AgentId,
@@ -102,12 +102,7 @@ impl BatchStore for SqlStore {
 /// Reads a list of numbers.
 fn numbers(row: &Row, column: usize, name: &'static str) -> StoreResult<Vec<i64>> {
     let text: String = row.try_get(column)?;
-    serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
-        table: "batch_requests",
-        row: "a question".to_owned(),
-        column: name,
-        value: text,
-    })
+    serde_json::from_str(&text).map_err(|_| row::inconsistent("batch_requests", "a question", name, text))
 }
 
 /// See [`BatchStore::defer`].

@@ -2,7 +2,10 @@
 
 use crate::store::sql::{Connection, Row, query, sql};
 
-use super::super::{KeptCalibration, StoreError, StoreResult};
+use super::{
+    super::{KeptCalibration, StoreResult},
+    row,
+};
 use crate::domain::{
     calibration::{Calibration, MODELS_MAX, Sample},
     number::i64_or_max,
@@ -19,12 +22,8 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     let read = |row: &Row| -> StoreResult<KeptCalibration> {
         let (provider, model): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let text: String = row.try_get(3)?;
-        let samples: Vec<(i64, i64)> = serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
-            table: "calibrations",
-            row: format!("{provider} {model}"),
-            column: "samples",
-            value: text.clone(),
-        })?;
+        let samples: Vec<(i64, i64)> = serde_json::from_str(&text)
+            .map_err(|_| row::inconsistent("calibrations", format!("{provider} {model}"), "samples", text))?;
         let mut calibration = Calibration::default();
         for (estimated_tokens, reported_tokens) in samples {
             calibration.learn(Sample {

@@ -19,6 +19,7 @@ use super::{
         FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, Place, PlacedExchange, StoreError, StoreResult,
     },
     recall::{self, Line},
+    row,
 };
 use crate::domain::{
     agent::AgentId,
@@ -193,14 +194,5 @@ async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult
                WHERE a.fork_seq > $2) SELECT agent_id FROM family ORDER BY agent_id"
     );
     let found = query(sql).bind(source.as_str()).bind(seq).fetch_all(tx).await?;
-    let agents = found.iter().map(|row| -> StoreResult<AgentId> {
-        let name: String = row.try_get(0)?;
-        name.parse().map_err(|_| StoreError::Inconsistent {
-            table: "agents",
-            row: name.clone(),
-            column: "agent_id",
-            value: name,
-        })
-    });
-    agents.collect()
+    found.iter().map(|found| row::agent_id(found, 0)).collect()
 }

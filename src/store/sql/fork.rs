@@ -11,7 +11,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
-    agent, lineage, queue,
+    agent, lineage, queue, row,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Reason};
 
@@ -262,12 +262,9 @@ pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> S
         let Some(parent) = row.try_get::<Option<String>>(0)? else {
             break;
         };
-        let parent: AgentId = parent.parse().map_err(|_| StoreError::Inconsistent {
-            table: "agents",
-            row: next.to_string(),
-            column: "parent_agent_id",
-            value: parent.clone(),
-        })?;
+        let parent: AgentId = parent
+            .parse()
+            .map_err(|_| row::inconsistent("agents", next.to_string(), "parent_agent_id", parent))?;
         if parent == *agent || line.iter().any(|seen| seen.agent == parent) {
             break;
         }

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        ClaimRequest, Enqueued, Store as _, StoreError, StoreResult,
+        ClaimRequest, Enqueued, Store as _, StoreResult,
         operate::{
             AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour,
             RunQuery,
         },
     },
     Connection, Lock, SqlStore, query, queue,
-    row::time,
+    row::{self, time},
     schedule,
     spending::{self, PROVIDER},
     sql,
@@ -253,10 +253,7 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
 
 fn agent(row: &Row, column: usize) -> StoreResult<AgentId> {
     let text: String = row.try_get(column)?;
-    text.parse().map_err(|_| StoreError::Inconsistent {
-        table: "summary_update_queue or update_runs",
-        row: text.clone(),
-        column: "agent_id",
-        value: text.clone(),
-    })
+    let tables = "summary_update_queue or update_runs";
+    text.parse()
+        .map_err(|_| row::inconsistent(tables, text.clone(), "agent_id", text))
 }

@@ -66,12 +66,8 @@ pub(super) async fn list(
 
 fn name(row: &Row, column: usize) -> StoreResult<ProjectId> {
     let text: String = row.try_get(column)?;
-    text.parse().map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: "of a project".to_owned(),
-        column: "project_id",
-        value: text,
-    })
+    text.parse()
+        .map_err(|_| row::inconsistent("agents", "of a project", "project_id", text))
 }
 
 /// See [`super::super::Store::project_stamp`].

@@ -5,7 +5,7 @@
 //! are right, so a crash between two steps leaves a mixture of counts and never a wrong total. The window is checked
 //! against its budget in the same transaction.
 
-use crate::store::sql::{Connection, Row, query, sql};
+use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
@@ -51,16 +51,7 @@ pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
                ORDER BY agent_id LIMIT $1"
     );
     let found = query(sql).bind(limit).fetch_all(connection).await?;
-    let read = |row: &Row| -> StoreResult<AgentId> {
-        let name: String = row.try_get(0)?;
-        name.parse().map_err(|_| StoreError::Inconsistent {
-            table: "agents",
-            row: name.clone(),
-            column: "agent_id",
-            value: name,
-        })
-    };
-    found.iter().map(read).collect()
+    found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
 /// The next exchanges to be counted: as many as have `messages_max` messages, but at least one.

@@ -85,12 +85,8 @@ pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
     let number: i64 = row.try_get(first)?;
     let state: String = row.try_get(first + 6)?;
     let headline: String = row.try_get(first + 9)?;
-    let wrong = |column, value: &str| StoreError::Inconsistent {
-        table: "exchange_log",
-        row: format!("exchange {number}"),
-        column,
-        value: value.to_owned(),
-    };
+    let wrong =
+        |column, value: &str| inconsistent("exchange_log", format!("exchange {number}"), column, value);
     Ok(Exchange {
         exchange: number,
         session: row.try_get(first + 1)?,
@@ -107,6 +103,21 @@ pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
     })
 }
 
+/// The error of a value that its column can't have.
+pub(super) fn inconsistent(
+    table: &'static str,
+    row: impl Into<String>,
+    column: &'static str,
+    value: impl Into<String>,
+) -> StoreError {
+    StoreError::Inconsistent {
+        table,
+        row: row.into(),
+        column,
+        value: value.into(),
+    }
+}
+
 /// A time that may be missing.
 pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
     Ok(row.try_get(column)?)
@@ -115,23 +126,21 @@ pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
 /// The settings of the agent called `name`.
 pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<AgentSettings> {
     let text: String = row.try_get(column)?;
-    serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: name.to_owned(),
-        column: "settings",
-        value: text,
-    })
+    serde_json::from_str(&text).map_err(|_| inconsistent("agents", name, "settings", text))
 }
 
 /// An agent's id.
 pub(super) fn agent_id(row: &Row, column: usize) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
-    name.parse().map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: name.clone(),
-        column: "agent_id",
-        value: name,
-    })
+    name.parse()
+        .map_err(|_| inconsistent("agents", name.clone(), "agent_id", name))
+}
+
+/// An agent's id in the row of `of`.
+pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<AgentId> {
+    let name: String = row.try_get(column)?;
+    name.parse()
+        .map_err(|_| inconsistent("agents", of, "agent_id", name))
 }
 
 /// How many columns `exchange_columns!` has.
@@ -179,12 +188,8 @@ pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
     let format: String = row.try_get(1)?;
     let payload: String = row.try_get(2)?;
     let kind: String = row.try_get(5)?;
-    let format = Format::from_name(&format).ok_or_else(|| StoreError::Inconsistent {
-        table: "message_log",
-        row: format!("seq {seq}"),
-        column: "format",
-        value: format,
-    })?;
+    let format = Format::from_name(&format)
+        .ok_or_else(|| inconsistent("message_log", format!("seq {seq}"), "format", format))?;
     let message = formats::parse(format, &payload).unwrap_or_else(|_| Message {
         format,
         payload,
@@ -205,12 +210,7 @@ pub(super) fn item(row: &Row) -> StoreResult<Item> {
     let importance: String = row.try_get(1)?;
     let origin: String = row.try_get(2)?;
     let ranges: String = row.try_get(10)?;
-    let wrong = |column, value: &str| StoreError::Inconsistent {
-        table: "summary_items",
-        row: format!("item {number}"),
-        column,
-        value: value.to_owned(),
-    };
+    let wrong = |column, value: &str| inconsistent("summary_items", format!("item {number}"), column, value);
     let mut pairs: Vec<(i64, i64)> = serde_json::from_str(&ranges).map_err(|_| wrong("ranges", &ranges))?;
     pairs.sort_unstable();
     Ok(Item {

@@ -246,12 +246,8 @@ pub(super) async fn paused_agent(
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
     let Some(row) = found else { return Ok(None) };
     let name: String = row.try_get(0)?;
-    let limit = SpendLimit::from_name(&name).ok_or_else(|| StoreError::Inconsistent {
-        table: "summary_update_queue",
-        row: agent.to_string(),
-        column: "paused_for",
-        value: name,
-    })?;
+    let limit = SpendLimit::from_name(&name)
+        .ok_or_else(|| row::inconsistent("summary_update_queue", agent.to_string(), "paused_for", name))?;
     let until = row.try_get(1)?;
     Ok(Some(Paused { limit, until }))
 }

@@ -3,7 +3,7 @@
 use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
-    super::{StoreError, StoreResult, Version, VersionFigures, VersionQuery},
+    super::{StoreResult, Version, VersionFigures, VersionQuery},
     row,
 };
 use crate::domain::{agent::AgentId, summary::version::VersionKind};
@@ -76,11 +76,8 @@ fn figures(row: &Row) -> StoreResult<VersionFigures> {
     let kind: String = row.try_get(1)?;
     Ok(VersionFigures {
         version,
-        kind: VersionKind::from_name(&kind).ok_or_else(|| StoreError::Inconsistent {
-            table: "summary_versions",
-            row: format!("version {version}"),
-            column: "kind",
-            value: kind.clone(),
+        kind: VersionKind::from_name(&kind).ok_or_else(|| {
+            row::inconsistent("summary_versions", format!("version {version}"), "kind", kind)
         })?,
         path: row.try_get(2)?,
         covers_after: row.try_get(3)?,

@@ -11,7 +11,7 @@ use crate::{
         time::Timestamp,
     },
     store::{
-        StoreError, StoreResult,
+        StoreResult,
         batch::{BatchFigures, BatchLine, BatchMove, OpenBatch},
         sql::{Connection, Row, query, row, sql, statement::Dialect},
     },
@@ -71,12 +71,8 @@ fn open(row: &Row) -> StoreResult<OpenBatch> {
         },
         provider: row.try_get(8)?,
         model: row.try_get(4)?,
-        state: BatchState::from_name(&state).ok_or_else(|| StoreError::Inconsistent {
-            table: "provider_batches",
-            row: format!("batch {batch}"),
-            column: "state",
-            value: state,
-        })?,
+        state: BatchState::from_name(&state)
+            .ok_or_else(|| row::inconsistent("provider_batches", format!("batch {batch}"), "state", state))?,
         provider_id: row.try_get(6)?,
         looks: row.try_get(7)?,
         held_until: row.try_get(9)?,

@@ -3,8 +3,8 @@
 use crate::{
     domain::{agent::AgentId, number::i64_or_max, summary::item::Item},
     store::{
-        Patch, StoreError, StoreResult,
-        sql::{Connection, Value, append::write::runs, insert, query, sql},
+        Patch, StoreResult,
+        sql::{Connection, Value, append::write::runs, insert, query, row, sql},
     },
 };
 
@@ -127,12 +127,12 @@ pub(super) async fn guard_coverage(
     if (covered, wrong) == (patch.exchanges, 0) {
         return Ok(());
     }
-    Err(StoreError::Inconsistent {
-        table: "summary_item_ranges",
-        row: format!("exchanges {} to {}", patch.lo + 1, patch.hi),
-        column: "first_exchange",
-        value: format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
-    })
+    Err(row::inconsistent(
+        "summary_item_ranges",
+        format!("exchanges {} to {}", patch.lo + 1, patch.hi),
+        "first_exchange",
+        format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
+    ))
 }
 
 pub(in super::super) async fn retire_items(
@@ -161,13 +161,12 @@ pub(in super::super) async fn retire_items(
         // The version fence holds, so no other transaction can have touched them: a miss is a bug.
         if usize::try_from(done).ok() != Some(items.len()) {
             let value = format!("{} of {} retired", done, items.len());
-            let row = agent.to_string();
-            return Err(StoreError::Inconsistent {
-                table: "summary_items",
-                row,
-                column: "item",
+            return Err(row::inconsistent(
+                "summary_items",
+                agent.to_string(),
+                "item",
                 value,
-            });
+            ));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The record of what a forked agent began with: made at the fork, read for a journal, restored from one.
 
-use crate::store::sql::{Connection, Row, query, sql};
+use crate::store::sql::{Connection, query, sql};
 
 use super::super::{
     super::{StoreError, StoreResult, archive::ArchiveError},
@@ -71,12 +71,8 @@ pub(in super::super) async fn kept(
     };
     let record: Option<String> = row.try_get(0).map_err(StoreError::from)?;
     let record = record.ok_or_else(|| ArchiveError::Forked(agent.clone()))?;
-    let read = serde_json::from_str(&record).map_err(|_| StoreError::Inconsistent {
-        table: "forks",
-        row: agent.to_string(),
-        column: "record",
-        value: record,
-    });
+    let read = serde_json::from_str(&record)
+        .map_err(|_| row::inconsistent("forks", agent.to_string(), "record", record));
     Ok(Some(read?))
 }
 
@@ -88,7 +84,7 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
     );
     let found = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     Ok(ForkRecord {
-        parent: agent_id(&found, 0, agent)?,
+        parent: row::agent_id_of(&found, 0, agent.as_str())?,
         fork_exchange: found.try_get(1)?,
         forked_at: found.try_get(2)?,
         last_seq: found.try_get(3)?,
@@ -110,16 +106,6 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
     })
 }
 
-fn agent_id(found: &Row, column: usize, of: &AgentId) -> StoreResult<AgentId> {
-    let name: String = found.try_get(column)?;
-    name.parse().map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: of.to_string(),
-        column: "agent_id",
-        value: name,
-    })
-}
-
 async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<SharedExchange>> {
     let sql = sql!(
         "-- sql/fork.read_exchanges\nSELECT e.source_agent_id, e.role, ",
@@ -130,7 +116,7 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Shar
     let shared = found.iter().map(|found| {
         let read = row::exchange(found, 2)?;
         Ok(SharedExchange {
-            source: agent_id(found, 0, agent)?,
+            source: row::agent_id_of(found, 0, agent.as_str())?,
             exchange: read.exchange,
             role: found.try_get(1)?,
             session: read.session,
@@ -155,7 +141,7 @@ async fn pins(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<PinRecord
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let pins = found.iter().map(|found| {
         Ok(PinRecord {
-            source: agent_id(found, 0, agent)?,
+            source: row::agent_id_of(found, 0, agent.as_str())?,
             seq: found.try_get(1)?,
             exchange: found.try_get(2)?,
             session: found.try_get(3)?,
@@ -212,7 +198,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
     let items = found.iter().map(|found| {
         let item = row::item(found)?;
         Ok(ItemRecord {
-            source: agent_id(found, 12, agent)?,
+            source: row::agent_id_of(found, 12, agent.as_str())?,
             item: item.item,
             ranges: item.ranges,
             started_at: item.started_at,

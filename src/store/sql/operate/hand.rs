@@ -1,10 +1,13 @@
 //! What operators do to the queue.
 
-use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreError, StoreResult, query, sql};
-use crate::domain::{
-    agent::AgentId,
-    time::{DAY_MS, Timestamp},
-    work::{Priority, Reason},
+use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreResult, query, sql};
+use crate::{
+    domain::{
+        agent::AgentId,
+        time::{DAY_MS, Timestamp},
+        work::{Priority, Reason},
+    },
+    store::StoreError,
 };
 
 /// The error in a row that an operator cancelled.

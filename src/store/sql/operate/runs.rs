@@ -1,8 +1,6 @@
 //! The runs table.
 
-use super::{
-    Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreError, StoreResult, agent, query, sql,
-};
+use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, agent, query, row, sql};
 use crate::{
     domain::{
         agent::AgentId,
@@ -75,12 +73,8 @@ fn read(row: &Row) -> StoreResult<Run> {
         agent_id: agent(row, 1)?,
         attempt: row.try_get(2)?,
         reason: row.try_get(3)?,
-        outcome: RunOutcome::from_name(&outcome).ok_or_else(|| StoreError::Inconsistent {
-            table: "update_runs",
-            row: format!("run {run}"),
-            column: "outcome",
-            value: outcome,
-        })?,
+        outcome: RunOutcome::from_name(&outcome)
+            .ok_or_else(|| row::inconsistent("update_runs", format!("run {run}"), "outcome", outcome))?,
         path: row.try_get(5)?,
         version: row.try_get(6)?,
         covers_after: row.try_get(7)?,

@@ -3,8 +3,8 @@
 use crate::{
     domain::{agent::AgentId, time::Timestamp, work::Lease},
     store::{
-        ClaimRequest, StoreError, StoreResult,
-        sql::{Connection, Row, query, sql},
+        ClaimRequest, StoreResult,
+        sql::{Connection, Row, query, row, sql},
     },
 };
 
@@ -184,7 +184,9 @@ pub(in crate::store) async fn reserve_tokens(connection: &mut Connection) -> Sto
 fn read_lease(row: &Row) -> StoreResult<Lease> {
     let agent: String = row.try_get(0)?;
     Ok(Lease {
-        agent: agent.parse().map_err(|_| inconsistent(&agent))?,
+        agent: agent
+            .parse()
+            .map_err(|_| row::inconsistent("summary_update_queue", agent.clone(), "agent_id", agent))?,
         token: row.try_get(1)?,
         claimed_wake: row.try_get(2)?,
         attempt: row.try_get(3)?,
@@ -193,16 +195,6 @@ fn read_lease(row: &Row) -> StoreResult<Lease> {
         ready_at: row.try_get(6)?,
         taken_over: row.try_get(7)?,
     })
-}
-
-fn inconsistent(agent: &str) -> StoreError {
-    let (row, value) = (agent.to_owned(), agent.to_owned());
-    StoreError::Inconsistent {
-        table: "summary_update_queue",
-        row,
-        column: "agent_id",
-        value,
-    }
 }
 
 /// The next fencing token.

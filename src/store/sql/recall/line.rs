@@ -1,10 +1,10 @@
 //! An agent and its ancestors, as far as it shares their past.
 
-use crate::store::sql::{Connection, Row, query, sql};
+use crate::store::sql::{Connection, query, sql};
 use serde_json::json;
 
 use super::super::{
-    super::{Place, PlacedExchange, StoreError, StoreResult},
+    super::{Place, PlacedExchange, StoreResult},
     agent,
     row::{self, exchange_columns},
 };
@@ -137,7 +137,7 @@ async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<M
     let Some(row) = query.fetch_optional(tx).await? else {
         return Ok(None);
     };
-    let agent = agent_id(&row, 0, child.agent.as_str())?;
+    let agent = row::agent_id_of(&row, 0, child.agent.as_str())?;
     if members.iter().any(|known| known.agent == agent) {
         return Ok(None);
     }
@@ -176,19 +176,9 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
     let Some(row) = found else { return Ok(None) };
     Ok(Some(Found {
         exchange: row::exchange(&row, 0)?,
-        source: agent_id(&row, 12, agent.as_str())?,
+        source: row::agent_id_of(&row, 12, agent.as_str())?,
         is_preamble: row.try_get(13)?,
         evicted_at: row::time(&row, 14)?,
         summary_version: row.try_get(15)?,
     }))
-}
-
-fn agent_id(row: &Row, column: usize, of: &str) -> StoreResult<AgentId> {
-    let name: String = row.try_get(column)?;
-    name.parse().map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: of.to_owned(),
-        column: "agent_id",
-        value: name,
-    })
 }

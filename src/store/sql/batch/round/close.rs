@@ -4,12 +4,12 @@ use super::lock_asking;
 use crate::{
     domain::{agent::AgentId, batch::QuestionOutcome, time::Timestamp, work::Lease},
     store::{
-        JournalledAnswer, RunRecord, StoreError, StoreResult,
+        JournalledAnswer, RunRecord, StoreResult,
         batch::{BatchClosed, BatchEnd, BatchReply},
         sql::{
             Connection, Row, batch, query,
             queue::{self, RunOutcome},
-            sql, summary,
+            row, sql, summary,
         },
     },
 };
@@ -136,11 +136,8 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     let question = |row: &Row| {
         let agent: String = row.try_get(0)?;
         Ok(Out {
-            agent: agent.parse().map_err(|_| StoreError::Inconsistent {
-                table: "batch_requests",
-                row: format!("batch {batch}"),
-                column: "agent_id",
-                value: agent,
+            agent: agent.parse().map_err(|_| {
+                row::inconsistent("batch_requests", format!("batch {batch}"), "agent_id", agent)
             })?,
             key: row.try_get(1)?,
             is_current: row.try_get(2)?,
