@@ -238,12 +238,7 @@ async fn wake(
     if from.ledger.pending_numbers() == 0 {
         return Ok(None);
     }
-    let wake = queue::Wake {
-        reason: Reason::Eviction,
-        delay_ms: 0,
-        revive_after_ms: 0,
-        now,
-    };
+    let wake = queue::Wake::at_once(Reason::Eviction, now);
     Ok(Some(queue::enqueue(tx, child, wake).await?))
 }
 

@@ -39,6 +39,18 @@ pub(super) struct Wake {
     pub(super) now: Timestamp,
 }
 
+impl Wake {
+    /// A request that waits for nothing else.
+    pub(super) fn at_once(reason: Reason, now: Timestamp) -> Self {
+        Self {
+            reason,
+            delay_ms: 0,
+            revive_after_ms: 0,
+            now,
+        }
+    }
+}
+
 /// Makes the row, or counts a wake in the one that exists. It never shortens a lease, a backoff or a pause, and never
 /// lowers the urgency. A row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row gets a
 /// place behind those of its project that wait already; a woken one keeps its place, unless it becomes more urgent:

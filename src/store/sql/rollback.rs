@@ -117,12 +117,7 @@ pub(super) async fn wake(
     if !is_work {
         return Ok(None);
     }
-    let wake = queue::Wake {
-        reason: Reason::Manual,
-        delay_ms: 0,
-        revive_after_ms: 0,
-        now,
-    };
+    let wake = queue::Wake::at_once(Reason::Manual, now);
     Ok(Some(queue::enqueue(tx, agent, wake).await?))
 }
 

@@ -74,12 +74,7 @@ pub(super) async fn end_session(
             .await?;
     }
     let enqueued = if row.ledger.pending_numbers() > 0 {
-        let wake = queue::Wake {
-            reason: Reason::SessionEnd,
-            delay_ms: 0,
-            revive_after_ms: 0,
-            now,
-        };
+        let wake = queue::Wake::at_once(Reason::SessionEnd, now);
         Some(queue::enqueue(tx, agent, wake).await?)
     } else {
         None

@@ -379,12 +379,7 @@ async fn seal(
 }
 
 async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-    let wake = queue::Wake {
-        reason: Reason::Eviction,
-        delay_ms: 0,
-        revive_after_ms: 0,
-        now,
-    };
+    let wake = queue::Wake::at_once(Reason::Eviction, now);
     queue::enqueue(tx, agent, wake).await?;
     Ok(())
 }

@@ -160,12 +160,7 @@ impl Purge<'_> {
         };
         revise::write(tx, revision).await?;
         if has_digests {
-            let wake = queue::Wake {
-                reason: Reason::Eviction,
-                delay_ms: 0,
-                revive_after_ms: 0,
-                now: self.request.now,
-            };
+            let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
             queue::enqueue(tx, self.agent, wake).await?;
         }
         Ok(count)

@@ -17,12 +17,7 @@ const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 /// See [`super::OperatorStore::refresh`].
 pub(super) async fn refresh(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued> {
-    let wake = queue::Wake {
-        reason: Reason::Manual,
-        delay_ms: 0,
-        revive_after_ms: 0,
-        now,
-    };
+    let wake = queue::Wake::at_once(Reason::Manual, now);
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
     // `enqueue` leaves the backoff of an existing row as it is: it ends here.
