@@ -91,6 +91,12 @@ pub(super) async fn rows(
     Ok(rows)
 }
 
+/// The agent, if it exists.
+pub(super) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+    let row = app.parts.store.agent(agent).await?;
+    row.ok_or_else(|| Problem::unknown_agent(agent))
+}
+
 impl From<AgentRow> for AgentFigures {
     fn from(row: AgentRow) -> Self {
         let ledger = &row.ledger;

@@ -47,6 +47,7 @@ use self::{
 use super::{
     SharedApp,
     access::Asking,
+    agents::known,
     extract::{Agent, Parameters},
     openapi::{answers, parameters::AgentPath},
     problem::{Problem, TOO_MANY_SUBSCRIBERS},
@@ -96,9 +97,7 @@ pub(super) async fn of_agent(
     let ends_at = ends_at(&uri)?;
     // Subscribed before the look, so that nothing in between is missed.
     let moves = app.parts.operator.moves();
-    if app.parts.store.agent(&agent).await?.is_none() {
-        return Err(Problem::unknown_agent(&agent));
-    }
+    known(&app, &agent).await?;
     let last = headers
         .get(LAST_EVENT_ID)
         .and_then(|id| id.to_str().ok()?.parse().ok());

@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    SharedApp, body,
+    SharedApp,
+    agents::known,
+    body,
     extract::{Agent, Numbered, Parameters, proposal},
     openapi::{
         answers,
@@ -19,7 +21,6 @@ use super::{
     },
     page,
     problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
-    versions::known,
 };
 use crate::{
     domain::{

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     SharedApp,
+    agents::known,
     extract::{Agent, Parameters},
     lineage,
     openapi::{answers, parameters::AgentPath},
@@ -92,13 +93,13 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<PinsReply>, Problem> {
     Parameters::read(&uri, &[])?;
-    let store = app.parts.store.as_ref();
-    let row = store.agent(&agent).await?;
-    let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let row = known(&app, &agent).await?;
     let configured = &app.settings.configured;
     let in_force = row.settings.expanded(&configured.basis);
     let max_tokens = in_force.context_options(configured.context).copies_max_tokens();
-    Ok(Json(pins::pins(store, &row, max_tokens).await?))
+    Ok(Json(
+        pins::pins(app.parts.store.as_ref(), &row, max_tokens).await?,
+    ))
 }
 
 async fn take(

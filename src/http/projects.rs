@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{
     App, SharedApp,
     access::Asking,
+    agents::known,
     document::{Document, Form, unavailable},
     extract::Parameters,
     observe,
@@ -205,8 +206,7 @@ pub(super) async fn leave(
     uri: Uri,
 ) -> Result<Json<Belongs>, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = app.parts.store.agent(&agent).await?;
-    let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let row = known(&app, &agent).await?;
     if row.project.as_deref() != Some(project.as_str()) {
         let detail = format!("agent `{agent}` doesn't belong to project `{project}`; nothing was changed");
         return Err(

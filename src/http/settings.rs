@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     SharedApp,
-    agents::AgentFigures,
+    agents::{AgentFigures, known},
     body,
     extract::{Agent, Parameters, proposal},
     openapi::{answers, parameters::AgentPath},
@@ -49,8 +49,7 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Json<Shown>, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = app.parts.store.agent(&agent).await?;
-    let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let row = known(&app, &agent).await?;
     let configured = &app.settings.configured;
     Ok(Json(Shown {
         paused: app.parts.store.paused(&agent).await?,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     SharedApp,
+    agents::known,
     extract::{Agent, Numbered, Parameters},
     lineage::{self, Nothing},
     negotiate::preferred,
@@ -155,12 +156,6 @@ pub(super) async fn rebuild(
     let keeper = app.parts.keeper.clone();
     let done = app.see_through(async move { keeper.rebuild(&agent).await });
     Ok(Json(done.await?))
-}
-
-/// Fails if the agent doesn't exist.
-pub(super) async fn known(app: &SharedApp, agent: &AgentId) -> Result<(), Problem> {
-    let row = app.parts.store.agent(agent).await?;
-    row.map(drop).ok_or_else(|| Problem::unknown_agent(agent))
 }
 
 /// A version, or the error that says which ones are kept.

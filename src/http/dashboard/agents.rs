@@ -11,12 +11,12 @@ use super::{
     super::{
         App, SharedApp,
         access::{Asking, see},
-        agents::rows,
+        agents::{known, rows},
         extract::{Agent, Numbered as Counted, Parameters, agent_id, invalid},
         page,
         problem::Problem,
         recall::{Numbered, unknown_exchange},
-        versions::{kept, known},
+        versions::kept,
     },
     Framed, shown,
 };
@@ -84,11 +84,6 @@ pub(super) async fn find(
     Ok(Redirect::to(&format!("/ui/agents/{agent}")).into_response())
 }
 
-async fn row(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
-    let row = app.parts.store.agent(agent).await?;
-    row.ok_or_else(|| Problem::unknown_agent(agent))
-}
-
 /// Rows of exchanges, without their messages.
 async fn exchanges(
     app: &App,
@@ -117,7 +112,7 @@ pub(super) async fn strata(
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = row(&app, &agent).await?;
+    let row = known(&app, &agent).await?;
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     let from = FIRST_EXCHANGE;
     let strata = Strata {
@@ -141,7 +136,7 @@ pub(super) async fn archive(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["before"])?;
     let before = parameters.integer("before", 1..=i64::MAX)?;
-    let row = row(&app, &agent).await?;
+    let row = known(&app, &agent).await?;
     let through = before.map_or(i64::MAX, |before| before - 1);
     let mut found = exchanges(&app, &agent, FIRST_EXCHANGE, through, EXCHANGES_SHOWN + 1).await?;
     let has_more = i64::try_from(found.len()).is_ok_and(|found| found > EXCHANGES_SHOWN);
@@ -232,7 +227,7 @@ pub(super) async fn version(
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = row(&app, &agent).await?;
+    let row = known(&app, &agent).await?;
     let diff = Diff {
         before: None,
         after: kept(app.parts.store.as_ref(), &agent, number).await?,
@@ -256,7 +251,7 @@ pub(super) async fn diff(
         number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
     };
     let (one, other) = (number("from")?, number("to")?);
-    let row = row(&app, &agent).await?;
+    let row = known(&app, &agent).await?;
     let store = app.parts.store.as_ref();
     let diff = Diff {
         before: Some(kept(store, &agent, one.min(other)).await?),
