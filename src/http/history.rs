@@ -1,19 +1,17 @@
 //! `GET /v1/agents/{id}/history`: the exchanges around the boundary.
 
 use axum::{
-    Json,
     extract::State,
-    http::{HeaderMap, HeaderValue, Uri, header::VARY},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, Uri},
+    response::Response,
 };
 
 use super::{
     SharedApp,
     extract::{Agent, Parameters},
-    negotiate::preferred,
     openapi::{answers, parameters::AgentPath, values::Switch},
     problem::Problem,
-    recall::unknown_exchange,
+    recall::{answer, unknown_exchange},
 };
 use crate::{
     domain::history::{HistoryView, render_text},
@@ -21,8 +19,6 @@ use crate::{
     store::StoreError,
 };
 
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain";
 /// The width of the text, as the command line has it when it isn't told.
 const TEXT_COLUMNS: usize = 80;
 
@@ -64,10 +60,5 @@ pub(super) async fn read(
             error => error.into(),
         })?
         .ok_or_else(|| Problem::unknown_agent(&agent))?;
-    let vary = [(VARY, HeaderValue::from_static("accept"))];
-    Ok(if preferred(&headers, &[JSON, TEXT]) == TEXT {
-        (vary, render_text(&view, TEXT_COLUMNS)).into_response()
-    } else {
-        (vary, Json(view)).into_response()
-    })
+    Ok(answer(&headers, &view, |view| render_text(view, TEXT_COLUMNS)))
 }

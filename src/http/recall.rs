@@ -127,7 +127,8 @@ pub(super) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
 }
 
-fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
+/// The reply as JSON, or as text if the client prefers that.
+pub(super) fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     if preferred(headers, &[JSON, TEXT]) == TEXT {
         (vary, text(reply)).into_response()
