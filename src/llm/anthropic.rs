@@ -16,6 +16,7 @@ use super::{
     ModelAnswer, ModelRequest,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
+        reported,
     },
 };
 
@@ -131,7 +132,7 @@ impl Protocol for Anthropic {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        Usage::read(body).answer()
+        reported::<Usage>(body, "usage").answer()
     }
 }
 

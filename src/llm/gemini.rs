@@ -14,6 +14,7 @@ use super::{
     ModelAnswer, ModelRequest,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
+        reported,
     },
 };
 
@@ -128,7 +129,7 @@ impl Protocol for Gemini {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        Usage::read(body).answer()
+        reported::<Usage>(body, "usageMetadata").answer()
     }
 }
 

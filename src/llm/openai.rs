@@ -14,7 +14,7 @@ use self::{
 };
 use super::{
     ModelAnswer, ModelRequest,
-    remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings},
+    remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings, reported},
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 
@@ -63,6 +63,6 @@ impl Protocol for OpenAiChat {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        Usage::read(body).answer()
+        reported::<Usage>(body, "usage").answer()
     }
 }

@@ -20,6 +20,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderValue},
 };
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize as _, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -354,6 +355,12 @@ fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<H
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// The tokens that `field` of an answer's body reports, whatever the answer is worth.
+pub(super) fn reported<U: DeserializeOwned + Default>(body: &Value, field: &str) -> U {
+    let read = Option::<U>::deserialize(&body[field]);
+    read.ok().flatten().unwrap_or_default()
 }
 
 /// Whether a server says that it doesn't know a field or a value it was sent.

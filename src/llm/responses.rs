@@ -11,6 +11,7 @@ use super::{
     openai::is_reasoning_model,
     remote::{
         AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
+        reported,
     },
 };
 
@@ -86,7 +87,7 @@ impl Protocol for Responses {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        Usage::read(body).answer()
+        reported::<Usage>(body, "usage").answer()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes over the wire: the request's body, and the message in the answer's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::AnthropicDialect;
 use crate::llm::{
@@ -158,12 +158,6 @@ impl Message {
 }
 
 impl Usage {
-    /// That of an answer's body, whatever it is worth.
-    pub(super) fn read(body: &Value) -> Self {
-        let read = Option::<Self>::deserialize(&body["usage"]);
-        read.ok().flatten().unwrap_or_default()
-    }
-
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         let cached = self.cache_read_input_tokens.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What goes over the wire: the request's body, and the candidate in the answer's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{GeminiDialect, Thinking};
 use crate::llm::{
@@ -178,12 +178,6 @@ impl Generated {
 }
 
 impl Usage {
-    /// That of an answer's body, whatever it is worth.
-    pub(super) fn read(body: &Value) -> Self {
-        let read = Option::<Self>::deserialize(&body["usageMetadata"]);
-        read.ok().flatten().unwrap_or_default()
-    }
-
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         ModelAnswer {

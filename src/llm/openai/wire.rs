@@ -151,12 +151,6 @@ impl Completion {
 }
 
 impl Usage {
-    /// That of an answer's body, whatever it is worth.
-    pub(super) fn read(body: &Value) -> Self {
-        let read = Option::<Self>::deserialize(&body["usage"]);
-        read.ok().flatten().unwrap_or_default()
-    }
-
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         let prompt = self.prompt_tokens_details.unwrap_or_default();
