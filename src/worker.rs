@@ -17,6 +17,7 @@
 mod ageing;
 mod ask;
 mod batch;
+mod call;
 mod compact;
 mod condense;
 mod courier;

@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 use super::{
     WorkerParts,
-    ask::{tokens_of, usage_of},
     batch::Batching,
+    call::{tokens_of, usage_of},
     resumption::Resumption,
 };
 use crate::{
