@@ -1,5 +1,7 @@
 //! One update: from a lease to a new version, to a retry, or to digests and a parked row.
 
+mod trouble;
+
 use tracing::{debug, error, info, warn};
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     ageing::{as_of, is_due},
     batch::Route,
     compact::Draft,
-    condense::{CondenseError, half},
+    condense::half,
     panicking::caught,
     postpone::Waiting,
     reason, span,
@@ -21,7 +23,6 @@ use crate::{
         time::Timestamp,
         work::{Lease, WOKEN_RETRY_MS_MIN},
     },
-    llm::{Fault, LlmError, Wait},
     store::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
@@ -31,6 +32,7 @@ use crate::{
         trace,
     },
 };
+use trouble::Trouble;
 
 /// How an update ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -510,75 +512,6 @@ struct Retry {
     after_ms: i64,
     /// Whether the row is parked until an operator or an eviction revives it.
     park: bool,
-}
-
-/// Why an attempt stopped, by what happens next.
-enum Trouble {
-    /// A failure that may pass; not before so many milliseconds.
-    Passing(AttemptError, i64),
-    /// A failure that won't pass by itself.
-    Final(AttemptError),
-    /// The store refused or failed.
-    Store(StoreError),
-    /// The lease is lost, or the daemon stops.
-    Interrupted(Interruption),
-    /// Nothing failed, but no model can be asked yet.
-    Waiting(Waiting),
-}
-
-impl Trouble {
-    /// Whether the exchanges wait for a later attempt; else digests stand in for them, or somebody else goes on.
-    fn puts_off(&self, is_last: bool) -> bool {
-        match self {
-            Self::Waiting(_) => true,
-            Self::Passing(..) => !is_last,
-            Self::Final(_) | Self::Store(_) | Self::Interrupted(_) => false,
-        }
-    }
-}
-
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Interruption> for Trouble {
-    fn from(why: Interruption) -> Self {
-        Self::Interrupted(why)
-    }
-}
-
-impl From<CondenseError> for Trouble {
-    fn from(error: CondenseError) -> Self {
-        let fault = error.told();
-        let error = match error {
-            CondenseError::Store(error) => return Self::Store(error),
-            CondenseError::Interrupted(why) => return Self::Interrupted(why),
-            CondenseError::Paused(paused) => return Self::Waiting(Waiting::Paused(paused)),
-            CondenseError::Llm(LlmError::Waiting { wait, why }) => {
-                return Self::Waiting(Waiting::Provider(wait, why, fault));
-            }
-            CondenseError::Llm(LlmError::Transient(Fault {
-                outage: Some(wait), ..
-            })) => {
-                return Self::Waiting(Waiting::Provider(wait, Wait::Circuit, fault));
-            }
-            error => error,
-        };
-        if error.is_final() {
-            return Self::Final(fault);
-        }
-        let wait = if let CondenseError::Llm(error) = &error {
-            error.retry_after()
-        } else {
-            None
-        };
-        Self::Passing(
-            fault,
-            wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
-        )
-    }
 }
 
 pub(super) fn count(length: usize) -> i64 {
