@@ -506,12 +506,8 @@ pub trait Store: Send + Sync {
     /// Keeps the cost of an attempt that had no effect because another one went first; unless it is kept already.
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()>;
 
-    /// Makes updates due that a spending limit paused, since other limits may hold now. Returns how many.
-    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64>;
-
-    /// Makes updates due that wait for a provider, since another one may be asked now, or with another key. Returns how
-    /// many.
-    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64>;
+    /// Makes updates due for which what they wait for may be over. Returns how many.
+    async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64>;
 
     /// What models have cost since `since`, for one agent and for all, and the agent's settings.
     ///

@@ -59,7 +59,7 @@ use crate::{
     },
     llm::ChatModel,
     notice::Notices,
-    store::{ClaimRequest, MaterialLimits, Store, StoreResult, operate::OperatorStore},
+    store::{ClaimRequest, MaterialLimits, Resume, Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::{
         Metrics,
         labels::{ClaimResult, FailureReason, UpdatePath},
@@ -225,10 +225,10 @@ impl Worker {
         ))
     }
 
-    /// Makes updates due again that the worker before this one paused by a limit, or that wait for a provider: this one's
-    /// limits may be others, and so may its models and their keys.
-    pub fn resumption(&self) -> Resumption {
-        let resumption = Resumption::new(self.parts.clone()).with_waiting();
+    /// Makes updates due again that the worker before this one left: this one's limits may be others, and so may its models
+    /// and their keys.
+    pub fn resumption(&self, whom: Resume) -> Resumption {
+        let resumption = Resumption::new(self.parts.clone(), whom);
         resumption.owe();
         resumption
     }

@@ -2,6 +2,8 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use secrecy::{ExposeSecret as _, SecretString};
+
 use super::{
     cure,
     exit::{CONFIGURATION, Failed, UNAVAILABLE},
@@ -36,17 +38,42 @@ pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Re
     outcome
 }
 
+/// The keys of the model and of the second one.
+#[derive(Clone, Debug)]
+pub(super) struct ApiKeys([Option<SecretString>; 2]);
+
+impl ApiKeys {
+    /// The keys of the configuration's models.
+    pub(super) fn of(config: &Config, environment: &Environment) -> Result<Self, Failed> {
+        Ok(Self([
+            config::api_key(&config.model, environment)?,
+            config::fallback_api_key(&config.fallback, &config.model, environment)?,
+        ]))
+    }
+
+    /// The models of the configuration with these keys.
+    pub(super) fn models(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Models, Failed> {
+        Ok(assembly::models(config, self.0, clock).map_err(anyhow::Error::new)?)
+    }
+}
+
+impl PartialEq for ApiKeys {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|pair| match pair {
+            (Some(one), Some(other)) => one.expose_secret() == other.expose_secret(),
+            (None, None) => true,
+            _ => false,
+        })
+    }
+}
+
 /// The models of the configuration with their keys.
 pub(super) fn models(
     config: &Config,
     environment: &Environment,
     clock: &Arc<dyn Clock>,
 ) -> Result<Models, Failed> {
-    let keys = [
-        config::api_key(&config.model, environment)?,
-        config::fallback_api_key(&config.fallback, &config.model, environment)?,
-    ];
-    Ok(assembly::models(config, keys, clock).map_err(anyhow::Error::new)?)
+    ApiKeys::of(config, environment)?.models(config, clock)
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.

@@ -15,7 +15,10 @@ use futures::StreamExt as _;
 use tokio::{net::TcpListener, time::Instant};
 use tracing::{info, warn};
 
-use super::{exit::Failed, open};
+use super::{
+    exit::Failed,
+    open::{self, ApiKeys},
+};
 use crate::{
     access::Access,
     assembly::{self, Parts},
@@ -26,7 +29,9 @@ use crate::{
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
     randomness,
-    store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
+    store::{
+        Resume, SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member,
+    },
     telemetry::{self, Logging, Surroundings, trace::Exporter},
     threads,
 };
@@ -143,6 +148,8 @@ struct Ground {
     member: Option<Member>,
     listener: http::Listener,
     parts: Parts,
+    /// What the models are asked with.
+    keys: ApiKeys,
     /// What the model is called.
     model: String,
     /// How many leases were taken back.
@@ -170,6 +177,7 @@ async fn serve(
         member,
         listener,
         parts,
+        keys,
         model,
         reclaimed,
     } = ground;
@@ -189,6 +197,7 @@ async fn serve(
         parts: parts.clone(),
         store: store.clone(),
         owner: owner.clone(),
+        keys,
         given,
     };
     lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
@@ -218,7 +227,8 @@ async fn serve(
 /// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
 async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) -> Result<Ground, Failed> {
     let (notify, clock) = (&given.notify, &given.clock);
-    let models = open::models(config, &given.environment, clock)?;
+    let keys = ApiKeys::of(config, &given.environment)?;
+    let models = keys.clone().models(config, clock)?;
     let opening = service::starting(notify, "opening the database", open_database(config));
     let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
     let access = Arc::new(access(config, store.clone(), clock).await?);
@@ -252,6 +262,7 @@ async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) ->
         member,
         listener,
         parts,
+        keys,
         model,
         reclaimed,
     })
@@ -286,9 +297,8 @@ async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, St
     let reclaimed = store.reclaim(owner, now).await?;
     // The clock may have been ahead in an earlier life.
     store.set_back(None, now).await?;
-    // Their limits may be others by now, and so may the provider that they wait for, or its key.
-    store.resume_paused(now).await?;
-    store.resume_waiting(now).await?;
+    // Their limits may be others by now, and so may the provider that they wait for, or its key, which was refused.
+    store.resume(Resume::Refused, now).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
     }

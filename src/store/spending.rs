@@ -22,6 +22,17 @@ pub struct Postponement {
     pub run: RunRecord,
 }
 
+/// Which updates are made due again, each kind with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Those that a spending limit paused: other limits may hold now.
+    Paused,
+    /// Those that wait for a provider, too: another one may be asked now, or with another key.
+    Waiting,
+    /// Those, too, that are parked because the key or the account was refused: there may be another one now.
+    Refused,
+}
+
 /// What was spent since some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spending {

@@ -49,9 +49,9 @@ use super::{
     Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
     JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
     Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-    Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-    Slot, Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
-    verify::AgentReport,
+    Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
+    Settle, Slot, Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+    VersionQuery, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -446,18 +446,9 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(spending::resume_paused(tx, now))
-        })
-        .await
-    }
-
-    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(spending::resume_waiting(tx, now))
-        })
-        .await
+    async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| Box::pin(spending::resume(tx, whom, now)))
+            .await
     }
 
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {

@@ -31,7 +31,7 @@ use crate::{
         batch::{BatchCall, BatchResult, BatchSight},
     },
     store::{
-        StoreResult,
+        Resume, StoreResult,
         batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
     },
 };
@@ -60,7 +60,7 @@ impl Courier {
     /// A courier that isn't running yet.
     pub(super) fn new(parts: WorkerParts, batching: Batching, prices: Prices, seed: u64) -> Self {
         Self {
-            resumption: Resumption::new(parts.clone()),
+            resumption: Resumption::new(parts.clone(), Resume::Paused),
             parts,
             batching,
             prices,

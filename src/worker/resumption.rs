@@ -1,5 +1,5 @@
 //! Makes updates that were paused by a spending limit due again once the limits, or what counts against them, may have
-//! changed; and those that wait for a provider once another one may be asked, or with another key.
+//! changed; and those that wait for a provider, or were refused by it, once another one may be asked, or with another key.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::WorkerParts;
-use crate::store::StoreResult;
+use crate::store::Resume;
 
 /// How often paused updates are resumed each time. A worker that read the limits before may write its pause after the
 /// first resumption, but not after the second.
@@ -18,30 +18,22 @@ const RESUMPTIONS: u8 = 2;
 /// The time between two resumptions, whatever came of the first.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Makes updates that are paused by a limit due again, until all owed resumptions are done.
+/// Makes updates due again, until all owed resumptions are done.
 pub struct Resumption {
     parts: WorkerParts,
-    /// Whether those that wait for a provider are resumed, too.
-    with_waiting: bool,
+    /// Which updates.
+    whom: Resume,
     /// How many resumptions are still to be made.
     owed: AtomicU8,
 }
 
 impl Resumption {
     /// Makes one that has nothing to do yet.
-    pub(super) fn new(parts: WorkerParts) -> Self {
+    pub(super) fn new(parts: WorkerParts, whom: Resume) -> Self {
         Self {
             parts,
-            with_waiting: false,
+            whom,
             owed: AtomicU8::default(),
-        }
-    }
-
-    /// The same, for updates that wait for a provider, too.
-    pub(super) fn with_waiting(self) -> Self {
-        Self {
-            with_waiting: true,
-            ..self
         }
     }
 
@@ -50,7 +42,7 @@ impl Resumption {
         self.owed.store(RESUMPTIONS, SeqCst);
     }
 
-    /// Resumes paused updates until no resumption is owed any more, or until `stop`.
+    /// Resumes updates until no resumption is owed any more, or until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let resuming = async {
             self.step().await;
@@ -62,13 +54,14 @@ impl Resumption {
         stop.run_until_cancelled(resuming).await;
     }
 
-    /// Resumes paused updates once, if that is owed. If it fails, it stays owed.
+    /// Resumes updates once, if that is owed. If it fails, it stays owed.
     pub async fn step(&self) {
         let owed = self.owed.load(SeqCst);
         if owed == 0 {
             return;
         }
-        match self.resume().await {
+        let resumed = self.parts.store.resume(self.whom, self.parts.clock.now());
+        match resumed.await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);
                 // However few were resumed: an earlier call may have done it although its answer was lost.
@@ -79,13 +72,5 @@ impl Resumption {
                 warn!(%error, "spend.not_resumed");
             }
         }
-    }
-
-    async fn resume(&self) -> StoreResult<u64> {
-        let (store, now) = (&self.parts.store, self.parts.clock.now());
-        if self.with_waiting {
-            store.resume_waiting(now).await?;
-        }
-        store.resume_paused(now).await
     }
 }

@@ -139,7 +139,8 @@ macro_rules! every_test {
             steps: a_step_changes_its_summary_once, a_step_forgets_at_once_what_a_rewind_withdraws,
                 a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
             spending: a_postponed_update_burns_no_attempt, a_paused_update_says_why_until_it_is_claimed,
-                who_waits_for_a_provider_is_resumed, all_that_was_paid_is_spent, what_is_out_in_batches_is_as_good_as_spent,
+                who_waits_for_a_provider_is_resumed, who_was_refused_is_resumed_with_another_key,
+                all_that_was_paid_is_spent, what_is_out_in_batches_is_as_good_as_spent,
                 a_question_of_an_earlier_version_is_a_call, what_was_asked_too_long_ago_counts_no_more,
                 a_withdrawn_question_ends_a_pause, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, a_slot_that_is_not_done_is_taken_again, aged_documents_are_enqueued,

@@ -10,11 +10,11 @@ use tracing::{error, info, warn};
 use super::{Start, examiner::Examiner, service};
 use crate::{
     assembly::Parts,
-    cli::{exit::Failed, open},
+    cli::{exit::Failed, open::ApiKeys},
     config::{Config, Loaded, Reloaded},
     lifecycle::Lifecycle,
     randomness,
-    store::SqlStore,
+    store::{Resume, SqlStore},
 };
 
 /// What a reload needs beside the configuration.
@@ -24,6 +24,8 @@ pub(super) struct Crew {
     pub(super) parts: Parts,
     pub(super) store: Arc<SqlStore>,
     pub(super) owner: String,
+    /// What the models are asked with.
+    pub(super) keys: ApiKeys,
     pub(super) examiner: Arc<Examiner>,
     pub(super) given: Start,
 }
@@ -37,7 +39,7 @@ impl Crew {
         while let Some(Some(())) = soft.run_until_cancelled(hangups.next()).await {
             self.given.notify.reloading();
             match self.reload(&config) {
-                Ok(reloaded) => {
+                Ok((reloaded, whom)) => {
                     self.parts.metrics.service.reloaded(true, self.parts.clock.now());
                     for key in &reloaded.waiting {
                         warn!(key, "config.restart_needed");
@@ -46,7 +48,7 @@ impl Crew {
                     // Though no key of the configuration is another one, a provider's key or a price may be.
                     stop.cancel();
                     stop = self.begin();
-                    self.resume(stop.clone());
+                    self.resume(whom);
                     config = reloaded.config;
                 }
                 Err(failed) => {
@@ -60,14 +62,17 @@ impl Crew {
         }
     }
 
-    /// Reads the configuration, and makes a worker by it. Nothing is changed on an error.
-    fn reload(&mut self, running: &Config) -> Result<Reloaded, Failed> {
+    /// Reads the configuration, and makes a worker by it. Says whom that may help, too. Nothing is changed on an error.
+    fn reload(&mut self, running: &Config) -> Result<(Reloaded, Resume), Failed> {
         let loaded: Loaded = self.given.sources.clone().load()?;
         let reloaded = Reloaded::of(running, &loaded.config)?;
         let config = &reloaded.config;
         // Keys are read from their files again, whatever else changed.
-        let models = open::models(config, &self.given.environment, &self.parts.clock)?;
+        let keys = ApiKeys::of(config, &self.given.environment)?;
+        let models = keys.clone().models(config, &self.parts.clock)?;
         let seed = randomness::seed()?;
+        let whom = helped(&reloaded.changed, self.keys == keys);
+        self.keys = keys;
         self.given.logging.set_level(config.log.level);
         self.parts = self
             .parts
@@ -81,16 +86,16 @@ impl Crew {
             &reloaded.waiting,
             self.parts.clone(),
         );
-        Ok(reloaded)
+        Ok((reloaded, whom))
     }
 
     /// Lets updates go on that wait for a limit or a provider: it may be another one now, or have another key, and a courier
-    /// may have been stopped when it owed them that. Should it fail, it is tried until it is done, or until `stop`: the next
-    /// reload begins anew.
-    fn resume(&self, stop: CancellationToken) {
-        let resumption = self.parts.worker.resumption();
+    /// may have been stopped when it owed them that. Should it fail, it is tried until it is done, whatever reloads follow:
+    /// they may not help all whom this one does.
+    fn resume(&self, whom: Resume) {
+        let (resumption, soft) = (self.parts.worker.resumption(whom), self.lifecycle.soft().clone());
         self.lifecycle
-            .spawn("resumption", async move { resumption.run(stop).await });
+            .spawn("resumption", async move { resumption.run(soft).await });
     }
 
     /// Starts the worker, its courier and the schedule; they end with the daemon, or when what is returned is cancelled.
@@ -110,5 +115,34 @@ impl Crew {
             async move { schedule.run(soft).await }
         });
         stop
+    }
+}
+
+/// Whom a reload helps that changed these keys of the configuration. Whoever was refused isn't tried again with the same key
+/// at the same provider.
+fn helped(changed: &[String], has_same_keys: bool) -> Resume {
+    let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");
+    if has_same_keys && !changed.iter().any(is_of_model) {
+        Resume::Waiting
+    } else {
+        Resume::Refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_refused_is_helped_by_another_key_or_another_provider() {
+        for (changed, has_same_keys, whom) in [
+            ("spend.calls_per_day", true, Resume::Waiting),
+            ("spend.calls_per_day", false, Resume::Refused),
+            ("model.base_url", true, Resume::Refused),
+            ("fallback.mode", true, Resume::Refused),
+        ] {
+            assert_eq!(helped(&[changed.to_owned()], has_same_keys), whom, "{changed}");
+        }
+        assert_eq!(helped(&[], true), Resume::Waiting);
     }
 }

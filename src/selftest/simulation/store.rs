@@ -23,7 +23,7 @@ use crate::{
         Edited, Enqueued, ExchangeQuery, Expanded, Failure, Fence, Forget, Forgotten, Forked, ItemQuery,
         ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused,
         Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
-        RecountBatch, Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched,
+        RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched,
         SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
         Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
@@ -183,8 +183,7 @@ seam! {
     absent fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
     absent fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
     absent fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
-    absent fn resume_paused(now: Timestamp) -> u64;
-    absent fn resume_waiting(now: Timestamp) -> u64;
+    absent fn resume(whom: Resume, now: Timestamp) -> u64;
     absent fn paused(agent: &AgentId) -> Option<Paused>;
     absent fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> Slot;
     absent fn finish_slot(name: &str, slot: Timestamp, now: Timestamp) -> ();

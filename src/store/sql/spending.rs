@@ -4,7 +4,8 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{
-        AttemptError, Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError, StoreResult,
+        AttemptError, Fence, LastRun, Paused, Postponement, Resume, RunRecord, Spending, StoreError,
+        StoreResult,
     },
     fairness::{Newcomers, enqueue_all},
     queue::{self, RunOutcome},
@@ -105,13 +106,16 @@ async fn keep_run(
     queue::record_run(tx, lease, "superseded", run, details).await
 }
 
-/// Makes the rows due for which `$condition` holds.
+/// Makes the rows due for which `$condition` holds. Those that are parked begin anew.
 macro_rules! resume {
     ($label:literal, $condition:literal) => {
         sql!(
             $label,
-            "\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
-             due_at = {min}(due_at, $1 + behind_ms {ms}), paused_until = NULL, paused_for = NULL WHERE ",
+            "\nUPDATE summary_update_queue SET \
+             visible_at = CASE WHEN parked_at IS NULL THEN {min}(visible_at, $1) ELSE $1 END, \
+             due_at = CASE WHEN parked_at IS NULL THEN {min}(due_at, $1 + behind_ms {ms}) ELSE $1 + behind_ms {ms} END, \
+             attempts = CASE WHEN parked_at IS NULL THEN attempts ELSE 0 END, \
+             parked_at = NULL, paused_until = NULL, paused_for = NULL WHERE ",
             $condition,
             " AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE ",
             $condition,
@@ -120,19 +124,19 @@ macro_rules! resume {
     };
 }
 
-/// See [`super::super::Store::resume_paused`].
-pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
-    let sql = resume!(
-        "-- sql/spending.resume_paused",
-        "paused_until IS NOT NULL AND paused_for <> 'hand'"
-    );
-    let now = tx.now(now).await?;
-    Ok(query(sql).bind(now).execute(tx).await?)
-}
-
-/// See [`super::super::Store::resume_waiting`].
-pub(super) async fn resume_waiting(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
-    let sql = resume!("-- sql/spending.resume_waiting", "paused_for = 'provider'");
+/// See [`super::super::Store::resume`]. It is one statement, so that rows are always locked in the same order.
+pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) -> StoreResult<u64> {
+    let sql = match whom {
+        Resume::Paused => resume!(
+            "-- sql/spending.resume_paused",
+            "paused_until IS NOT NULL AND paused_for <> 'hand'"
+        ),
+        Resume::Waiting => resume!("-- sql/spending.resume_waiting", "paused_for <> 'hand'"),
+        Resume::Refused => resume!(
+            "-- sql/spending.resume_refused",
+            "(paused_for <> 'hand' OR (parked_at IS NOT NULL AND last_error LIKE 'provider_auth:%'))"
+        ),
+    };
     let now = tx.now(now).await?;
     Ok(query(sql).bind(now).execute(tx).await?)
 }

@@ -362,7 +362,7 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
     assert_eq!(last_key(), "Bearer the-new-key");
 }
 
-/// Whoever waits for the provider, which refuses the old one, goes on at once.
+/// Whoever was refused with the old one, or waits for the provider since then, goes on at once; not without another key.
 #[tokio::test]
 async fn a_new_key_ends_the_rest_of_the_provider() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
@@ -391,17 +391,28 @@ async fn a_new_key_ends_the_rest_of_the_provider() {
         })
         .await;
 
+    let is_parked = async |daemon: &Daemon| {
+        let row = daemon.get("/v1/queue/refused").await;
+        row.unwrap_or_default().contains("\"state\":\"parked\"")
+    };
+    daemon.until("the first one is parked", is_parked).await;
+
     fake.otherwise(Planned::Good);
     std::fs::write(&key, "the-new-key\n").unwrap();
     daemon.signal(Signal::HUP);
     daemon.until_version(1).await;
+    daemon
+        .until("that one is tried, too", async |_: &Daemon| {
+            fake.requests().len() > 2
+        })
+        .await;
     let keys = fake
         .requests()
         .into_iter()
         .map(|request| request.header("authorization").to_owned());
     assert_eq!(
         keys.collect::<Vec<_>>(),
-        ["Bearer the-old-key", "Bearer the-new-key"]
+        ["Bearer the-old-key", "Bearer the-new-key", "Bearer the-new-key"]
     );
     assert_eq!(daemon.metric(open).await, 0);
 }

@@ -12,7 +12,7 @@ use recapd::{
         work::Reason,
     },
     store::{
-        AttemptError, Failure, Forget, Forgettable, Material, Prune, Settle, SqlStore, Store as _,
+        AttemptError, Failure, Forget, Forgettable, Material, Prune, Resume, Settle, SqlStore, Store as _,
         StoreError,
         batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
     },
@@ -99,7 +99,7 @@ async fn live_once(
         }
         8 => {
             store.reclaim("daemon", now).await?;
-            store.resume_paused(now).await?;
+            store.resume(Resume::Refused, now).await?;
             store.probe_parked(now, 5, now).await?;
             store.enqueue_revisits(now, 100).await?;
         }
@@ -202,7 +202,7 @@ async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
         next_at: now,
     };
     if store.withdraw_outdated(now).await? > 0 {
-        store.resume_paused(now).await?;
+        store.resume(Resume::Paused, now).await?;
     }
     let Some(open) = store.gather(gather).await? else {
         return Ok(());

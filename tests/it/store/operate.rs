@@ -8,7 +8,7 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AttemptError, Failure, Fence, Material, Postponement, RunRecord, StoreError,
+        AttemptError, Failure, Fence, Material, Postponement, Resume, RunRecord, StoreError,
         operate::{Handled, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
     },
 };
@@ -125,7 +125,7 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     assert_eq!(resting.paused_for, None, "no limit is used up");
     assert_eq!(db.store().paused(&agent("a")).await.unwrap(), None);
     assert_eq!(row(db, "a", minute(70)).await.state, QueueState::Ready);
-    let resumed = db.store().resume_paused(minute(62)).await.unwrap();
+    let resumed = db.store().resume(Resume::Paused, minute(62)).await.unwrap();
     assert_eq!(resumed, 0, "it isn't paused");
 
     fail(db, minute(70), true).await;
@@ -222,7 +222,7 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
         store.enqueue(&agent("a"), reason, 0, T0).await.unwrap();
     }
     operator.refresh(&agent("a"), T0).await.unwrap();
-    store.resume_paused(T0).await.unwrap();
+    store.resume(Resume::Paused, T0).await.unwrap();
     let far = minute(60 * 24 * 365);
     assert_eq!(claims(db, far).await, 0);
     assert_eq!(store.paused(&agent("a")).await.unwrap(), None);

@@ -9,7 +9,9 @@ use recapd::{
         time::Timestamp,
         work::{Lease, Reason},
     },
-    store::{AttemptError, Failure, Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError},
+    store::{
+        AttemptError, Failure, Fence, LastRun, Paused, Postponement, Resume, RunRecord, Spending, StoreError,
+    },
 };
 use serde_json::json;
 
@@ -129,8 +131,8 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
     assert_eq!(the_lease(db, minute(2)).await.agent, agent("a"));
     assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
     // And so may another configuration.
-    assert_eq!(store.resume_paused(minute(3)).await.unwrap(), 1);
-    assert_eq!(store.resume_paused(minute(3)).await.unwrap(), 0);
+    assert_eq!(store.resume(Resume::Paused, minute(3)).await.unwrap(), 1);
+    assert_eq!(store.resume(Resume::Paused, minute(3)).await.unwrap(), 0);
     let leases = store.claim(claim("daemon", 9, minute(3))).await.unwrap();
     let sample = store.sample(minute(3), 60_000).await.unwrap();
     assert_eq!((sample.paused, sample.paused_until), (0, None));
@@ -165,13 +167,53 @@ pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
         store.postpone(&lease, waits).await.unwrap();
     }
     assert_eq!(store.claim(claim("other", 9, minute(1))).await.unwrap(), []);
-    assert_eq!(store.resume_waiting(minute(1)).await.unwrap(), 1);
-    assert_eq!(store.resume_waiting(minute(1)).await.unwrap(), 0);
+    assert_eq!(store.resume(Resume::Waiting, minute(1)).await.unwrap(), 1);
+    assert_eq!(store.resume(Resume::Waiting, minute(1)).await.unwrap(), 0);
     assert_eq!(the_lease(db, minute(1)).await.agent, agent("a"));
     assert!(
         store.paused(&agent("b")).await.unwrap().is_some(),
         "for the limit"
     );
+}
+
+/// The key may be another one now; what failed for something else is left alone, and what a hand stopped.
+pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend) {
+    let store = db.store();
+    for (name, class) in [("a", "provider_auth"), ("b", "provider_server")] {
+        let lease = leased(db, name, T0).await;
+        let error = AttemptError {
+            class: class.to_owned(),
+            message: "status 401".to_owned(),
+        };
+        let failure = Failure {
+            error,
+            backoff_ms: 60_000,
+            park: true,
+            run: run(T0),
+        };
+        assert!(store.fail(&lease, failure).await.unwrap(), "it is parked");
+    }
+    for name in ["c", "d"] {
+        let lease = leased(db, name, T0).await;
+        let waits = postponement(minute(60), None, run(T0));
+        store.postpone(&lease, waits).await.unwrap();
+    }
+    db.operator().cancel(&agent("c"), T0).await.unwrap();
+    db.operator().pause_agent(&agent("d"), T0).await.unwrap();
+    assert_eq!(store.resume(Resume::Waiting, minute(9)).await.unwrap(), 0);
+    assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 1);
+    assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 0);
+    let lease = the_lease(db, minute(9)).await;
+    assert_eq!(
+        (lease.agent, lease.attempt, lease.ready_at),
+        (agent("a"), 1, minute(9)),
+        "with all attempts, and it has waited for nobody"
+    );
+    let lease = leased(db, "e", minute(9)).await;
+    let waits = postponement(minute(60), Some(SpendLimit::Usd), run(minute(9)));
+    store.postpone(&lease, waits).await.unwrap();
+    let resumed = store.resume(Resume::Refused, minute(10)).await.unwrap();
+    assert_eq!(resumed, 1, "and whoever waits");
 }
 
 /// Completed, failed, postponed or lost: what was paid counts, and from the moment it is said to count from.
@@ -331,7 +373,7 @@ pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
     // As after a rewind.
     db.raw("UPDATE batch_requests SET version = version + 1").await;
     assert_eq!(db.batches().withdraw_outdated(minute(2)).await.unwrap(), 1);
-    assert_eq!(db.store().resume_paused(minute(2)).await.unwrap(), 1);
+    assert_eq!(db.store().resume(Resume::Paused, minute(2)).await.unwrap(), 1);
     assert_eq!(db.store().paused(&agent("b")).await.unwrap(), None);
     let leases = db.store().claim(claim("d", 9, minute(2))).await.unwrap();
     assert_eq!(leases.len(), 2);

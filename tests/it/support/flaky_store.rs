@@ -21,9 +21,9 @@ use recapd::{
         Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-        Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
-        VersionQuery, verify::AgentReport,
+        Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
+        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -183,8 +183,7 @@ pass! {
     fn release(leases: &[Lease], now: Timestamp) -> u64;
     fn postpone(lease: &Lease, postponement: Postponement) -> ();
     fn record_run(lease: &Lease, run: RunRecord) -> ();
-    fn resume_paused(now: Timestamp) -> u64;
-    fn resume_waiting(now: Timestamp) -> u64;
+    fn resume(whom: Resume, now: Timestamp) -> u64;
     fn spending(agent: &AgentId, since: Timestamp) -> Spending;
     fn paused(agent: &AgentId) -> Option<Paused>;
     fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;

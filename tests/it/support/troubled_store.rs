@@ -21,9 +21,9 @@ use recapd::{
         Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-        Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
-        VersionQuery, verify::AgentReport,
+        Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
+        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -348,12 +348,8 @@ impl Store for TroubledStore {
         self.enter("record_run").await?.record_run(lease, run).await
     }
 
-    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
-        self.enter("resume_paused").await?.resume_paused(now).await
-    }
-
-    async fn resume_waiting(&self, now: Timestamp) -> StoreResult<u64> {
-        self.enter("resume_waiting").await?.resume_waiting(now).await
+    async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64> {
+        self.enter("resume").await?.resume(whom, now).await
     }
 
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {

@@ -8,7 +8,7 @@ use recapd::{
         spend::{SpendLimit, day_start, next_day},
         time::{DAY_MS, HOUR_MS},
     },
-    store::Paused,
+    store::{Paused, Resume},
     worker::Outcome::{Completed, Postponed, Retried, Superseded},
 };
 use serde_json::json;
@@ -129,8 +129,8 @@ async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Postponed]);
     let waits = async || rig.db.store().paused(&rig.agent).await.unwrap().is_some();
-    let resumption = rig.parts.worker.resumption();
-    rig.flaky.fail("resume_paused", 1, When::Before);
+    let resumption = rig.parts.worker.resumption(Resume::Waiting);
+    rig.flaky.fail("resume", 1, When::Before);
     let mut woken = Box::pin(rig.parts.notices().queue_woken());
     assert!(!woken.as_mut().enable());
     resumption.step().await;
@@ -144,7 +144,7 @@ async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
     resumption.step().await;
     assert!(!waits().await);
     resumption.step().await;
-    assert_eq!(rig.flaky.calls("resume_paused"), 3, "nothing is owed any more");
+    assert_eq!(rig.flaky.calls("resume"), 3, "nothing is owed any more");
 }
 
 /// An agent's own limit in dollars is kept as strictly as the configuration's, which is refused without prices.

@@ -36,7 +36,7 @@ impl Trouble {
             "batch_lines",
             "move_batch",
             "close_batch",
-            "resume_paused",
+            "resume",
             "known_batches",
             "material",
             "complete",
@@ -144,7 +144,7 @@ async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
     one.look().await;
     assert_eq!(one.fake.batches().sizes(), [1, 1]);
     one.fake.batches().end(&[Fate::Good]);
-    one.rig.flaky.fail("resume_paused", 1, When::Before);
+    one.rig.flaky.fail("resume", 1, When::Before);
     one.look().await;
     assert_eq!(one.rig.flaky.met(), 1);
     assert_eq!(one.figures().await, BatchFigures::default());

@@ -7,7 +7,7 @@ use recapd::{
         spend::{SpendLimit, next_day},
         work::{Lease, Reason},
     },
-    store::Postponement,
+    store::{Postponement, Resume},
     worker::Outcome,
 };
 use tempfile::TempDir;
@@ -110,7 +110,7 @@ async fn whoever_could_not_be_resumed_is_by_the_next_look() {
     for is_sent in [false, true] {
         let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
-        one.rig.flaky.fail("resume_paused", 1, When::Before);
+        one.rig.flaky.fail("resume", 1, When::Before);
         one.look().await;
         assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1), "{is_sent}");
         let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
@@ -119,20 +119,16 @@ async fn whoever_could_not_be_resumed_is_by_the_next_look() {
         assert_eq!(paused(&one).await, 0, "{is_sent}");
         assert!(woken.as_mut().enable(), "{is_sent}: the worker looks at once");
         one.look().await;
-        let calls = one.rig.flaky.calls("resume_paused");
+        let calls = one.rig.flaky.calls("resume");
         one.look().await;
-        assert_eq!(
-            one.rig.flaky.calls("resume_paused"),
-            calls,
-            "nothing is owed any more"
-        );
+        assert_eq!(one.rig.flaky.calls("resume"), calls, "nothing is owed any more");
     }
 }
 
 /// What a worker holds that was about to wait for the limit.
 async fn claimed_again(one: &BatchRig) -> Lease {
     let (store, now) = (one.rig.db.store(), one.rig.clock.now());
-    assert_eq!(store.resume_paused(now).await.unwrap(), 1);
+    assert_eq!(store.resume(Resume::Paused, now).await.unwrap(), 1);
     let mut leases = store.claim(claim("daemon", 9, now)).await.unwrap();
     assert_eq!(leases.len(), 1);
     leases.remove(0)
@@ -146,7 +142,7 @@ async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look()
         end_with_the_next_look(&one, is_sent).await;
         let lease = claimed_again(&one).await;
         one.look().await;
-        assert_eq!(one.rig.flaky.calls("resume_paused"), 1, "{is_sent}");
+        assert_eq!(one.rig.flaky.calls("resume"), 1, "{is_sent}");
         let now = one.rig.clock.now();
         let pause = Postponement {
             until: next_day(now),
@@ -161,13 +157,9 @@ async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look()
         one.look().await;
         assert_eq!(paused(&one).await, 0, "{is_sent}");
         assert!(woken.as_mut().enable(), "{is_sent}: the worker looks at once");
-        let calls = one.rig.flaky.calls("resume_paused");
+        let calls = one.rig.flaky.calls("resume");
         one.look().await;
-        assert_eq!(
-            one.rig.flaky.calls("resume_paused"),
-            calls,
-            "nothing is owed any more"
-        );
+        assert_eq!(one.rig.flaky.calls("resume"), calls, "nothing is owed any more");
     }
 }
 
@@ -198,12 +190,12 @@ async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
     assert!(!woken.as_mut().enable());
     for nth in 1..=3 {
         one.rig.flaky.fail("withdraw_outdated", nth, When::Before);
-        one.rig.flaky.fail("resume_paused", nth, When::Before);
+        one.rig.flaky.fail("resume", nth, When::Before);
     }
     for looks_before in 0..3 {
         one.try_look().await;
         assert_eq!(one.rig.flaky.calls("withdraw_outdated"), looks_before + 1);
-        assert_eq!(one.rig.flaky.calls("resume_paused"), looks_before);
+        assert_eq!(one.rig.flaky.calls("resume"), looks_before);
     }
     assert!(!woken.as_mut().enable(), "nothing has changed");
     one.rig.flaky.mend();
@@ -225,7 +217,7 @@ async fn a_failed_look_at_what_waits_resumes_nobody() {
         "the question goes by the next look"
     );
     assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1));
-    assert_eq!(one.rig.flaky.calls("resume_paused"), 0);
+    assert_eq!(one.rig.flaky.calls("resume"), 0);
 }
 
 /// Whoever asks directly takes the question back that waits.
