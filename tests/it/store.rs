@@ -145,6 +145,7 @@ macro_rules! every_test {
                 a_withdrawn_question_ends_a_pause, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, a_slot_that_is_not_done_is_taken_again, aged_documents_are_enqueued,
                 another_zone_ages_anew, ageing_follows_the_replay, a_parked_row_ages_where_nobody_is_to_be_asked,
+                a_row_that_cannot_age_is_tried_once_in_ten_minutes,
                 old_rows_are_pruned, versions_of_all_agents_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
                 a_sample_of_very_many_agents_is_an_estimate;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,

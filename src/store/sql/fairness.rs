@@ -31,11 +31,11 @@ pub(super) use rows_ahead;
 
 /// SQL that makes rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the
 /// agents, their projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what
-/// becomes of rows that exist.
+/// becomes of rows that exist. Each is a list of parts.
 macro_rules! enqueue_all {
-    ($newcomers:literal, $conflict:literal) => {
+    ([$($newcomers:tt)+], [$($conflict:tt)+]) => {
         concat!(
-            $newcomers,
+            $($newcomers)+,
             ", crowds AS (SELECT p.project_id, (SELECT count(*) FROM (SELECT 1 FROM summary_update_queue w \
              WHERE w.project_id = p.project_id AND w.priority >= $2 AND w.parked_at IS NULL AND w.paused_until IS NULL \
              AND w.deferred_at IS NULL ORDER BY w.priority LIMIT $8) ahead) AS rows_ahead \
@@ -47,7 +47,7 @@ macro_rules! enqueue_all {
              (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
              SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM placed \
              WHERE true ORDER BY agent_id ON CONFLICT (agent_id) ",
-            $conflict
+            $($conflict)+
         )
     };
 }

@@ -10,23 +10,54 @@ use super::{
 };
 use crate::domain::{spend::day_start, time::Timestamp, work::Reason};
 
+/// SQL for whether the parked row `$row` of agent `a` is due again at `$now` for its document's sake: there is nothing to ask
+/// a model, and it has been parked for ten minutes. One that fails each time isn't tried each time the job runs.
+macro_rules! may_age {
+    ($row:literal, $now:literal) => {
+        concat!(
+            $row,
+            ".parked_at <= ",
+            $now,
+            " - 600000 {ms} AND a.pending_since IS NULL AND NOT EXISTS (SELECT 1 FROM summary_items i \
+             WHERE i.agent_id = a.agent_id AND i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL)"
+        )
+    };
+}
+
+/// SQL for the documents `s` of agents `a` of which an item has outgrown its section by `$1`, unless the queue's row `o` waits
+/// for that already. `$reason` is the bit of [`Reason::Ageing`].
+macro_rules! outgrown {
+    ($reason:literal, $now:literal) => {
+        concat!(
+            "FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
+             LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
+             WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
+             AND (o.agent_id IS NULL OR (o.reasons & ",
+            $reason,
+            ") = 0 OR o.wake_seq = o.claimed_wake OR (",
+            may_age!("o", $now),
+            "))"
+        )
+    };
+}
+
 /// Wakes the queue for documents of which an item has outgrown its section. They are found by an index, so the job
 /// costs what it changes, however many documents there are. A row that waits for that already isn't woken again. A parked
 /// row of an agent of whom there is nothing to ask a model is due again: time goes on for its document, too.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
-        "-- sql/schedule.enqueue_ageing\nWITH newcomers AS (SELECT s.agent_id, a.project_id, \
-         o.agent_id IS NOT NULL AS is_queued FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
-         LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
-         WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-         AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake \
-         OR (o.parked_at IS NOT NULL AND a.pending_since IS NULL AND NOT EXISTS (SELECT 1 FROM summary_items i \
-         WHERE i.agent_id = s.agent_id AND i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL))) \
-         ORDER BY s.next_ageing_at LIMIT $9 {a_for_share})",
-        "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, parked_at = CASE \
-         WHEN EXISTS (SELECT 1 FROM agents a WHERE a.agent_id = q.agent_id AND a.pending_since IS NULL) \
-         AND NOT EXISTS (SELECT 1 FROM summary_items i WHERE i.agent_id = q.agent_id AND i.provisional = {true} \
-         AND i.removed_version IS NULL AND i.dropped_version IS NULL) THEN NULL ELSE q.parked_at END"
+        [
+            "-- sql/schedule.enqueue_ageing\nWITH newcomers AS (SELECT s.agent_id, a.project_id, \
+             o.agent_id IS NOT NULL AS is_queued ",
+            outgrown!("$3", "$4"),
+            " ORDER BY s.next_ageing_at LIMIT $9 {a_for_share})"
+        ],
+        [
+            "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, parked_at = CASE \
+             WHEN EXISTS (SELECT 1 FROM agents a WHERE a.agent_id = q.agent_id AND ",
+            may_age!("q", "$4"),
+            ") THEN NULL ELSE q.parked_at END"
+        ]
     ));
     let newcomers = Newcomers {
         by: now,
@@ -45,13 +76,9 @@ pub(super) async fn ageing_due(
     limit: i64,
 ) -> StoreResult<Vec<AgeingDue>> {
     let sql = sql!(
-        "-- sql/schedule.ageing_due\nSELECT s.agent_id, s.next_ageing_at FROM summaries s \
-         JOIN agents a ON a.agent_id = s.agent_id LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
-         WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-         AND (o.agent_id IS NULL OR (o.reasons & $2) = 0 OR o.wake_seq = o.claimed_wake \
-         OR (o.parked_at IS NOT NULL AND a.pending_since IS NULL AND NOT EXISTS (SELECT 1 FROM summary_items i \
-         WHERE i.agent_id = s.agent_id AND i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL))) \
-         ORDER BY s.next_ageing_at, s.agent_id LIMIT $3"
+        "-- sql/schedule.ageing_due\nSELECT s.agent_id, s.next_ageing_at ",
+        outgrown!("$2", "$1"),
+        " ORDER BY s.next_ageing_at, s.agent_id LIMIT $3"
     );
     let rows = query(sql)
         .bind(now)

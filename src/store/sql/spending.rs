@@ -275,12 +275,14 @@ pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>
 /// See [`super::super::Store::enqueue_revisits`].
 pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
-        "-- sql/spending.enqueue_revisits\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued \
-         FROM (SELECT DISTINCT i.agent_id FROM summary_items i \
-         WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
-         AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $9) p \
-         {join} agents a ON a.agent_id = p.agent_id ORDER BY a.agent_id LIMIT $9 {a_for_share})",
-        "DO NOTHING"
+        [
+            "-- sql/spending.enqueue_revisits\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued \
+             FROM (SELECT DISTINCT i.agent_id FROM summary_items i \
+             WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $9) p \
+             {join} agents a ON a.agent_id = p.agent_id ORDER BY a.agent_id LIMIT $9 {a_for_share})"
+        ],
+        ["DO NOTHING"]
     ));
     let newcomers = Newcomers {
         by: now,

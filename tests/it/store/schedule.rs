@@ -204,6 +204,38 @@ pub(crate) async fn a_parked_row_ages_where_nobody_is_to_be_asked(db: &dyn Backe
     assert_eq!(db.number(parked).await, Some(2));
 }
 
+/// However often the job runs: each try fails, and each is told.
+pub(crate) async fn a_row_that_cannot_age_is_tried_once_in_ten_minutes(db: &dyn Backend) {
+    let (store, operator) = (db.store(), db.operator());
+    with_pending(db, "a", 2).await;
+    updated(db, "a", minute(10)).await;
+    let due = minute(1).plus_ms(DAY_MS + 1_000);
+    assert_eq!(store.enqueue_ageing(due, 9).await.unwrap(), 1);
+    let mut parked_at = due;
+    for _ in 0..2 {
+        let failure = Failure {
+            error: AttemptError {
+                class: "internal".to_owned(),
+                message: String::new(),
+            },
+            backoff_ms: 0,
+            park: true,
+            run: run(parked_at),
+        };
+        let lease = the_lease(db, parked_at).await;
+        assert!(store.fail(&lease, failure).await.unwrap(), "it is parked");
+        let rested = parked_at.plus_ms(10 * MINUTE_MS);
+        // A wake that the attempt has seen is told again, but leaves the row parked.
+        assert_eq!(store.enqueue_ageing(rested.plus_ms(-1), 9).await.unwrap(), 1);
+        assert_eq!(operator.ageing_due(rested.plus_ms(-1), 9).await.unwrap(), []);
+        assert_eq!(store.enqueue_ageing(rested.plus_ms(-1), 9).await.unwrap(), 0);
+        assert_eq!(store.claim(claim("daemon", 9, rested)).await.unwrap(), []);
+        assert_eq!(operator.ageing_due(rested, 9).await.unwrap().len(), 1);
+        assert_eq!(store.enqueue_ageing(rested, 9).await.unwrap(), 1);
+        parked_at = rested;
+    }
+}
+
 fn prune(limit: i64) -> Prune {
     Prune {
         runs_before: minute(60),

@@ -4,11 +4,14 @@ use super::{Kept, Tables};
 use crate::{
     domain::{
         agent::AgentId,
-        time::Timestamp,
+        time::{MINUTE_MS, Timestamp},
         work::{Lease, Priority, Reason},
     },
     store::{ClaimRequest, Enqueued, Failure, Fence, Postponement, SessionEnded, StoreError, StoreResult},
 };
+
+/// A parked row isn't due again for its document's sake before it has been parked for so long.
+const AGEING_REST_MS: i64 = 10 * MINUTE_MS;
 
 /// A queue row.
 #[derive(Clone, Debug)]
@@ -372,8 +375,10 @@ impl Tables {
             self.change(agent, |kept| {
                 let is_idle = kept.ledger.pending_numbers() == 0;
                 let asks_nobody = is_idle && kept.shown().iter().all(|item| !item.provisional);
+                let is_parked_for_long =
+                    |row: &Row| row.parked_at.is_some_and(|at| at <= now.plus_ms(-AGEING_REST_MS));
                 match &mut kept.row {
-                    Some(row) if row.parked_at.is_some() && asks_nobody => {
+                    Some(row) if asks_nobody && is_parked_for_long(row) => {
                         row.parked_at = None;
                         row.wake_seq += 1;
                         row.reasons |= Reason::Ageing.bit();

@@ -68,10 +68,12 @@ pub(in super::super) async fn reconcile(
     limit: i64,
 ) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
-        "-- sql/queue.reconcile\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued FROM agents a \
-         WHERE a.pending_since < $1 AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = a.agent_id) \
-         ORDER BY a.pending_since LIMIT $9 {for_share})",
-        "DO NOTHING"
+        [
+            "-- sql/queue.reconcile\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued FROM agents a \
+             WHERE a.pending_since < $1 AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = a.agent_id) \
+             ORDER BY a.pending_since LIMIT $9 {for_share})"
+        ],
+        ["DO NOTHING"]
     ));
     let newcomers = Newcomers {
         by: pending_before,
