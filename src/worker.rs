@@ -404,6 +404,7 @@ impl Worker {
         match self.parts.store.set_back(Some(ahead_ms), now).await {
             Ok(rows) => warn!(ahead_ms, rows, "clock.set_back"),
             Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
                 warn!(ahead_ms, %error, "clock.set_back_unheeded");
                 *self.last_seen() = before;
             }
@@ -480,6 +481,7 @@ impl Worker {
             .release(std::slice::from_ref(lease), self.parts.clock.now())
             .await
         {
+            self.parts.metrics.service.db_failed(error.class());
             error!(%error, agent_id = %lease.agent, "lease.release_failed");
         }
         Outcome::Released

@@ -70,7 +70,10 @@ impl Worker {
                 documents.items(ItemAction::Dropped, count(dropped));
             }
             Ok(false) => debug!(agent_id = %lease.agent, "update.aged_later"),
-            Err(error) => warn!(agent_id = %lease.agent, %error, "update.not_aged"),
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                warn!(agent_id = %lease.agent, %error, "update.not_aged");
+            }
         }
     }
 

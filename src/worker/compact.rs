@@ -176,6 +176,9 @@ impl Worker {
                 CondenseError::Paused(_) | CondenseError::Llm(LlmError::Waiting { .. }),
             )) => Ok(draft),
             Err(error) => {
+                if let CompactError::Store(error) | CompactError::Call(CondenseError::Store(error)) = &error {
+                    self.parts.metrics.service.db_failed(error.class());
+                }
                 info!(agent_id = %agent, %error, "update.not_compacted");
                 self.in_vain.note(agent, version);
                 Ok(draft)

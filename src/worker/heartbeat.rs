@@ -77,6 +77,7 @@ impl Heartbeat {
             Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
             Err(error) => {
                 parts.metrics.queue.renewed(RenewalResult::Failed);
+                parts.metrics.service.db_failed(error.class());
                 warn!(%error, leases = leases.len(), "lease.renew_failed");
             }
         }

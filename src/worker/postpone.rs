@@ -54,6 +54,7 @@ impl Worker {
             Err(StoreError::Fenced(_)) => Outcome::Superseded,
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.
+                self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.postpone_not_recorded");
                 Outcome::Postponed
             }
@@ -82,6 +83,7 @@ impl Worker {
         }
         run.finished_at = self.parts.clock.now();
         if let Err(error) = self.parts.store.record_run(lease, run).await {
+            self.parts.metrics.service.db_failed(error.class());
             warn!(agent_id = %lease.agent, %error, "spend.not_recorded");
         }
     }

@@ -454,6 +454,7 @@ impl Worker {
             Err(StoreError::Fenced(_)) => self.superseded(lease, spent).await,
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.
+                self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
                 Outcome::Retried
             }

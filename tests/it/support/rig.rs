@@ -106,6 +106,14 @@ impl Rig {
         self.drain().await
     }
 
+    /// How many failures of the database were counted.
+    pub(crate) fn db_errors(&self) -> usize {
+        let metrics = self.parts.metrics.encode(None).1;
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix("recapd_db_errors_total{class=\"io\"} "));
+        count.map_or(0, |count| count.parse().unwrap())
+    }
+
     /// The agent's row.
     pub(crate) async fn row(&self) -> AgentRow {
         self.db.store().agent(&self.agent).await.unwrap().unwrap()

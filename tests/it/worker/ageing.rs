@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::{
     backend::Backend as _,
+    flaky_store::When,
     rig::{Rig, config},
     scripted::Reply,
 };
@@ -74,6 +75,19 @@ async fn a_document_ages_while_a_limit_is_used_up() {
     assert!(rig.content().await.contains("Yesterday"));
     assert_eq!(rig.model.calls(), 1);
     rig.verify().await;
+}
+
+/// The update goes on all the same.
+#[tokio::test]
+async fn what_fails_beside_an_update_that_waits_is_counted() {
+    let rig = two_days_later().await;
+    let patch = SettingsPatch::parse(json!({"usd_per_day": 1.5})).unwrap();
+    let (store, now) = (rig.db.store(), rig.clock.now());
+    store.change_settings(&rig.agent, &patch, now).await.unwrap();
+    rig.flaky.fail("age_document", 1, When::Before);
+    rig.flaky.fail("postpone", 1, When::Before);
+    assert_eq!(rig.drain().await, [Postponed]);
+    assert_eq!((rig.flaky.met(), rig.db_errors()), (2, 2));
 }
 
 #[tokio::test]

@@ -136,6 +136,11 @@ async fn a_crash_pays_for_one_call_at_most() {
         }
         assert_eq!(outcomes.last(), Some(&Outcome::Completed), "{method}");
         assert_eq!(rig.verify().await.pending, 0);
+        assert_eq!(
+            rig.db_errors(),
+            rig.flaky.met(),
+            "{method} {nth}: each is counted"
+        );
         assert!(rig.model.calls() - before <= calls, "{method} {nth}");
         assert_eq!(rig.row().await.version, 2, "{method} {nth}");
     }

@@ -37,6 +37,12 @@ async fn update_with(method: &'static str, when: When, replies: &[Reply]) -> (Ve
     rig.flaky.fail(method, 1, when);
     let outcomes = work_off(&rig).await;
     assert_eq!(rig.flaky.met(), 1, "{method} was never called");
+    // A look at the queue is counted by whoever looks.
+    assert_eq!(
+        rig.db_errors(),
+        usize::from(method != "claim"),
+        "{method} {when:?}"
+    );
     let report = rig.verify().await;
     assert_eq!(
         (report.covered, report.pending),

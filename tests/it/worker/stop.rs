@@ -23,6 +23,7 @@ use crate::support::{
     PATIENCE,
     backend::Backend as _,
     conversation::{agent, native},
+    flaky_store::When,
     rig::{Rig, config},
     scripted::Reply,
 };
@@ -158,8 +159,7 @@ async fn a_lease_whose_work_is_gone_is_not_renewed() {
 async fn a_failed_renewal_stops_nothing() {
     let rig = with_pending().await;
     for nth in 1..=3 {
-        rig.flaky
-            .fail("renew", nth, crate::support::flaky_store::When::Before);
+        rig.flaky.fail("renew", nth, When::Before);
     }
     let wait = async {
         while rig.flaky.met() < 3 {
@@ -169,6 +169,7 @@ async fn a_failed_renewal_stops_nothing() {
     };
     let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), wait) }).await;
     assert_eq!(outcomes, [Outcome::Completed]);
+    assert_eq!(rig.db_errors(), 3, "each is counted");
     rig.verify().await;
 }
 
@@ -276,6 +277,8 @@ async fn a_clock_that_is_set_back_puts_nothing_off() {
     })
     .await;
     wake(60_000).await;
+    // The next look does it again.
+    rig.flaky.fail("set_back", 1, When::Before);
     rig.clock.advance_ms(-HOUR_MS);
     let due_at = Some(begun.0 + 60_000);
     soon(async {
@@ -286,6 +289,21 @@ async fn a_clock_that_is_set_back_puts_nothing_off() {
     .await;
     running.soft.cancel();
     soon(running.tasks.wait()).await;
+    assert_eq!((rig.flaky.met(), rig.db_errors()), (1, 1));
+}
+
+#[tokio::test]
+async fn what_a_stop_could_not_write_is_counted() {
+    let rig = with_pending().await;
+    for method in ["record_run", "release"] {
+        rig.flaky.fail(method, 1, When::Before);
+    }
+    let running = run(&rig);
+    soon(rig.model.asked(1)).await;
+    running.soft.cancel();
+    running.hard.cancel();
+    soon(running.tasks.wait()).await;
+    assert_eq!((rig.flaky.met(), rig.db_errors()), (2, 2));
 }
 
 #[tokio::test]
