@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{
     Shared,
@@ -46,9 +46,18 @@ pub(super) struct Context {
     /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
+    /// Send thinking of the open exchange even where something before it has changed [default: none is sent then]
+    #[arg(long, value_enum, value_name = "open", hide_possible_values = true)]
+    thinking: Option<Thinking>,
     /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
     #[arg(long = "as", value_name = "SPEAKER")]
     speaker: Option<String>,
+}
+
+/// Of which exchanges thinking is sent whatever has become of those before them.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Thinking {
+    Open,
 }
 
 pub(super) fn format_named(name: &str) -> Result<RequestFormat, String> {
@@ -69,6 +78,7 @@ impl Context {
             budget: None,
             summary_max_tokens: None,
             alternation: None,
+            thinking: None,
             speaker: None,
         }
     }
@@ -103,7 +113,7 @@ impl Context {
             budget_tokens: self.budget,
             alternation: self.alternation,
             summary_max_tokens: self.summary_max_tokens,
-            keeps_open_thinking: false,
+            keeps_open_thinking: self.thinking.is_some(),
         }
     }
 
@@ -144,17 +154,19 @@ impl Context {
         let mode = self
             .alternation
             .map(|mode| format!("&alternation={}", mode.name()));
+        let thinking = self.thinking.map(|Thinking::Open| "&thinking=open");
         let speaker = self
             .speaker
             .as_deref()
             .map(|speaker| format!("&as={}", escaped(speaker)));
         let path = format!(
-            "/v1/agents/{}/context?format={}{}{}{}{}",
+            "/v1/agents/{}/context?format={}{}{}{}{}{}",
             self.agent,
             self.format.name(),
             budget.unwrap_or_default(),
             summary.unwrap_or_default(),
             mode.unwrap_or_default(),
+            thinking.unwrap_or_default(),
             speaker.unwrap_or_default()
         );
         let text = daemon.get(&path, "application/json").await?;

@@ -105,3 +105,47 @@ fn a_context_is_seen_by_its_speakers() {
         stderr(&output)
     );
 }
+
+/// As over HTTP: some providers want the thinking of an open tool round back, whatever has left the window before it.
+#[test]
+fn thinking_of_an_open_exchange_can_be_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, said) = (folder.path().join("thought.db"), folder.path().join("said.jsonl"));
+    let run = |args: &[&str]| {
+        let set = ["--set", "window.budget_tokens=100"];
+        let mut command = recapd();
+        command.args(args).args(set).arg("--db").arg(&database);
+        command.output().unwrap()
+    };
+    let earlier = (1..=4).flat_map(|number| {
+        [
+            json!({"role": "user", "content": format!("Question {number}: {}", "please ".repeat(40))}),
+            json!({"role": "assistant", "content": "Done."}),
+        ]
+    });
+    let open = [
+        json!({"role": "user", "content": "Which files?"}),
+        json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "I look.", "signature": "c2lnbmVk"},
+            {"type": "tool_use", "id": "t", "name": "ls", "input": {}},
+        ]}),
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "a.rs"}]}),
+    ];
+    let messages: Vec<_> = earlier.chain(open).map(|message| message.to_string()).collect();
+    std::fs::write(&said, messages.join("\n")).unwrap();
+    let output = run(&["push", "thinker", said.to_str().unwrap(), "--format", "anthropic"]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    for (thinking, is_sent) in [(vec![], false), (vec!["--thinking", "open"], true)] {
+        let context = vec!["context", "thinker", "--format", "anthropic"];
+        let output = run(&[context, thinking].concat());
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        assert_eq!(
+            stdout(&output).contains("c2lnbmVk"),
+            is_sent,
+            "{}",
+            stdout(&output)
+        );
+    }
+    let output = run(&["context", "thinker", "--format", "anthropic", "--thinking", "all"]);
+    assert_eq!(code(&output), Some(2));
+}
