@@ -175,7 +175,7 @@ macro_rules! every_test {
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;
-            fork: what_a_child_took_over_stays, a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
+            fork: what_a_child_took_over_stays, a_child_knows_that_something_had_left, a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
                 marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
                 nothing_later_in_the_parent_reaches_the_child,

@@ -41,6 +41,9 @@ pub struct ForkRecord {
     pub summarized_through: i64,
     /// Number of the last item.
     pub last_item: i64,
+    /// Number of the last eviction. Not told by forks of earlier versions, which began anew.
+    #[serde(default)]
+    pub last_eviction: i64,
     /// The tokens of each message of these exchanges at the fork: its source may have counted it anew since.
     #[serde(default)]
     pub counts: Vec<CountRecord>,

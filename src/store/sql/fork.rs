@@ -79,11 +79,11 @@ async fn copy_agent(
         "-- sql/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
-               max_messages, preamble_exchange, recount_before) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
+               max_messages, preamble_exchange, last_eviction, recount_before) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
                last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
-               recount_before \
+               last_eviction, recount_before \
                FROM agents WHERE agent_id = $1 ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)

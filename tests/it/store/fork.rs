@@ -111,6 +111,43 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     assert_eq!(row(db, "a").await, parent);
 }
 
+/// What was thought while something wasn't sent may be bound to that, though all of it is in the window again.
+pub(crate) async fn a_child_knows_that_something_had_left(db: &dyn Backend) {
+    let store = db.store();
+    for (name, child, has_evicted) in [("a", "b", true), ("c", "d", false)] {
+        if has_evicted {
+            say(db, name, turns(1..=4)).await;
+        }
+        let mut request = append(&agent(name), turns(5..=6));
+        request.rules.budget = Budget::new(100 * TURN_TOKENS, 1.0);
+        store.append(request).await.unwrap();
+        fork(db, name, child).await;
+        assert_eq!(
+            row(db, child).await.ledger.first_exchange,
+            1,
+            "all is in the window"
+        );
+        assert_eq!(
+            store.has_evicted(&agent(child)).await.unwrap(),
+            has_evicted,
+            "{child}"
+        );
+    }
+    // Its own are counted on.
+    say(db, "b", turns(61..=63)).await;
+    let numbers = "SELECT agent_id || ' ' || eviction FROM evictions ORDER BY agent_id, eviction";
+    let told = db.texts(numbers, "; ").await;
+    let last = db
+        .number("SELECT last_eviction FROM agents WHERE agent_id = 'b'")
+        .await
+        .unwrap();
+    assert!(told.ends_with(&format!("; b {last}")), "{told}");
+    let of_parent = db
+        .number("SELECT last_eviction FROM agents WHERE agent_id = 'a'")
+        .await;
+    assert!(of_parent.unwrap() > 0 && Some(last) > of_parent, "{told}");
+}
+
 pub(crate) async fn a_fork_before_the_first_word_shares_nothing(db: &dyn Backend) {
     say(db, "a", Vec::new()).await;
     let forked = fork(db, "a", "b").await;

@@ -369,7 +369,7 @@ async fn seal(
         .bind(cut.exchange)
         .bind(cut.tokens_before)
         .bind(head.budget_tokens)
-        .bind(i64_or_max(head.evictions.len()))
+        .bind(inherited(head).saturating_add(i64_or_max(head.evictions.len())))
         .bind((ledger.pending_numbers() > 0).then_some(now))
         .bind(head.max_messages)
         .execute(tx)
@@ -408,6 +408,11 @@ pub(in super::super) async fn write_sessions(
     Ok(())
 }
 
+/// How many evictions a fork's parent had.
+fn inherited(head: &Head) -> i64 {
+    head.fork.as_ref().map_or(0, |fork| fork.last_eviction)
+}
+
 async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
     query(sql!(
         "-- sql/archive.forget_evictions\nDELETE FROM evictions WHERE agent_id = $1"
@@ -419,7 +424,7 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
         "-- sql/archive.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
                tokens, evicted_at) VALUES ($1, $2, $3, $4, $5, $6)"
     );
-    for (number, record) in (1_i64..).zip(&head.evictions) {
+    for (number, record) in (inherited(head) + 1..).zip(&head.evictions) {
         query(sql)
             .bind(head.agent_id.as_str())
             .bind(number)

@@ -80,7 +80,7 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
     let sql = sql!(
         "-- sql/fork.read\nSELECT parent_agent_id, fork_exchange, created_at, last_seq, last_exchange, \
                newest_exchange, preamble_exchange, session, first_exchange, tokens_before_window, summarized_through, \
-               last_item FROM agents WHERE agent_id = $1"
+               last_item, last_eviction FROM agents WHERE agent_id = $1"
     );
     let found = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     Ok(ForkRecord {
@@ -96,6 +96,7 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
         tokens_before_window: found.try_get(9)?,
         summarized_through: found.try_get(10)?,
         last_item: found.try_get(11)?,
+        last_eviction: found.try_get(12)?,
         counts: counts(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         sessions: archive::sessions(tx, agent).await?,
@@ -281,8 +282,8 @@ async fn write_agent(
     let sql = sql!(
         "-- sql/fork.write_agent\nINSERT INTO agents (agent_id, parent_agent_id, fork_exchange, created_at, \
                updated_at, last_seq, fork_seq, last_exchange, newest_exchange, preamble_exchange, last_item, session, \
-               first_exchange, tokens_before_window, summarized_through, pending_since) \
-               VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+               first_exchange, tokens_before_window, summarized_through, pending_since, last_eviction) \
+               VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
     );
     let is_pending = record.first_exchange - 1 > record.summarized_through;
     query(sql)
@@ -301,6 +302,7 @@ async fn write_agent(
         .bind(record.tokens_before_window)
         .bind(record.summarized_through)
         .bind(is_pending.then_some(now))
+        .bind(record.last_eviction)
         .execute(tx)
         .await?;
     Ok(())
