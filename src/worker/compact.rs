@@ -155,7 +155,7 @@ impl Worker {
             policy: &self.policy(material),
             counter: self.parts.counter.as_ref(),
             fixed: &material.fixed,
-            chars_max: self.settings.prompt.material_chars_max,
+            tokens_max: self.settings.limits.tokens_max,
         };
         let path = compose(&draft.items, as_of, rules.policy, rules.counter).path;
         let Some(question) = Question::about(&draft.items, path, rules) else {

@@ -97,7 +97,7 @@ mod tests {
             policy: &policy,
             counter: &BytesCounter,
             fixed: &[2],
-            chars_max: 10_000,
+            tokens_max: 10_000,
         };
         let question = Question::about(&items, Path::Full, rules).unwrap();
         let prompt = Prompt::for_operations(&question, "k3v9x2m7", 9);

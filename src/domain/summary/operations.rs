@@ -95,12 +95,12 @@ pub struct Rules<'a> {
     pub as_of: Timestamp,
     /// How long the document may be, and how it ages.
     pub policy: &'a SummaryPolicy,
-    /// Counts the document.
+    /// Counts the document, and what a model is to read.
     pub counter: &'a dyn TokenCounter,
     /// Numbers of items that no operation may touch.
     pub fixed: &'a [i64],
-    /// The most characters of item lines in the question.
-    pub chars_max: usize,
+    /// The most tokens of item lines in the question.
+    pub tokens_max: i64,
 }
 
 /// An item's section, and the tokens of its line there.
@@ -187,14 +187,13 @@ impl<'a> Question<'a> {
         lines
     }
 
-    /// How many of the items asked about fit into a question.
+    /// How many of the items asked about fit into a question. Their lines in the document say more than those in it.
     fn fitting(&self) -> usize {
-        let chars = self.asked.iter().scan(0, |sum: &mut usize, index| {
-            let form = self.standings[*index]?.section.default_form();
-            *sum += item_text(&self.items[*index], form).chars().count();
+        let tokens = self.asked.iter().scan(0, |sum: &mut i64, index| {
+            *sum += self.standings[*index]?.tokens;
             Some(*sum)
         });
-        let within = chars.take_while(|chars| *chars <= self.rules.chars_max);
+        let within = tokens.take_while(|tokens| *tokens <= self.rules.tokens_max);
         within.take(ITEMS_ASKED_MAX).count()
     }
 

@@ -27,8 +27,8 @@ use crate::domain::{
 const BORN_AT: Timestamp = Timestamp(1_767_600_000_000);
 /// One life in so many has a document of full size; small ones are full sooner, and break just as well.
 const FULL_SIZE_ONE_IN: u32 = 12;
-/// What a question may hold, in characters.
-const QUESTION_CHARS_MAX: usize = 96_000;
+/// What a question may hold, in tokens.
+const QUESTION_TOKENS_MAX: i64 = 24_000;
 
 /// What an agent's life has come to.
 struct Life<'c> {
@@ -182,7 +182,7 @@ impl Life<'_> {
             policy: &self.policy,
             counter: self.counter,
             fixed: &fixed,
-            chars_max: QUESTION_CHARS_MAX,
+            tokens_max: QUESTION_TOKENS_MAX,
         };
         let path = compose(&self.items, self.now, &self.policy, self.counter).path;
         let Some(question) = Question::about(&self.items, path, rules) else {

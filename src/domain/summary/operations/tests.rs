@@ -29,7 +29,7 @@ fn rules(policy: &SummaryPolicy) -> Rules<'_> {
         policy,
         counter: &BytesCounter,
         fixed: &[],
-        chars_max: 100_000,
+        tokens_max: 100_000,
     }
 }
 
@@ -295,10 +295,27 @@ fn only_what_is_to_be_compacted_is_asked_about() {
     assert_eq!(labels(Path::Merge), Some(vec![1, 4, 5, 6]));
     assert_eq!(labels(Path::Full), Some(vec![7, 1, 4, 5, 6]));
     assert_eq!(labels(Path::Append), None);
-    let short = |chars_max| Rules { chars_max, ..rules };
-    let oldest = Question::about(&items, Path::Full, short(100)).unwrap();
+    let short = |tokens_max| Rules { tokens_max, ..rules };
+    let oldest = Question::about(&items, Path::Full, short(60)).unwrap();
     assert_eq!(oldest.asked.len(), 2, "a question has its limits");
-    assert!(Question::about(&items, Path::Full, short(50)).is_none());
+    assert!(Question::about(&items, Path::Full, short(40)).is_none());
+}
+
+/// Of Chinese or JSON as many tokens are far fewer characters.
+#[test]
+fn a_question_has_no_more_tokens_than_it_may() {
+    let mut items = crowd(60);
+    for item in &mut items {
+        item.text = "修复了解析器中的错误".repeat(8);
+    }
+    let policy = policy(100);
+    let rules = Rules {
+        tokens_max: 2_000,
+        ..rules(&policy)
+    };
+    let question = Question::about(&items, Path::Full, rules).unwrap();
+    let tokens = BytesCounter.count(&question.lines().join("\n"));
+    assert!((1_500..=2_000).contains(&tokens), "{tokens}");
 }
 
 #[test]
