@@ -238,7 +238,7 @@ impl Worker {
         let (merged, condensed) = (draft.merged, draft.condensed);
         run.truncated = composed.truncated;
         run.finished_at = self.parts.clock.now();
-        let patch = self.patch(
+        let mut patch = self.patch(
             material,
             Contents {
                 draft,
@@ -248,6 +248,12 @@ impl Worker {
             park,
             run,
         );
+        if is_given_up {
+            // Whoever is woken during each attempt, as by an ageing job that runs every minute, isn't parked: it waits longer
+            // from one to the next.
+            let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
+            patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
+        }
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
         // An update that ends needs no heartbeat, and losing its lease from here on is no loss.
         self.heartbeat.remove(lease);

@@ -1,14 +1,24 @@
 //! Time goes on while updates wait or fail, and nobody is asked about what the document is too old for.
 
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
 use recapd::{
     clock::Clock as _,
-    domain::{settings::SettingsPatch, time::DAY_MS, work::Reason},
-    worker::Outcome::{self, Completed, GivenUp, Parked, Postponed, Retried},
+    domain::{
+        settings::SettingsPatch,
+        time::{DAY_MS, MINUTE_MS},
+        work::Reason,
+    },
+    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
+    store::Store,
+    worker::Outcome::{self, Completed, GivenUp, Parked, Postponed, Retried, StoodIn},
 };
 use serde_json::json;
 
 use crate::support::{
     backend::Backend as _,
+    conversation::T0,
     flaky_store::When,
     rig::{Rig, config},
     scripted::Reply,
@@ -168,5 +178,44 @@ async fn no_item_is_about_several_sections() {
         assert_eq!(rig.verify().await.pending, 0);
         let content = rig.content().await;
         assert!(content.contains("Yesterday") && content.contains("Previously in This Session"));
+    }
+}
+
+/// A model that refuses the key; whoever asks it is woken meanwhile.
+#[derive(Default)]
+struct Waking(OnceLock<Arc<dyn Store>>);
+
+#[async_trait]
+impl ChatModel for Waking {
+    fn provider(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn model(&self) -> &'static str {
+        "script"
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let (store, agent) = (self.0.get().unwrap(), request.agent.as_ref().unwrap());
+        store.enqueue(agent, Reason::Ageing, 0, T0).await.unwrap();
+        Err(LlmError::Auth("no such key".to_owned()))
+    }
+}
+
+/// It isn't parked then, and each attempt is paid for.
+#[tokio::test]
+async fn whoever_is_woken_during_each_attempt_waits_longer_each_time() {
+    for (attempts, wait_minutes) in [(0, 2), (7, 15)] {
+        let model = Arc::new(Waking::default());
+        let rig = Rig::asking(&config(), |_, _| Arc::<Waking>::clone(&model)).await;
+        assert!(model.0.set(rig.db.store()).is_ok());
+        rig.say(6).await;
+        rig.db
+            .raw(&format!("UPDATE summary_update_queue SET attempts = {attempts}"))
+            .await;
+        let again_at = rig.clock.now().plus_ms(wait_minutes * MINUTE_MS);
+        assert_eq!(rig.drain().await, [StoodIn]);
+        let due = "SELECT visible_at FROM summary_update_queue WHERE parked_at IS NULL";
+        assert_eq!(rig.db.number(due).await, Some(again_at.0), "{attempts}");
     }
 }
