@@ -42,6 +42,7 @@ mod sqlite;
 mod steps;
 mod verify;
 mod versions;
+mod views;
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -159,13 +160,14 @@ macro_rules! every_test {
                 a_pin_that_does_not_fit_is_refused, what_was_forgotten_takes_no_place_among_the_pins, what_is_not_there_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
             inbox: what_is_inserted_waits_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
-                refused_rows_stand_aside, views_show_where_messages_stand, views_tell_what_lineage_did,
-                views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
+                refused_rows_stand_aside, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_impossible_time_holds_nobody_up, a_later_row_waits_for_the_earlier_ones_of_its_agent,
                 an_agent_goes_with_what_waits_for_it, an_agent_that_fails_holds_nobody_up;
             pending: what_waits_for_an_update_is_told, a_digest_is_that_of_the_summary, only_what_is_pending_is_told,
                 what_a_held_document_covers_is_not_told;
+            views: views_show_where_messages_stand, views_tell_what_lineage_did, views_can_only_be_read,
+                half_an_emoji_comes_as_it_was_sent;
             access: a_token_is_kept_until_it_is_revoked, a_token_remembers_its_last_use, there_are_so_many_tokens,
                 a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,

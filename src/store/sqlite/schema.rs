@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
     (
         1,
         "schema",
@@ -86,5 +86,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
         18,
         "pending exchanges",
         include_str!("../../../migrations/sqlite/0018_pending.sql"),
+    ),
+    (
+        19,
+        "half an emoji",
+        include_str!("../../../migrations/sqlite/0019_half_emoji.sql"),
     ),
 ];
