@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::store::StoreError;
+use crate::store::{StoreError, sqlite};
 
 /// What to do about a damaged file.
 pub(super) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
@@ -25,11 +25,9 @@ pub(super) fn of(url: &str, error: &StoreError) -> &'static str {
     }
 }
 
-/// The file of the database `url`, unless it is a server's.
+/// The file of the database `url`, which may be a path alone; `None` if it is a server's.
 pub(super) fn file(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("sqlite:");
-    let path = path.or_else(|| (!url.contains("://")).then_some(url))?;
-    Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path)))
+    sqlite::file_of(url).or_else(|| (!url.contains("://")).then(|| PathBuf::from(url)))
 }
 
 /// SQLite writes beside the file, too: its log, and the lock.
@@ -78,8 +76,8 @@ mod tests {
 
     #[test]
     fn a_file_is_named_in_each_way() {
-        for name in ["sqlite:a/b.db", "sqlite://a/b.db", "a/b.db"] {
-            assert_eq!(file(name), Some(PathBuf::from("a/b.db")));
+        for name in ["sqlite:a/b%20c.db", "sqlite://a/b c.db", "a/b c.db"] {
+            assert_eq!(file(name), Some(PathBuf::from("a/b c.db")));
         }
         assert_eq!(file("postgres://db/recapd"), None);
     }

@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, Environment, Loaded},
     domain::{agent::AgentId, message::Format, price::Prices},
-    store::{SqlStore, Store},
+    store::{SqlStore, Store, sqlite},
 };
 use feed::Feed;
 use report::Report;
@@ -134,6 +134,6 @@ fn place_database(config: &Config, shared: &Shared) -> Result<(Config, Option<Te
         return Ok((config, None));
     }
     let folder = tempfile::Builder::new().prefix("recapd-replay-").tempdir()?;
-    config.database.url = format!("sqlite:{}", folder.path().join("replay.db").display());
+    config.database.url = sqlite::url_of(&folder.path().join("replay.db"));
     Ok((config, Some(folder)))
 }

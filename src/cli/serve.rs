@@ -31,6 +31,7 @@ use crate::{
     randomness,
     store::{
         Resume, SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member,
+        sqlite,
     },
     telemetry::{self, Logging, Surroundings, trace::Exporter},
     threads,
@@ -123,7 +124,7 @@ impl Serve {
         }
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
-        config.database.url = format!("sqlite:{}", folder.path().join("demo.db").display());
+        config.database.url = sqlite::url_of(&folder.path().join("demo.db"));
         open::block_on(serve(&config, loaded.prices.clone(), given, exporter))
     }
 }

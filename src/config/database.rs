@@ -75,7 +75,8 @@ pub fn url_of(place: &str) -> String {
     if is_postgres(place) || place.starts_with("sqlite:") {
         place.to_owned()
     } else {
-        format!("sqlite:{place}")
+        // What begins an escape or a query in an address is part of a file's name.
+        format!("sqlite:{}", place.replace('%', "%25").replace('?', "%3F"))
     }
 }
 
@@ -140,7 +141,8 @@ mod tests {
         for (place, url) in [
             ("work.db", "sqlite:work.db"),
             ("/var/lib/recapd.db", "sqlite:/var/lib/recapd.db"),
-            ("sqlite:work.db", "sqlite:work.db"),
+            ("50% off? #1.db", "sqlite:50%25 off%3F #1.db"),
+            ("sqlite:a%20b.db", "sqlite:a%20b.db"),
             ("sqlite://work.db", "sqlite://work.db"),
             ("postgres://me@host/db", "postgres://me@host/db"),
             ("postgresql://me@host/db", "postgresql://me@host/db"),

@@ -19,7 +19,7 @@ use super::{
 use crate::store::{
     DatabaseSettings,
     postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
-    sqlite::{SqliteSettings, Synchronous},
+    sqlite::{self, SqliteSettings, Synchronous},
 };
 
 /// The size of the disk under a file, with room for its log: some 64 MB and what comes until that is brought in.
@@ -87,7 +87,7 @@ impl Place {
 
     /// Where daemons find the database.
     pub(super) fn url(&self) -> String {
-        let file = || format!("sqlite:{}", self.folder.join("recapd.db").display());
+        let file = || sqlite::url_of(&self.folder.join("recapd.db"));
         self.server.as_ref().map_or_else(file, |server| server.url())
     }
 

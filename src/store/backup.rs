@@ -197,12 +197,10 @@ fn of_sqlite(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError
     }
 }
 
-/// The same settings for another file. What a URL takes for an escape or a query is part of its name.
+/// The same settings for another file.
 fn at(settings: &SqliteSettings, file: &Path) -> SqliteSettings {
-    let path = file.display().to_string();
-    let path = path.replace('%', "%25").replace('?', "%3F");
     SqliteSettings {
-        url: format!("sqlite:{path}"),
+        url: sqlite::url_of(file),
         ..settings.clone()
     }
 }

@@ -3,6 +3,7 @@
 //! One daemon at a time: a process that opens the database for daemon work holds a lock file beside it. Other programs
 //! may read and write through SQL meanwhile.
 
+mod address;
 mod bell;
 mod checkpoint;
 mod condition;
@@ -32,6 +33,7 @@ use super::{
     sql::{Connection, recall},
     timeouts::Timeouts,
 };
+pub use address::{file_of, url_of};
 use checkpoint::Checkpoint;
 use condition::Condition;
 pub(super) use schema::MIGRATIONS;

@@ -2,7 +2,10 @@
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
-use super::{super::remote, Check, Shared};
+use super::{
+    super::{cure, remote},
+    Check, Shared,
+};
 use crate::{
     config::{Ageing, Config, Environment},
     domain::{time::Timestamp, zone::Zone},
@@ -16,10 +19,9 @@ const FREE_BYTES_FEW: u64 = 1 << 30;
 /// The disk that a SQLite database is on.
 pub(super) fn disk(config: &Config) -> Check {
     let name = "disk";
-    let Some(file) = config.database.url.strip_prefix("sqlite:") else {
+    let Some(file) = cure::file(&config.database.url) else {
         return Check::skip(name, "the database is on a server");
     };
-    let file = Path::new(file.trim_start_matches("//"));
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let found = match rustix::fs::statvfs(folder) {
@@ -126,10 +128,17 @@ pub(super) fn notify_socket(environment: &Environment) -> Check {
 mod tests {
     use super::super::Verdict;
     use super::*;
+    use crate::store::sqlite;
 
     #[test]
-    fn a_disk_that_is_not_there_fails() {
+    fn the_disk_of_the_database_is_looked_at() {
         let mut config = Config::default();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("50% off");
+        std::fs::create_dir(&path).unwrap();
+        config.database.url = sqlite::url_of(&path.join("recapd.db"));
+        let found = disk(&config).detail;
+        assert!(found.ends_with("50% off"), "{found}");
         config.database.url = "sqlite:/nowhere/at/all/recapd.db".to_owned();
         assert_eq!(disk(&config).verdict, Verdict::Fail);
         config.database.url = "postgres://recapd@db/recapd".to_owned();

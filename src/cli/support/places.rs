@@ -3,7 +3,10 @@
 use std::{cmp::Reverse, path::Path};
 
 use super::outline::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
-use crate::config::{Config, Environment, Listen};
+use crate::{
+    config::{Config, Environment, Listen},
+    store::sqlite,
+};
 
 /// Names that tell nothing of whoever bears them.
 const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];
@@ -80,7 +83,13 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 14] {
 fn forms(place: &str) -> Vec<(String, String)> {
     let mut forms = vec![(place.to_owned(), outline(place))];
     match (path_of(place), place.split_once("://")) {
-        (Some(path), _) => forms.extend(folders(path)),
+        (Some(path), _) => {
+            forms.extend(folders(path));
+            // Errors name the file without the escapes of its address.
+            let file = sqlite::file_of(place);
+            let file = file.as_deref().and_then(Path::to_str);
+            forms.extend(file.into_iter().flat_map(folders));
+        }
         (None, Some(("postgres" | "postgresql", rest))) => forms.extend(names(rest)),
         (None, _) => {}
     }
@@ -175,5 +184,16 @@ mod tests {
         ] {
             assert_eq!(places.outlined(text), told);
         }
+    }
+
+    #[test]
+    fn a_path_is_known_without_the_escapes_of_its_address() {
+        let places = places(|config| {
+            config.database.url = "sqlite:/home/ann%20lee/x%3F.db".to_owned();
+        });
+        assert_eq!(
+            places.outlined("sqlite:/home/ann%20lee/x%3F.db: no /home/ann lee/x?.db in /home/ann lee"),
+            "sqlite:/home/…: no /home/… in /home/…"
+        );
     }
 }

@@ -128,7 +128,7 @@ async fn any_name_of_a_file_is_its_name() {
     let place = Place::new();
     place.with_backup().await;
     let folder = TempDir::new().unwrap();
-    let (backup, database) = (folder.path().join("a%20b.db"), folder.path().join("r.db"));
+    let (backup, database) = (folder.path().join("a%20b.db"), folder.path().join("r%20?# x.db"));
     for (command, file, database) in [
         ("backup", &backup, &place.database),
         ("restore", &backup, &database),
@@ -136,7 +136,12 @@ async fn any_name_of_a_file_is_its_name() {
         let output = run(command, file, database);
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     }
-    assert_eq!(names(folder.path()), ["a%20b.db", "r.db", "r.db.lock"]);
+    assert_eq!(
+        names(folder.path()),
+        ["a%20b.db", "r%20?# x.db", "r%20?# x.db.lock"]
+    );
+    let verified = recapd().args(["verify", "--db"]).arg(&database).output().unwrap();
+    assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
 }
 
 #[tokio::test]
