@@ -33,8 +33,19 @@ pub struct Row<'a> {
 /// text that merely happens to be JSON stays text.
 ///
 /// # Errors
-/// When there is no content where one is needed, an unknown role or format, or JSON that is no message.
+/// When there is no content where one is needed, an unknown role or format, JSON that is no message, or a speaker's name that
+/// is too long.
 pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
+    // Cut as in a provider's message, two names could become one.
+    if row
+        .speaker
+        .is_some_and(|name| name.chars().nth(NAME_CHARS_MAX).is_some())
+    {
+        return Err(FormatError::new(
+            format!("the speaker's name has more than {NAME_CHARS_MAX} characters"),
+            "give a shorter one",
+        ));
+    }
     let format = row.format.filter(|name| *name != TEXT).map(named).transpose()?;
     let content = row.content.unwrap_or_default();
     let Some(role) = row.role.filter(|role| !role.is_empty()) else {
@@ -214,6 +225,12 @@ mod tests {
             ..row(Some("user"), "Hello")
         };
         assert_eq!(read_row(spoken).unwrap().speaker.as_deref(), Some("Ada"));
+        let longest = "ä".repeat(128);
+        let spoken = Row {
+            speaker: Some(&longest),
+            ..row(Some("user"), "Hello")
+        };
+        assert_eq!(read_row(spoken).unwrap().speaker, Some(longest));
     }
 
     #[test]
@@ -315,6 +332,13 @@ mod tests {
                 "the content is no JSON of format `anthropic`",
             ),
             (row(Some("tool_call"), "ls"), "tool_call has no `name`"),
+            (
+                Row {
+                    speaker: Some(&"ä".repeat(129)),
+                    ..row(Some("user"), "Hello")
+                },
+                "name has more than 128 characters; give a shorter one",
+            ),
         ] {
             assert!(refused(row).contains(words), "{}", refused(row));
         }

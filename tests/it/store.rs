@@ -162,7 +162,7 @@ macro_rules! every_test {
             inbox: what_is_inserted_waits_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
                 refused_rows_stand_aside, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
-                an_impossible_time_holds_nobody_up, a_later_row_waits_for_the_earlier_ones_of_its_agent,
+                a_speaker_has_a_short_name, an_impossible_time_holds_nobody_up, a_later_row_waits_for_the_earlier_ones_of_its_agent,
                 an_agent_goes_with_what_waits_for_it, an_agent_that_fails_holds_nobody_up;
             pending: what_waits_for_an_update_is_told, a_digest_is_that_of_the_summary, only_what_is_pending_is_told,
                 what_a_held_document_covers_is_not_told;

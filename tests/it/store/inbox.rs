@@ -331,6 +331,25 @@ pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
     }
 }
 
+pub(crate) async fn a_speaker_has_a_short_name(db: &dyn Backend) {
+    for chars in [128, 129] {
+        let name = "ä".repeat(chars);
+        let sql = format!(
+            "INSERT INTO messages (agent_id, role, content, speaker) VALUES ('a', 'user', '{chars}', '{name}')"
+        );
+        db.speak(&sql).await.unwrap();
+    }
+    empty(db, &keeper(db).0).await;
+    assert_eq!(told(db, "a").await, "user 128");
+    let refused = db
+        .text("SELECT content || ': ' || reason FROM refused_messages")
+        .await;
+    assert_eq!(
+        refused.as_deref(),
+        Some("129: the speaker's name has more than 128 characters; give a shorter one")
+    );
+}
+
 /// A time that no database keeps counts as none, and keeps nobody else waiting.
 pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
     for said in ["-1e12", "1e300", "\"-29700-01-01T00:00:00\""] {
