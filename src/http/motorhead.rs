@@ -3,7 +3,8 @@
 //!
 //! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
 //! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
-//! `DELETE /v1/agents/{id}` does.
+//! `DELETE /v1/agents/{id}` does. A context is a system message: the newest one is shown, as there, but an earlier one
+//! stays in the history, since messages are never changed.
 
 use axum::{
     Json,
@@ -23,6 +24,7 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::PREAMBLE,
+        fnv::fnv32,
         message::{Format, Kind, Message},
     },
     formats,
@@ -34,7 +36,7 @@ use crate::{
 
 /// The most exchanges of the window that are shown: the newest ones.
 const EXCHANGES_MAX: i64 = 200;
-/// The id of the message that holds a session's context from elsewhere.
+/// How the id of a message begins that holds a session's context from elsewhere.
 const CONTEXT_ID: &str = "motorhead-context";
 
 /// What a session remembers.
@@ -43,7 +45,7 @@ const CONTEXT_ID: &str = "motorhead-context";
 pub(super) struct Memory {
     /// The window, the newest first.
     messages: Vec<Said>,
-    /// The context that was sent, and the summary.
+    /// The newest context that was sent and is in the window, and the summary.
     context: Option<String>,
     /// The summary's tokens.
     tokens: i64,
@@ -64,7 +66,8 @@ struct Said {
 pub(super) struct Given {
     /// The oldest first.
     messages: Vec<Said>,
-    /// What was remembered elsewhere, for a session that begins here.
+    /// What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
+    /// in their order.
     context: Option<String>,
 }
 
@@ -100,12 +103,14 @@ pub(super) async fn read(
     let summary = app.parts.snapshots.get(&agent).await?;
     let summary = summary.map(|reading| reading.snapshot);
     let tokens = summary.as_ref().map_or(0, |snapshot| snapshot.tokens);
-    let (sent, said): (Vec<_>, Vec<_>) = window
-        .into_iter()
-        .partition(|stored| stored.message.client_id.as_deref() == Some(CONTEXT_ID));
-    let sent = sent.iter().map(|stored| stored.message.text());
+    let (sent, said): (Vec<_>, Vec<_>) = window.into_iter().partition(|stored| is_context(&stored.message));
+    let sent = sent.last().map(|stored| stored.message.text());
     let told = summary.iter().map(|snapshot| snapshot.markdown.clone());
-    let context: Vec<String> = sent.chain(told).filter(|text| !text.is_empty()).collect();
+    let context: Vec<String> = sent
+        .into_iter()
+        .chain(told)
+        .filter(|text| !text.is_empty())
+        .collect();
     Ok(Json(Memory {
         messages: said.iter().rev().filter_map(shown).collect(),
         context: (!context.is_empty()).then(|| context.join("\n\n")),
@@ -128,6 +133,11 @@ async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult
     let exchanges = page(store, agent, ask(first, last, EXCHANGES_MAX)).await?;
     let all = preamble.into_iter().chain(exchanges);
     Ok(all.flat_map(|paged| paged.stored.messages).collect())
+}
+
+fn is_context(message: &Message) -> bool {
+    let id = message.client_id.as_deref();
+    id.is_some_and(|id| id.starts_with(CONTEXT_ID))
 }
 
 fn shown(stored: &StoredMessage) -> Option<Said> {
@@ -160,9 +170,10 @@ pub(super) async fn append(
     Parameters::read(request.uri(), &[])?;
     let (_, body) = body::read(&app, request).await?;
     let messages_max = app.settings.batch_messages_max;
-    let (messages, share) = body
+    let (mut messages, share) = body
         .parsed(move |bytes| read_messages(bytes, messages_max))
         .await?;
+    renew_context(&app, &agent, &mut messages).await?;
     if !messages.is_empty() {
         let keeper = app.parts.keeper.clone();
         let stored = app.see_through(async move {
@@ -175,7 +186,28 @@ pub(super) async fn append(
     Ok(OK)
 }
 
-/// The messages of a body, at most `messages_max`.
+/// Gives a context, which comes first, an id of its own, or leaves it out if it is the one that the session has.
+async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Message>) -> StoreResult<()> {
+    let Some(context) = messages.first_mut().filter(|first| is_context(first)) else {
+        return Ok(());
+    };
+    let row = app.parts.store.agent(agent).await?;
+    let window = match &row {
+        Some(row) => window(app, agent, row).await?,
+        None => Vec::new(),
+    };
+    let text = context.text();
+    let known = window.iter().rev().find(|stored| is_context(&stored.message));
+    if known.is_some_and(|known| known.message.text() == text) {
+        messages.remove(0);
+    } else {
+        let last = row.map_or(0, |row| row.ledger.last_seq);
+        context.client_id = Some(format!("{CONTEXT_ID}-{last}-{:08x}", fnv32(text.bytes())));
+    }
+    Ok(())
+}
+
+/// The messages of a body, at most `messages_max`, and a context before them.
 fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
     batch::check_values(&body)?;
     let given: Given = serde_json::from_slice(&body).map_err(|error| {
@@ -194,10 +226,10 @@ fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Pro
 fn messages(given: Given) -> Result<Vec<Message>, Problem> {
     let context = given.context.filter(|text| !text.is_empty());
     let context = context.map(|text| {
-        native(
-            None,
-            &json!({ "id": CONTEXT_ID, "kind": "system", "content": text }),
-        )
+        native(None, &json!({ "kind": "system", "content": text })).map(|message| Message {
+            client_id: Some(CONTEXT_ID.to_owned()),
+            ..message
+        })
     });
     let said = given.messages.into_iter().enumerate().map(|(number, said)| {
         let kind = kind(&said.role).ok_or_else(|| {

@@ -70,12 +70,24 @@ async fn what_left_the_window_is_in_the_context() {
     let messages = told["messages"].as_array().unwrap();
     assert!((1..8).contains(&messages.len()), "{messages:?}");
     assert_eq!(messages[0]["content"], "Fixed bug 8: the loop ended too early.");
-    // Another context would contradict the first one.
-    let other = json!({ "messages": [], "context": "They spoke of Oslo." });
-    server
-        .post(PATH, other.to_string())
-        .await
-        .problem(409, "client_id_reused");
+}
+
+#[tokio::test]
+async fn the_newest_context_is_shown() {
+    let server = Server::start(|_| {}).await;
+    for city in ["Bogotá", "Oslo", "Oslo", "Bogotá"] {
+        let context = format!("They spoke of {city}.");
+        let said = json!({ "messages": [{ "role": "Human", "content": city }], "context": context });
+        assert_eq!(server.post(PATH, said.to_string()).await.status, 200);
+        assert_eq!(memory(&server).await["context"], context);
+    }
+    let memory = memory(&server).await;
+    let said = memory["messages"].as_array().unwrap().iter();
+    let said: Vec<_> = said.map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(said, ["Bogotá", "Oslo", "Oslo", "Bogotá"]);
+    // What is said stays said; what is said again is nothing new.
+    let window = server.get("/v1/agents/chat-1/window").await.body;
+    assert_eq!(window.matches("They spoke of").count(), 3, "{window}");
 }
 
 #[tokio::test]
