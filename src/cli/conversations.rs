@@ -6,6 +6,8 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
+use serde::Serialize;
+
 use crate::{
     digest::digest,
     domain::{
@@ -118,6 +120,43 @@ pub(super) fn left_out(messages: u64, file: &str) -> String {
         "{file}: left out {messages} messages of sub-agents (isSidechain), which are no part of the conversation; \
          recapd import without --agent makes them agents of their own"
     )
+}
+
+/// Messages whose time can't be read.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct UnreadTimes {
+    /// How many there are.
+    #[serde(rename = "unread_times")]
+    pub(super) count: u64,
+    /// The file and the line of the first one.
+    #[serde(rename = "first_unread_time")]
+    pub(super) first: Option<String>,
+}
+
+impl UnreadTimes {
+    /// Counts a record of `file` if its time can't be read, and says so of the first one.
+    pub(super) fn heed(&mut self, file: &Path, record: &Record) -> Option<String> {
+        if !record.is_time_unread {
+            return None;
+        }
+        self.count += 1;
+        if self.first.is_some() {
+            return None;
+        }
+        let place = self.first.insert(format!("{}:{}", file.display(), record.line));
+        Some(format!(
+            "{place}: its time can't be read, so that it counts as said when the message before it was; write times like \
+             2026-11-20T08:40:00Z; more of them are counted at the end"
+        ))
+    }
+
+    /// What is said of them behind other counts.
+    pub(super) fn told(&self) -> String {
+        match self.count {
+            0 => String::new(),
+            unread => format!(", {unread} with a time that can't be read"),
+        }
+    }
 }
 
 /// What is said of messages that their conversation went back behind.

@@ -174,15 +174,12 @@ impl Import {
                 "refused": refused,
                 "unfinished": imported.unfinished,
                 "undone": told.undone,
-                "unread_times": told.unread_times,
-                "first_unread_time": told.first_unread_time,
+                "unread_times": told.unread_times.count,
+                "first_unread_time": told.unread_times.first,
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
-        let undated = match told.unread_times {
-            0 => String::new(),
-            unread => format!(", {unread} with a time that can't be read"),
-        };
+        let undated = told.unread_times.told();
         output::text(&format!(
             "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped{undated}"
         ))

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     config::Config,
     domain::message::Message,
-    formats::file::{FileReader, undone_lines},
+    formats::file::FileReader,
     selftest::{
         findings::Findings,
         plan::{Conversation, Extent, Plan},
@@ -212,15 +212,14 @@ impl WindowTest {
     fn read(&self) -> Result<BTreeMap<String, Vec<Message>>, Failed> {
         let mut conversations: BTreeMap<String, Vec<Message>> = BTreeMap::new();
         for file in list_files(&self.files)? {
-            let reader = match FileReader::open(&file, None) {
+            let reader = match FileReader::open_conversation(&file, None, None) {
                 Ok(reader) => reader,
                 Err(refused) => {
                     output::error(&format!("skipped {refused}"));
                     continue;
                 }
             };
-            let undone = undone_lines(&file, reader.format());
-            for record in reader.flatten().filter(|record| !undone.contains(&record.line)) {
+            for record in reader.flatten() {
                 let of = record.agent_id.unwrap_or(record.conversation);
                 let name = format!("{} {of}", file.display());
                 conversations.entry(name).or_default().push(record.message);

@@ -22,7 +22,7 @@ use std::{
 };
 
 use self::lines::Line;
-pub use self::undone::undone_lines;
+use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
     detect::{Shape, shape},
@@ -122,6 +122,9 @@ pub struct FileReader {
     held: Option<Pending>,
     pending: VecDeque<Pending>,
     names: HashSet<String>,
+    /// The lines that the conversation went back behind, and how many messages were left out for it.
+    undone: HashSet<u64>,
+    undone_messages: u64,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
 }
@@ -143,15 +146,25 @@ impl FileReader {
         Self::open_as(path, None, format)
     }
 
-    /// Opens a file whose conversation has a name, instead of the file's.
+    /// Opens the file of a conversation, which may have a name of its own instead of the file's. What it went back behind is
+    /// left out: prompts that were edited and turns that were taken back, with all that followed from them. Only a whole file
+    /// shows that: a pipe, which can't be read twice, is read as it stands.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_as(
+    pub fn open_conversation(
         path: &Path,
-        conversation: Option<&str>,
+        name: Option<&str>,
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
+        let file = Self::open_as(path, name, format)?;
+        Ok(Self {
+            undone: undone_lines(path, file.format),
+            ..file
+        })
+    }
+
+    fn open_as(path: &Path, conversation: Option<&str>, format: Option<Format>) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let io_error = |error| ReadError::Io {
             name: name.clone(),
@@ -197,6 +210,8 @@ impl FileReader {
             held: None,
             pending: VecDeque::new(),
             names: HashSet::new(),
+            undone: HashSet::new(),
+            undone_messages: 0,
             bytes_read,
             bytes_total: None,
         };
@@ -218,6 +233,11 @@ impl FileReader {
     /// read as that.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// How many messages were left out so far, since the conversation went back behind them.
+    pub fn undone(&self) -> u64 {
+        self.undone_messages
     }
 
     /// Bytes read so far.
@@ -334,9 +354,10 @@ impl Iterator for FileReader {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let pending = self.next_in_order()?;
-            let taken = self.take(pending);
-            if taken.is_some() {
-                return taken;
+            match self.take(pending) {
+                Some(Ok(record)) if self.undone.contains(&record.line) => self.undone_messages += 1,
+                None => {}
+                taken => return taken,
             }
         }
     }

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{
-    super::{conversations, exit::Failed},
+    super::{
+        conversations::{self, UnreadTimes},
+        exit::Failed,
+    },
     progress::Progress,
 };
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
         agent::AgentId,
         message::{Format, Message},
     },
-    formats::file::{FileReader, Record, Skipped, undone_lines},
+    formats::file::{FileReader, Record, Skipped},
     keeper::Keeper,
     store::{SqlStore, archive::Archive as _},
 };
@@ -41,9 +44,7 @@ pub(super) struct Told {
     /// Messages that their conversation went back behind, which are left out.
     pub(super) undone: u64,
     /// Messages whose time can't be read.
-    pub(super) unread_times: u64,
-    /// The file and the line of the first of them.
-    pub(super) first_unread_time: Option<String>,
+    pub(super) unread_times: UnreadTimes,
 }
 
 /// Reads conversations into the keeper, or on a dry run nowhere.
@@ -86,7 +87,7 @@ impl<'p> Transcripts<'p> {
 
     /// Reads one file, whose conversation may be called `name`. What can't be read is named and left out.
     pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), Failed> {
-        let mut reader = match FileReader::open_as(file, name, self.format) {
+        let mut reader = match FileReader::open_conversation(file, name, self.format) {
             Ok(reader) => reader,
             Err(error) => {
                 self.skip(&error.to_string());
@@ -94,22 +95,19 @@ impl<'p> Transcripts<'p> {
             }
         };
         let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
-        let undone = undone_lines(file, reader.format());
-        let (mut read, mut number, mut left_out, mut gone) = (0, 0_u64, 0_u64, 0_u64);
+        let (mut read, mut number, mut left_out) = (0, 0_u64, 0_u64);
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
                     // What is left out is counted: a message keeps its number, and so its id.
                     number += 1;
-                    if undone.contains(&record.line) {
-                        gone += 1;
-                    } else if is_main_only && record.is_sidechain {
+                    if is_main_only && record.is_sidechain {
                         left_out += 1;
                     } else {
-                        if record.is_time_unread {
-                            self.miss_time(format!("{}:{}", file.display(), record.line));
+                        if let Some(told) = self.told.unread_times.heed(file, &record) {
+                            self.progress.note(&told);
                         }
-                        self.take(record, number).await?;
+                        self.take(record, number + reader.undone()).await?;
                     }
                 }
                 Err(Skipped { line, reason, cure }) => {
@@ -123,6 +121,7 @@ impl<'p> Transcripts<'p> {
         if left_out > 0 {
             self.progress.hint(&conversations::left_out(left_out, &name));
         }
+        let gone = reader.undone();
         if gone > 0 {
             self.told.undone += gone;
             self.progress.hint(&conversations::undone(gone, &name));
@@ -204,17 +203,6 @@ impl<'p> Transcripts<'p> {
         }
         if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.progress.note("more is skipped; it is counted at the end");
-        }
-    }
-
-    fn miss_time(&mut self, place: String) {
-        self.told.unread_times += 1;
-        if self.told.first_unread_time.is_none() {
-            self.progress.note(&format!(
-                "{place}: its time can't be read, so that it counts as said when the message before it was; write times like \
-                 2026-11-20T08:40:00Z; more of them are counted at the end"
-            ));
-            self.told.first_unread_time = Some(place);
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::super::{
-    conversations,
+    conversations::{self, UnreadTimes},
     exit::{Failed, USAGE},
     output,
 };
@@ -21,7 +21,7 @@ use crate::{
         message::{Format, Message},
         time::DAY_MS,
     },
-    formats::file::{FileReader, ReadError, Record, Skipped, undone_lines},
+    formats::file::{FileReader, ReadError, Record, Skipped},
 };
 
 /// Messages that go to the keeper at once.
@@ -44,6 +44,8 @@ pub(super) struct Fed {
     pub(super) duplicates: i64,
     /// Lines and elements that could not be read.
     pub(super) skipped: u64,
+    /// Messages whose time can't be read.
+    pub(super) unread_times: UnreadTimes,
     /// Tokens that left windows.
     pub(super) evicted_tokens: i64,
     /// Files read, by format.
@@ -104,7 +106,7 @@ impl Feed {
         name: Option<&str>,
         format: Option<Format>,
     ) -> Result<(), Failed> {
-        let mut reader = match FileReader::open_as(file, name, format) {
+        let mut reader = match FileReader::open_conversation(file, name, format) {
             Ok(reader) => reader,
             Err(refused) => {
                 self.note(&format!("skipped {refused}"));
@@ -114,13 +116,16 @@ impl Feed {
         };
         *self.fed.formats.entry(reader.format().name()).or_default() += 1;
         let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
-        let undone = undone_lines(file, reader.format());
-        let (mut left_out, mut gone) = (0, 0);
+        let mut left_out = 0;
         while let Some(record) = reader.next() {
             match record {
-                Ok(record) if undone.contains(&record.line) => gone += 1,
                 Ok(record) if is_main_only && record.is_sidechain => left_out += 1,
-                Ok(record) => self.take(record).await?,
+                Ok(record) => {
+                    if let Some(told) = self.fed.unread_times.heed(file, &record) {
+                        self.note(&told);
+                    }
+                    self.take(record).await?;
+                }
                 Err(skipped) => self.skip(file, &skipped),
             }
             self.bar.set_position(self.bytes_done + reader.bytes_read());
@@ -132,9 +137,9 @@ impl Feed {
             let line = conversations::left_out(left_out, &name);
             self.bar.suspend(|| output::note(&line));
         }
-        if gone > 0 {
-            self.bar
-                .suspend(|| output::note(&conversations::undone(gone, &name)));
+        if reader.undone() > 0 {
+            let line = conversations::undone(reader.undone(), &name);
+            self.bar.suspend(|| output::note(&line));
         }
         Ok(())
     }

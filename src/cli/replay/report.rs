@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::{
-    super::{exit::Failed, output, verify},
+    super::{conversations::UnreadTimes, exit::Failed, output, verify},
     feed::Fed,
 };
 use crate::{
@@ -31,6 +31,8 @@ pub(super) struct Report {
     messages: i64,
     duplicates: i64,
     skipped: u64,
+    #[serde(flatten)]
+    unread_times: UnreadTimes,
     files_refused: Vec<String>,
     formats: Vec<String>,
     agents: Vec<AgentOutcome>,
@@ -87,6 +89,7 @@ impl Report {
             messages: fed.messages,
             duplicates: fed.duplicates,
             skipped: fed.skipped,
+            unread_times: fed.unread_times,
             files_refused: fed.refused.iter().map(ToString::to_string).collect(),
             formats: fed
                 .formats
@@ -154,10 +157,11 @@ impl Report {
         } = &self.cost;
         let mut lines = vec![
             format!(
-                "read      {} messages ({}), {} duplicates, {} lines skipped, {} files refused",
+                "read      {} messages ({}), {} duplicates{}, {} lines skipped, {} files refused",
                 self.messages,
                 self.formats.join(", "),
                 self.duplicates,
+                self.unread_times.told(),
                 self.skipped,
                 self.files_refused.len()
             ),

@@ -12,9 +12,8 @@ use super::{
 };
 use crate::domain::message::{Format, Kind};
 
-/// The numbers of the lines in a file of this format that its conversation went back behind. Only a whole file shows
-/// them: a pipe, which can't be read twice, has none.
-pub fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
+/// The numbers of the lines in a file of this format that its conversation went back behind. A pipe has none.
+pub(super) fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
     let may_have = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
     let reader = may_have.then(|| FileReader::open(path, Some(format)));
     reader.and_then(Result::ok).map_or_else(HashSet::new, undone)

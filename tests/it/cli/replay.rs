@@ -28,6 +28,27 @@ fn the_example_fills_all_three_sections_and_verifies() {
     }
 }
 
+/// In the words of an import.
+#[test]
+fn a_time_that_cannot_be_read_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chat.jsonl");
+    let lines = ["2026-03-02T08:00:00Z", "yesterday"].map(|at| {
+        let line = serde_json::json!({"role": "user", "content": "Hi", "timestamp": at});
+        format!("{line}\n")
+    });
+    std::fs::write(&file, lines.concat()).unwrap();
+    let output = recapd().arg("replay").arg(&file).output().unwrap();
+    let (text, told) = (stdout(&output), stderr(&output));
+    assert!(
+        text.contains("0 duplicates, 1 with a time that can't be read"),
+        "{text}"
+    );
+    assert!(told.contains("chat.jsonl:2: its time can't be read"), "{told}");
+    let replayed = json(&recapd().arg("replay").arg(&file).arg("--json").output().unwrap());
+    assert_eq!(replayed["unread_times"], 1);
+}
+
 /// A model's name is enough where no provider is configured.
 #[test]
 fn a_replay_asks_the_provider_whose_model_is_named() {

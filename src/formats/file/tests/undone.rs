@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::formats::file::undone::undone as find;
 
-fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
+fn reader(format: Format, lines: &[Value]) -> FileReader {
     let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
     let source = io::Cursor::new(lines.join("\n"));
-    let reader = FileReader::from_reader(source, "log.jsonl", Some(format)).unwrap();
-    let mut found: Vec<u64> = find(reader).into_iter().collect();
+    FileReader::from_reader(source, "log.jsonl", Some(format)).unwrap()
+}
+
+fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
+    let mut found: Vec<u64> = find(reader(format, lines)).into_iter().collect();
     found.sort_unstable();
     found
 }
@@ -32,6 +35,15 @@ fn begun() -> Vec<Value> {
         says("user", "u", Value::Null, "Hi"),
         says("assistant", "a", "u", "Hello"),
     ]
+}
+
+#[test]
+fn what_is_undone_is_left_out_and_counted() {
+    let lines = [begun(), begun()].concat();
+    let mut reader = reader(Format::ClaudeCode, &lines);
+    reader.undone = HashSet::from([2, 3]);
+    let read: Vec<u64> = reader.by_ref().flatten().map(|record| record.line).collect();
+    assert_eq!((read, reader.undone()), (vec![1, 4], 2));
 }
 
 #[test]
