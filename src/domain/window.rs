@@ -6,7 +6,7 @@
 //! let counter = tokenizer::counter_for("openai", "gpt-5");
 //! let mut window = Window::new(Budget::new(1_000, 0.8), counter);
 //! let message = formats::parse(recapd::domain::message::Format::OpenAiChat, r#"{"role":"user","content":"Hi"}"#)?;
-//! let evicted = window.push(message, recapd::domain::time::Timestamp(0));
+//! let evicted = window.push(message, recapd::domain::time::Timestamp(1_795_250_400_000));
 //! assert!(evicted.is_empty());
 //! assert_eq!(window.messages().count(), 1);
 //! # Ok::<(), recapd::formats::FormatError>(())
@@ -185,7 +185,7 @@ impl<M: Borrow<Message>> Window<M> {
         Self { redactor, ..self }
     }
 
-    /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
+    /// Appends a message, said at `now` unless it brings an earlier time of its own, and returns the exchanges that had to
     /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
     /// kept here. Nothing is refused: see [`Self::try_push`].
     pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
@@ -221,7 +221,9 @@ impl<M: Borrow<Message>> Window<M> {
     }
 
     fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> Entry {
-        Entry::new(message, tokens, message.at.unwrap_or(now), &self.redactor)
+        // Nothing counts as said after it arrived, whatever its client's clock says.
+        let at = message.at.map_or(now, |at| at.min(now));
+        Entry::new(message, tokens, at, &self.redactor)
     }
 
     fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {

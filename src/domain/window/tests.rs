@@ -268,6 +268,19 @@ fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
 }
 
 #[test]
+fn no_message_counts_as_said_after_it_arrived() {
+    let mut window = window(1_000);
+    let time = |text: &str| Timestamp::parse(text).unwrap();
+    let (past, now) = ("2026-11-20T08:40:00Z", time("2026-11-21T08:40:00Z"));
+    for at in [past, "3026-11-20T08:40:00Z"] {
+        let line = format!(r#"{{"kind":"user","content":"Hi","at":"{at}"}}"#);
+        window.push(formats::parse(Format::Native, &line).unwrap(), now);
+    }
+    let said: Vec<_> = window.exchanges().map(|held| held.exchange.opened_at).collect();
+    assert_eq!(said, [time(past), now]);
+}
+
+#[test]
 fn a_clear_empties_the_window() {
     let mut window = window(100);
     push(&mut window, &[("system", 5), ("user", 20), ("assistant", 20)]);
