@@ -20,6 +20,7 @@ mod event;
 mod folder;
 pub mod install;
 mod push;
+mod rollout;
 mod spool;
 mod status;
 

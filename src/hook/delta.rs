@@ -10,12 +10,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::rollout::Original;
 use crate::{digest::digest, domain::message::Format, formats};
 
 /// How many bytes are read at a time; their whole lines become one segment of the spool.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// The longest line, in bytes; longer ones are skipped.
-const LINE_BYTES_MAX: usize = 16 << 20;
+pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 /// How many bytes before the offset are compared to tell whether a transcript is still the one that was read.
 const TAIL_BYTES_MAX: u64 = 256;
 
@@ -30,6 +31,9 @@ pub(super) struct Cursor {
     pub(super) offset: u64,
     /// A hash of the bytes before the offset.
     tail: String,
+    /// What is being passed over, as a copy of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) original: Option<Original>,
 }
 
 impl Cursor {
@@ -41,7 +45,14 @@ impl Cursor {
             session: session.to_owned(),
             offset: 0,
             tail: digest(&[b""]),
+            original: None,
         }
+    }
+
+    /// Whether it is in a transcript of that session, which hosts name it by, too.
+    pub(super) fn is_of(&self, session: &str) -> bool {
+        let name = self.transcript.file_stem().unwrap_or_default();
+        self.session == session || name.to_string_lossy().ends_with(session)
     }
 }
 
@@ -93,9 +104,20 @@ impl Transcript {
             lines.extend(self.record(line, offset));
             offset += line.len() as u64;
         }
-        self.cursor.offset = offset;
-        self.cursor.tail = tail(&mut self.file, offset)?;
+        self.pass_to(offset)?;
         Ok(Some(lines))
+    }
+
+    /// Whether it may begin with lines of another session that don't say so.
+    pub(super) fn may_begin_as_copy(&self) -> bool {
+        self.leaves_copies && self.format == Format::Codex
+    }
+
+    /// Passes over everything up to `offset`.
+    pub(super) fn pass_to(&mut self, offset: u64) -> io::Result<()> {
+        self.cursor.tail = tail(&mut self.file, offset)?;
+        self.cursor.offset = offset;
+        Ok(())
     }
 
     /// Bytes from the offset to the end of a line; of a line that is too long, any part.

@@ -25,6 +25,7 @@ use super::{
     Host, Input,
     delta::{Cursor, Transcript, id, spooled},
     folder::{AgentFolder, files, read_json, replace_json},
+    rollout::{self, Original},
     spool::Spool,
 };
 use crate::{
@@ -142,6 +143,9 @@ impl Gathering<'_> {
         // An agent that has a session to itself has none of the lines that were copied into that session.
         let has_all = self.agent.as_str().contains(AgentId::slug(&session).as_str());
         let mut transcript = Transcript::open(cursor, !has_all)?;
+        if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
+            return Ok(());
+        }
         let mut has_moved = false;
         loop {
             let until = marks.last().map_or(u64::MAX, |(_, waiting)| waiting.at);
@@ -161,6 +165,41 @@ impl Gathering<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Passes over what a rollout begins with as a copy of another one, from which it was pushed. Returns false if it
+    /// has to wait: for more time, or until the other one is gathered as far itself.
+    fn pass_copy(&self, file: &Path, transcript: &mut Transcript) -> io::Result<bool> {
+        let cursor = &mut transcript.cursor;
+        if cursor.offset == 0 {
+            cursor.original = self.original(&cursor.transcript);
+        }
+        let Some(mut original) = cursor.original.take() else {
+            return Ok(true);
+        };
+        let Ok((offset, is_all)) = original.compare(&cursor.transcript, cursor.offset, self.deadline) else {
+            // Nobody can tell what is a copy any more; at worst it is pushed a second time.
+            return Ok(true);
+        };
+        let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
+        let is_done = is_all && gathered.is_none_or(|of| original.offset <= of.offset);
+        cursor.original = (!is_done).then_some(original);
+        transcript.pass_to(offset)?;
+        replace_json(file, &transcript.cursor)?;
+        Ok(is_done)
+    }
+
+    /// The rollout that this one begins with, if it was gathered for the same agent.
+    fn original(&self, path: &Path) -> Option<Original> {
+        let parent = rollout::parent(path)?;
+        let cursors = files(&self.folder.cursors()).into_iter();
+        cursors
+            .filter_map(|file| read_json::<Cursor>(&file))
+            .find(|cursor| cursor.is_of(&parent) && cursor.transcript != path)
+            .map(|cursor| Original {
+                rollout: cursor.transcript,
+                offset: 0,
+            })
     }
 
     /// Moves messages after other sessions' cursors, as long as there is time: hosts go on writing transcripts after

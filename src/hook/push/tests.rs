@@ -1,5 +1,7 @@
 //! Whatever happens to hooks, each message reaches the daemon, once.
 
+mod fork;
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -68,6 +70,7 @@ impl Daemon for Memory {
 /// Hooks of one agent in a folder of their own.
 struct Hooks {
     folder: tempfile::TempDir,
+    host: Host,
     agent: AgentId,
     daemon: Memory,
 }
@@ -76,6 +79,7 @@ impl Hooks {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+            host: Host::ClaudeCode,
             agent: "a".parse().unwrap(),
             daemon: Memory::default(),
         }
@@ -111,7 +115,7 @@ impl Hooks {
         let gathering = Gathering {
             folder: &folder,
             agent: &self.agent,
-            host: Host::ClaudeCode,
+            host: self.host,
             deadline: Instant::now() + time,
         };
         gathering.gather(&self.input(session), mark).unwrap();

@@ -1,0 +1,177 @@
+//! What a rollout of Codex doesn't say line by line: whose it is, and what it has from another one.
+//!
+//! `codex fork` begins a rollout with a header of its own, and with all that the other one holds, its header included.
+//! The times of these lines are new, and newer versions write more fields, so what is compared is what was said, and in
+//! which turn.
+
+use std::{
+    fs::File,
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use tokio::time::Instant;
+
+use super::delta::LINE_BYTES_MAX;
+use crate::{domain::message::Format, formats};
+
+/// How many things that were said are compared between two looks at the time.
+const COMPARED_AT_ONCE: usize = 64;
+/// The type of a header, and of a line with something that was said.
+const HEADER: &str = "session_meta";
+const ITEM: &str = "response_item";
+
+/// A line.
+#[derive(Deserialize)]
+struct Line<'a> {
+    r#type: String,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+/// What the first line says of the session.
+#[derive(Deserialize)]
+struct Header {
+    id: String,
+    forked_from_id: Option<String>,
+    #[serde(default)]
+    source: Value,
+}
+
+/// What an event names.
+#[derive(Deserialize)]
+struct Named {
+    turn_id: String,
+}
+
+impl Header {
+    fn of(line: &str) -> Option<Self> {
+        let line: Line<'_> = serde_json::from_str(line).ok()?;
+        let header = serde_json::from_str(line.payload.get()).ok()?;
+        (line.r#type == HEADER).then_some(header)
+    }
+}
+
+/// Whether it is the rollout of an agent that the model called: Codex names these to hooks, too.
+pub(super) fn is_subagents(path: &Path) -> bool {
+    let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
+    header().is_some_and(|header| header.source.get("subagent").is_some())
+}
+
+/// The session whose lines a rollout begins with behind its own header. Newer versions only refer to the lines.
+pub(super) fn parent(path: &Path) -> Option<String> {
+    let mut lines = Lines::open(path, 0).ok()?;
+    let mut header = || Header::of(&lines.line().ok()??);
+    let (own, copied) = (header()?, header()?);
+    own.forked_from_id
+        .filter(|parent| !parent.is_empty() && *parent == copied.id)
+}
+
+/// A rollout that another one begins with, as far as both are known to say the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Original {
+    pub(super) rollout: PathBuf,
+    pub(super) offset: u64,
+}
+
+impl Original {
+    /// Compares it from its offset on with the copy at `path` from `offset` on, until they differ or until `deadline`.
+    /// Returns how far the copy was read, and whether what follows there is its own.
+    pub(super) fn compare(&mut self, path: &Path, offset: u64, deadline: Instant) -> io::Result<(u64, bool)> {
+        let mut copy = Lines::open(path, offset)?;
+        let mut original = Lines::open(&self.rollout, self.offset)?;
+        for count in 1_usize.. {
+            let (line, other) = (copy.said()?, original.said()?);
+            // A fork may go on in the very words in which the other one went on, but in a turn of its own.
+            let is_copied = copy.turn == original.turn
+                && line
+                    .zip(other)
+                    .is_some_and(|(line, other)| is_same(&line, &other));
+            if !is_copied {
+                return Ok((copy.began, true));
+            }
+            self.offset = original.offset;
+            if count.is_multiple_of(COMPARED_AT_ONCE) && deadline <= Instant::now() {
+                break;
+            }
+        }
+        Ok((copy.offset, false))
+    }
+}
+
+/// Whether two lines say the same.
+fn is_same(line: &str, other: &str) -> bool {
+    let said = |line: &str| {
+        let message = formats::parse(Format::Codex, line).ok()?;
+        Some((message.kind, message.parts))
+    };
+    payload(line).is_some_and(|payload_of| payload(other) == Some(payload_of))
+        || said(line).is_some_and(|said_in| said(other) == Some(said_in))
+}
+
+/// What stands behind the time of a line: the same in most copies, which spares reading them.
+fn payload(line: &str) -> Option<&str> {
+    line.split_once(r#""payload":"#).map(|(_, payload)| payload)
+}
+
+/// A rollout that is read line by line.
+struct Lines {
+    reader: BufReader<File>,
+    /// Where the last line that was read begins, or the end.
+    began: u64,
+    /// Where the next one begins.
+    offset: u64,
+    /// The turn in which the last line stands, if any line said so.
+    turn: Option<String>,
+}
+
+impl Lines {
+    fn open(path: &Path, offset: u64) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Self {
+            reader: BufReader::new(file),
+            began: offset,
+            offset,
+            turn: None,
+        })
+    }
+
+    /// The next line; `None` where there is no whole one, or one that is too long.
+    fn line(&mut self) -> io::Result<Option<String>> {
+        self.began = self.offset;
+        let mut bytes = Vec::new();
+        (&mut self.reader)
+            .take(LINE_BYTES_MAX as u64)
+            .read_until(b'\n', &mut bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            return Ok(None);
+        }
+        self.offset += bytes.len() as u64;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The next line with something that was said.
+    fn said(&mut self) -> io::Result<Option<String>> {
+        while let Some(line) = self.line()? {
+            if self.is_item(&line) {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether something was said in a line. Of others it notes the turn that they name.
+    fn is_item(&mut self, line: &str) -> bool {
+        let Ok(line) = serde_json::from_str::<Line<'_>>(line) else {
+            return false;
+        };
+        let is_item = line.r#type == ITEM;
+        if !is_item && let Ok(Named { turn_id }) = serde_json::from_str(line.payload.get()) {
+            self.turn = Some(turn_id);
+        }
+        is_item
+    }
+}
