@@ -84,14 +84,19 @@ pub(super) struct Gathering<'a> {
 impl Gathering<'_> {
     /// Gathers the rest of other sessions, then what is new in this one, then `mark`.
     pub(super) fn gather(&self, input: &Input, mark: Option<Mark>) -> io::Result<()> {
-        if let (Some(mark), Some(transcript)) = (mark, &input.transcript) {
+        // What agents say that the model calls isn't kept, but Codex has hooks for it.
+        let transcript = input
+            .transcript
+            .as_deref()
+            .filter(|path| self.host != Host::Codex || !rollout::is_subagents(path));
+        if let (Some(mark), Some(transcript)) = (mark, transcript) {
             self.set(mark, &input.session, transcript)?;
         }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
             return Ok(());
         };
         let spool = Spool::new(self.folder.spool());
-        let own = input.transcript.as_ref().map(|path| {
+        let own = transcript.map(|path| {
             let file = self.cursor_file(path);
             let cursor =
                 read_json(&file).unwrap_or_else(|| Cursor::new(path, self.host.format(), &input.session));

@@ -1,4 +1,5 @@
-//! What `codex fork` copies is pushed from the rollout that it comes from, and not a second time.
+//! What `codex fork` copies is pushed from the rollout that it comes from, and not a second time. What agents say that
+//! the model calls isn't pushed at all.
 
 use super::*;
 use crate::domain::message::Kind;
@@ -161,4 +162,17 @@ fn a_fork_waits_for_time_and_for_its_origin() {
     hooks.drain();
     let all: Vec<&str> = names.into_iter().chain(["own"]).collect();
     assert_eq!(hooks.asked(), all);
+}
+
+#[test]
+fn what_an_agent_says_that_the_model_calls_is_left_out() {
+    let hooks = codex();
+    hooks.see("parent", &parent(&["one"]));
+    let source = r#""source":{"subagent":{"thread_spawn":{"parent_thread_id":"parent","depth":1}}}"#;
+    let header = header("called", "parent").replace(r#""source":"cli""#, source);
+    hooks.write("called", &(header + &turns(&["two"], LATER, "")));
+    hooks.gather("called", Some(Mark::Clear));
+    hooks.drain();
+    assert_eq!(hooks.asked(), ["one"]);
+    assert!(files(&hooks.files().marks()).is_empty());
 }
