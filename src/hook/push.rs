@@ -92,16 +92,18 @@ impl Gathering<'_> {
         if let (Some(mark), Some(transcript)) = (mark, transcript) {
             self.set(mark, &input.session, transcript)?;
         }
+        let own = transcript.map(|path| {
+            let new = Cursor::new(path, self.host.format(), &input.session);
+            (self.cursor_file(path), new)
+        });
+        if let Some((file, new)) = own.as_ref().filter(|(file, _)| !file.exists()) {
+            // If this hook is kept out, and no other one comes for the session, another session's finds it here.
+            replace_json(file, new)?;
+        }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
             return Ok(());
         };
         let spool = Spool::new(self.folder.spool());
-        let own = transcript.map(|path| {
-            let file = self.cursor_file(path);
-            let cursor =
-                read_json(&file).unwrap_or_else(|| Cursor::new(path, self.host.format(), &input.session));
-            (file, cursor)
-        });
         let own_file = own.as_ref().map(|(file, _)| file.clone());
         self.take_stragglers(&spool, own_file.as_ref());
         let gathered = Gathered {
@@ -109,10 +111,10 @@ impl Gathering<'_> {
             session: digest(&[input.session.as_bytes()]),
         };
         replace_json(&self.folder.gathered(), &gathered)?;
-        let Some((file, cursor)) = own else {
+        let Some((file, new)) = own else {
             return Ok(());
         };
-        self.take(&spool, &file, cursor)
+        self.take(&spool, &file, read_json(&file).unwrap_or(new))
     }
 
     /// Gathers the rest of all sessions, unless another hook is doing so.

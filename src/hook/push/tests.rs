@@ -381,6 +381,19 @@ fn a_mark_survives_a_hook_that_another_one_kept_out() {
 }
 
 #[test]
+fn a_session_whose_only_hook_was_kept_out_is_taken_by_anothers() {
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
+    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    drop(lock);
+    fs::write(hooks.transcript("another"), "").unwrap();
+    hooks.gather("another", None);
+    hooks.drain();
+    assert_eq!(hooks.stored(), at_once(&transcript(&texts(6))));
+}
+
+#[test]
 fn a_daemon_that_takes_its_time_is_sent_less_at_once() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(100))).unwrap();
