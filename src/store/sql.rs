@@ -51,7 +51,7 @@ use super::{
     Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
     Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
     Settle, Slot, Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
-    VersionQuery, verify::AgentReport,
+    VersionQuery, sqlite::Extent, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -230,7 +230,7 @@ impl Store for SqlStore {
     async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
         let agent = agent.clone();
         let messages = self
-            .write(Lock::Agent(agent.clone()), move |tx| {
+            .write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
                 Box::pin(async move { forget::delete::delete(tx, &agent).await })
             })
             .await?;

@@ -37,6 +37,7 @@ pub use address::{file_of, url_of};
 use checkpoint::Checkpoint;
 use condition::Condition;
 pub(super) use schema::MIGRATIONS;
+pub(super) use writer::Extent;
 use writer::{CACHE_KIB, Writer};
 
 use crate::background::{Manners, run_alone};
@@ -189,12 +190,12 @@ impl Sqlite {
         })
     }
 
-    pub(super) async fn write<F, T>(&self, work: F) -> StoreResult<T>
+    pub(super) async fn write<F, T>(&self, extent: Extent, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        self.writer.run(work).await
+        self.writer.run(extent, work).await
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
@@ -217,7 +218,11 @@ impl Sqlite {
     /// Removes what was forgotten from the index's pages, then checkpoints and empties the write-ahead log, so that no
     /// earlier state of a page is left. False if a reader prevented it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        while self.writer.run(|tx| Box::pin(recall::merge_some(tx))).await? {}
+        while self
+            .writer
+            .run(Extent::Bounded, |tx| Box::pin(recall::merge_some(tx)))
+            .await?
+        {}
         Ok(self.checkpoint.all().await?)
     }
 

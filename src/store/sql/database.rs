@@ -11,7 +11,7 @@ use crate::domain::{agent::AgentId, work::Fairness};
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
     schema::{self, Schema},
-    sqlite::{Sqlite, SqliteSettings},
+    sqlite::{Extent, Sqlite, SqliteSettings},
 };
 
 /// Which database, and how it is opened.
@@ -182,9 +182,18 @@ impl SqlStore {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
+        self.write_extent(lock, Extent::Bounded, work).await
+    }
+
+    /// The same for `work` of this extent.
+    pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: Extent, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+        T: Send + 'static,
+    {
         let work = fairly(self.fairness, work);
         match &self.database {
-            Database::Sqlite(sqlite) => sqlite.write(work).await,
+            Database::Sqlite(sqlite) => sqlite.write(extent, work).await,
             Database::Postgres(postgres) => postgres.write(lock, work).await,
         }
     }

@@ -34,9 +34,10 @@ use crate::domain::{number::i64_or_max, spell::Spell};
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
 /// Pages in the log from which on the writer brings in the rest.
-const PAGES_LONG: i64 = 16_000;
-/// So many times what came meanwhile is brought in before that, each time faster than before.
-const PASSES: u32 = 3;
+const PAGES_LONG: i64 = 32_000;
+/// So many times what came meanwhile is brought in before that, each time faster than before. SQLite waits for the disk where
+/// nothing came at all, which one of them is sure to meet: then the writer, for whom everybody waits, need not.
+const PASSES: u32 = 12;
 /// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
 pub(super) const PAGES_MAX: i64 = 64_000;
 

@@ -9,7 +9,7 @@
 use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
-use rusqlite::OpenFlags;
+use rusqlite::{OpenFlags, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -41,6 +41,10 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
         }
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
         connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+        // SQLite itself would keep less in memory than an append may change, and each commit make a file and throw it away.
+        connection.pragma_update(None, "temp_store", Extent::Bounded.journal())?;
+        // Or each `LIMIT $1` would be planned anew with each value.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(Connection::from(connection))
     };
@@ -54,14 +58,35 @@ pub(super) struct Writer {
     condition: Arc<Condition>,
 }
 
+/// How much an operation may change of what was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Extent {
+    /// Little enough for memory to hold what was there.
+    Bounded,
+    /// As much as an agent has.
+    Unbounded,
+}
+
+impl Extent {
+    /// Where SQLite keeps what a savepoint would bring back.
+    fn journal(self) -> &'static str {
+        match self {
+            Self::Bounded => "MEMORY",
+            Self::Unbounded => "FILE",
+        }
+    }
+}
+
 /// One operation: run inside a transaction, told how the commit went.
 trait Job: Send {
+    fn extent(&self) -> Extent;
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
     /// Notes a failure whether or not anybody still waits to hear of it.
     fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
 struct Operation<F, T> {
+    extent: Extent,
     work: Option<F>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
@@ -72,6 +97,10 @@ where
     F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send,
     T: Send,
 {
+    fn extent(&self) -> Extent {
+        self.extent
+    }
+
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool> {
         Box::pin(async move {
             let Some(work) = self.work.take() else {
@@ -114,7 +143,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction and answers after its commit.
-    pub(super) async fn run<F, T>(&self, work: F) -> StoreResult<T>
+    pub(super) async fn run<F, T>(&self, extent: Extent, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
@@ -126,6 +155,7 @@ impl Writer {
         };
         let (reply, answer) = oneshot::channel();
         let job = Operation {
+            extent,
             work: Some(work),
             outcome: None,
             reply,
@@ -180,17 +210,30 @@ async fn commit_group(
     group: &mut [Box<dyn Job>],
     committed: &Committed,
 ) -> Result<(), Outage> {
-    let Err(error) = write_group(connection, group).await else {
-        return Ok(());
-    };
-    // Whatever is still open would block every later transaction.
-    drop(
-        query(sql!("-- sqlite/writer.rollback\nROLLBACK"))
-            .execute(connection)
-            .await,
-    );
-    committed.failed();
-    Err(Outage::from(&error))
+    let is_unbounded = group.iter().any(|job| job.extent() == Extent::Unbounded);
+    if is_unbounded {
+        keep_before(connection, Extent::Unbounded);
+    }
+    let written = write_group(connection, group).await;
+    if written.is_err() {
+        // Whatever is still open would block every later transaction.
+        let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
+        drop(query(undo).execute(&mut *connection).await);
+        committed.failed();
+    }
+    if is_unbounded {
+        keep_before(connection, Extent::Bounded);
+    }
+    written.map_err(|error| Outage::from(&error))
+}
+
+/// Says where the next transactions keep what was there before. Never as a prepared statement: it works while it is prepared.
+fn keep_before(connection: &mut Connection, extent: Extent) {
+    if let Half::Direct(direct) = connection.half()
+        && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
+    {
+        tracing::warn!(%error, "store.temp_store");
+    }
 }
 
 async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {
@@ -230,6 +273,7 @@ mod tests {
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
         drop(answer);
         let job = Operation {
+            extent: Extent::Bounded,
             work: Some(nothing),
             outcome: None,
             reply,
@@ -270,13 +314,14 @@ mod tests {
                 "busy_timeout",
                 "wal_autocheckpoint",
                 "cache_size",
+                "temp_store",
             ]
             .map(|name| {
                 direct
                     .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
                     .unwrap()
             });
-            assert_eq!(found, [expected, 1, 1, 7, PAGES_MAX, CACHE_KIB]);
+            assert_eq!(found, [expected, 1, 1, 7, PAGES_MAX, CACHE_KIB, 2]);
         }
     }
 }
