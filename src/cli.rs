@@ -1,63 +1,16 @@
-//! The command line: one file per command. Data goes to stdout, everything else to stderr.
+//! The command line. Data goes to stdout, everything else to stderr.
+//!
+//! [`commands`] has a file for each command. They find the data through [`backend`], print through [`terminal`] and
+//! end as [`exit`] says.
 
-mod age;
-mod agents;
-mod alerts;
-mod backup;
-mod check_request;
-mod config_file;
-mod context;
+mod backend;
+mod commands;
 mod conversations;
-mod copy;
-mod count;
-mod cure;
-mod doctor;
 #[cfg(test)]
 mod documented;
 mod exit;
-mod export;
-mod figures;
 mod files;
-mod forget;
-mod hands;
-mod health;
-mod history;
-mod hook;
-mod import;
-mod init;
-mod items;
-mod likeness;
-mod lineage;
-#[cfg(feature = "mcp")]
-mod mcp;
-mod metrics;
-mod migrate;
-mod open;
-mod openapi;
-mod output;
-mod pins;
-mod project;
-mod push;
-mod queue;
-mod recall;
-mod remote;
-mod replay;
-mod runs;
-mod selftest;
-mod serve;
-mod shell;
-mod status;
-mod summary;
-mod support;
-mod table;
-mod ticker;
-mod token;
-mod topics;
-mod update;
-mod verify;
-mod version;
-mod versions;
-mod window;
+mod terminal;
 
 use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
@@ -69,8 +22,21 @@ use crate::{
     config::{self, Config, Environment, Loader, LogLevel},
     telemetry::{self, Logging, Surroundings},
 };
+use backend::remote::{self, Server};
+#[cfg(feature = "mcp")]
+use commands::agent::mcp;
+use commands::{
+    agent::{
+        agents, context, forget, history, hook, items, lineage, pins, project, push, recall, summary, update,
+        versions, window,
+    },
+    database::{backup, copy, export, import, migrate, verify},
+    operation::{age, alerts, doctor, health, metrics, queue, runs, serve, status, support, token},
+    setup::{config_file, init, openapi, shell, topics, version},
+    trial::{check_request, count, replay, selftest},
+};
 use exit::Failed;
-use remote::Server;
+use terminal::output;
 
 /// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
 #[derive(Debug, Parser)]

@@ -11,50 +11,18 @@
 //!
 //! On a loopback address where no token was ever made, everybody may do everything; else a token says what
 //! ([`crate::access`]). Web pages can't append even there: they are refused by what browsers say of them.
+//!
+//! A request comes in through [`edge`] to its handler, one of [`routes`]: that takes what it needs out of the
+//! [`request`] and makes a [`response`]. [`dashboard`] and [`mcp`] are ways in of their own, and [`openapi`] describes
+//! the rest.
 
-mod access;
-mod age;
-mod agents;
-mod batch;
-mod body;
-mod connection;
-mod context;
 mod dashboard;
-mod document;
-mod events;
-mod excerpt;
-mod extract;
-mod forget;
-mod frame;
-mod health;
-mod history;
-mod idempotency;
-mod items;
-mod lineage;
+mod edge;
 mod mcp;
-mod members;
-mod messages;
-mod motorhead;
-mod negotiate;
-mod observe;
 mod openapi;
-mod page;
-mod pins;
-mod prepared;
-mod problem;
-mod projects;
-mod queue;
-mod rate;
-mod recall;
+mod request;
+mod response;
 mod routes;
-mod runs;
-mod sessions;
-mod settings;
-mod shared_look;
-mod status;
-mod summary;
-mod versions;
-mod window;
 
 use std::{
     future::Future,
@@ -82,13 +50,16 @@ use crate::{
     store::{Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::Metrics,
 };
-use problem::Problem;
+use dashboard::shared_look;
+use edge::{access, connection, frame, observe, rate};
+use request::{body, idempotency};
+use response::problem::Problem;
 
 pub use crate::dashboard::{Examined, Setting};
-pub(crate) use agents::AgentFigures;
-pub use connection::{ConnectionLimits, Listener, Socket};
-pub(crate) use messages::Appended;
+pub use edge::connection::{ConnectionLimits, Listener, Socket};
 pub use openapi::{document as openapi_document, reference as openapi_reference};
+pub(crate) use routes::agents::AgentFigures;
+pub(crate) use routes::messages::Appended;
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::output;
+use super::terminal::output;
 use crate::{
     access::file::FileError,
     clock::{Clock as _, SystemClock},

@@ -7,6 +7,7 @@ mod actions;
 mod agents;
 mod overview;
 pub(super) mod session;
+pub(super) mod shared_look;
 mod system;
 mod updates;
 
@@ -26,7 +27,7 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{SharedApp, access::Asking, events, problem::Problem};
+use super::{SharedApp, edge::access::Asking, response::problem::Problem, routes::events};
 use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
 
 /// For assets whose content never changes under their name.

@@ -25,8 +25,8 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
     };
 
     use super::{
-        body::{self, Held},
-        problem::Problem,
+        request::body::{self, Held},
+        response::problem::Problem,
     };
     use crate::{
         history::HistoryQuery,

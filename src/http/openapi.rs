@@ -21,7 +21,12 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, tag::TagBuilder};
 
 pub use reference::reference;
 
-use super::{SharedApp, extract::Parameters, problem, problem::Problem, routes};
+use super::{
+    SharedApp,
+    request::extract::Parameters,
+    response::problem::{self, Problem},
+    routes,
+};
 
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
 everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \

@@ -1,11 +1,31 @@
 //! The routes, each with its description: the one place where both are registered.
 
+mod age;
+pub(super) mod agents;
+mod context;
+pub(super) mod events;
+mod forget;
+mod health;
+mod history;
+mod items;
+mod lineage;
+pub(super) mod messages;
+mod motorhead;
+mod pins;
+pub(super) mod projects;
+pub(super) mod queue;
+pub(super) mod recall;
+pub(super) mod runs;
+mod sessions;
+mod settings;
+mod status;
+mod summary;
+pub(super) mod versions;
+mod window;
+
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{
-    SharedApp, age, agents, context, events, forget, health, history, items, lineage, messages, motorhead,
-    openapi, pins, projects, queue, recall, runs, sessions, settings, status, summary, versions, window,
-};
+use super::{SharedApp, openapi};
 
 /// All routes. What stands at a path stands in one line: the methods of a path are one router.
 pub(super) fn routes() -> OpenApiRouter<SharedApp> {

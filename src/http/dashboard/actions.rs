@@ -7,7 +7,7 @@ use axum::{
 };
 
 use super::{
-    super::{SharedApp, extract::Agent, problem::Problem, queue::not_queued},
+    super::{SharedApp, request::extract::Agent, response::problem::Problem, routes::queue::not_queued},
     session::{check, refused, sent_to},
     updates::matching,
 };

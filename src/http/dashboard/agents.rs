@@ -10,13 +10,17 @@ use axum::{
 use super::{
     super::{
         App, SharedApp,
-        access::{Asking, see},
-        agents::{known, rows},
-        extract::{Agent, Numbered as Counted, Parameters, agent_id, invalid},
-        page,
-        problem::Problem,
-        recall::{Numbered, unknown_exchange},
-        versions::kept,
+        edge::access::{Asking, see},
+        request::{
+            extract::{Agent, Numbered as Counted, Parameters, agent_id, invalid},
+            page,
+        },
+        response::problem::Problem,
+        routes::{
+            agents::{known, rows},
+            recall::{Numbered, unknown_exchange},
+            versions::kept,
+        },
     },
     Framed, shown,
 };

@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::{
-    super::{App, SharedApp, access::Asking, extract::Parameters, problem::Problem},
+    super::{App, SharedApp, edge::access::Asking, request::extract::Parameters, response::problem::Problem},
     Framed, shown,
 };
 use crate::{

@@ -17,9 +17,9 @@ use subtle::ConstantTimeEq as _;
 use super::{
     super::{
         App, SharedApp,
-        access::bearer,
-        extract::Parameters,
-        problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem},
+        edge::access::bearer,
+        request::extract::Parameters,
+        response::problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem},
     },
     shown,
 };

@@ -3,7 +3,7 @@
 use axum::{extract::State, http::Uri, response::Response};
 
 use super::{
-    super::{SharedApp, extract::Parameters, problem::Problem},
+    super::{SharedApp, request::extract::Parameters, response::problem::Problem},
     Framed, shown,
 };
 use crate::{

@@ -5,12 +5,13 @@ use axum::{Extension, extract::State, http::Uri, response::Response};
 use super::{
     super::{
         App, SharedApp,
-        access::{self, Asking},
-        extract::Parameters,
-        page,
-        problem::Problem,
-        queue::some,
-        runs::{self, which_agent},
+        edge::access::{self, Asking},
+        request::{extract::Parameters, page},
+        response::problem::Problem,
+        routes::{
+            queue::some,
+            runs::{self, which_agent},
+        },
     },
     Framed, shown,
 };

@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 
-use super::super::problem::Problem;
+use super::super::response::problem::Problem;
 
 /// The longest text of a refusal.
 const WORDS_BYTES_MAX: usize = 4_096;

@@ -9,7 +9,7 @@ use utoipa::{
     },
 };
 
-use super::{super::page, values::ID_PATTERN};
+use super::{super::request::page, values::ID_PATTERN};
 
 /// `{id}`: an agent.
 pub(in super::super) struct AgentPath;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::{
-    super::access::{self, Whose},
+    super::edge::access::{self, Whose},
     TAGS, document, shape,
 };
 

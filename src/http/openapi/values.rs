@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-use super::super::problem::{Finding, Place, Wire};
+use super::super::response::problem::{Finding, Place, Wire};
 use crate::{
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},

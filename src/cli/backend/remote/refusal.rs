@@ -1,0 +1,101 @@
+//! What a daemon refuses, as a failed command.
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    cli::exit::{Failed, RETRY_LATER, UNAVAILABLE},
+    client::TOKEN_VARIABLE,
+};
+
+/// Things that are wrong with one request and told one by one; the rest is counted.
+const FINDINGS_SHOWN_MAX: usize = 5;
+
+/// The failure that an answer of this status and text is.
+pub(super) fn failed(status: StatusCode, text: &str) -> Failed {
+    let problem: Value = serde_json::from_str(text).unwrap_or_default();
+    let detail = told(&problem).unwrap_or_else(|| text.trim().to_owned());
+    match status {
+        StatusCode::NOT_FOUND => Failed::not_found(detail),
+        StatusCode::UNAUTHORIZED => {
+            anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
+        }
+        // What was asked for can't be, there or here, or isn't for this token.
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}").into(),
+        StatusCode::BAD_REQUEST
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::UNSUPPORTED_MEDIA_TYPE
+        | StatusCode::UNPROCESSABLE_ENTITY => anyhow::anyhow!("{detail}{}", cure(&problem)).into(),
+        StatusCode::TOO_MANY_REQUESTS => Failed::new(RETRY_LATER, anyhow::anyhow!("{detail}")),
+        status => Failed::new(UNAVAILABLE, anyhow::anyhow!("{status}: {detail}")),
+    }
+}
+
+/// The agent that a daemon doesn't know, if that is what it refuses.
+pub(super) fn unknown_agent(text: &str) -> Option<String> {
+    let problem: Value = serde_json::from_str(text).ok()?;
+    if problem["code"] != "unknown_agent" {
+        return None;
+    }
+    problem["detail"].as_str()?.split('`').nth(1).map(str::to_owned)
+}
+
+/// What a problem (RFC 9457) says.
+fn told(problem: &Value) -> Option<String> {
+    problem["detail"].as_str().map(str::to_owned)
+}
+
+/// What is wrong one by one, and what to do about it.
+fn cure(problem: &Value) -> String {
+    let findings = problem["errors"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut lines: Vec<String> = findings.iter().take(FINDINGS_SHOWN_MAX).map(finding).collect();
+    if findings.len() > FINDINGS_SHOWN_MAX {
+        lines.push(format!("\n  … and {} more", findings.len() - FINDINGS_SHOWN_MAX));
+    }
+    if let Some(hint) = problem["hint"].as_str() {
+        lines.push(format!("; {hint}"));
+    }
+    lines.concat()
+}
+
+fn finding(finding: &Value) -> String {
+    let detail = finding["detail"].as_str().unwrap_or_default();
+    let place = ["pointer", "line", "parameter"]
+        .iter()
+        .find_map(|name| match &finding[*name] {
+            Value::Null => None,
+            Value::String(place) => Some(format!("{name} {place}")),
+            place => Some(format!("{name} {place}")),
+        });
+    format!("\n  {}: {detail}", place.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_names_the_field_and_the_cure() {
+        let problem = r#"{"detail":"1 of 2 messages can't be read","hint":"mend it","errors":[{"pointer":"/1","detail":"no role"}]}"#;
+        let failed = failed(StatusCode::UNPROCESSABLE_ENTITY, problem);
+        assert_eq!(
+            failed.text(),
+            "1 of 2 messages can't be read\n  pointer /1: no role; mend it"
+        );
+        assert_eq!(
+            super::failed(StatusCode::BAD_GATEWAY, "proxy").text(),
+            "502 Bad Gateway: proxy"
+        );
+    }
+
+    #[test]
+    fn an_unknown_agent_is_named() {
+        let problem = r#"{"code":"unknown_agent","detail":"agent `codr` is unknown"}"#;
+        assert_eq!(unknown_agent(problem).as_deref(), Some("codr"));
+        assert_eq!(unknown_agent(r#"{"code":"unknown_run","detail":"`1`"}"#), None);
+        assert_eq!(unknown_agent("proxy"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The daemon that the configuration says where to find: does one run there, and how is it?
+
+use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
+
+use reqwest::{Method, StatusCode, header::ACCEPT};
+use secrecy::SecretString;
+
+use super::{super::open, Remote, Server, refusal};
+use crate::{
+    cli::exit::Failed,
+    client::{Answerer, answerer},
+    config::{HttpConfig, Listen},
+    wire::WireError,
+};
+
+/// How long a connection may take to be made.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// What a daemon answers that has too much to do. Whether that is still so the command is told.
+const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+
+/// The daemon that runs where the configuration says, if one does and lets us in.
+pub(in crate::cli) fn find(
+    config: &HttpConfig,
+    token: Option<SecretString>,
+) -> Result<Option<Server>, Failed> {
+    // Mostly nobody listens, and then nothing more is set up.
+    if !listens(&config.listen) {
+        return Ok(None);
+    }
+    let server = Server {
+        base: config.listen.base(),
+        token,
+    };
+    let is_there = open::block_on(async {
+        match Remote::new(&server) {
+            Ok(daemon) => lets_us_in(&daemon).await,
+            Err(_) => Ok(false),
+        }
+    })?;
+    Ok(is_there.then_some(server))
+}
+
+/// Whether who listens there is a daemon that lets us in. A slow one is waited for like any answer, and its silence is a
+/// failure: the database that is found without it may be another one, and what is changed there isn't changed by its
+/// configuration.
+async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
+    let request = daemon
+        .request(Method::GET, "/version")
+        .header(ACCEPT, "application/json");
+    match daemon.reply(request).await {
+        Ok((status, text)) => Ok(match answerer(status, text.as_bytes()) {
+            Answerer::Daemon => true,
+            Answerer::Refusing => BUSY.contains(&status),
+            Answerer::Other => false,
+        }),
+        Err(error @ WireError::Late(_)) => Err(daemon.unanswered(error)),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Why a daemon isn't ready.
+pub(in crate::cli) enum NotReady {
+    /// Nobody listens.
+    Away,
+    /// Somebody listens and doesn't answer, for this reason.
+    Silent(String),
+    /// It says so.
+    Says(String),
+}
+
+/// Whether the daemon at `server`, else the one of the configuration, answers well at `path`, which needs no token.
+pub(in crate::cli) async fn answers(
+    server: Option<&Server>,
+    config: &HttpConfig,
+    path: &str,
+) -> Result<(), NotReady> {
+    let here = || Server {
+        base: config.listen.base(),
+        token: None,
+    };
+    let server = server.cloned().unwrap_or_else(here);
+    let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
+    match daemon.reply(daemon.request(Method::GET, path)).await {
+        Err(error) => Err(unheard(&error)),
+        Ok((status, _)) if status.is_success() => Ok(()),
+        Ok((status, text)) => Err(NotReady::Says(refusal::failed(status, &text).text())),
+    }
+}
+
+/// What it says of a daemon that no answer came.
+fn unheard(error: &WireError) -> NotReady {
+    match error {
+        WireError::Unreachable(_) => NotReady::Away,
+        error => NotReady::Silent(error.to_string()),
+    }
+}
+
+/// Whether somebody listens there.
+fn listens(listen: &Listen) -> bool {
+    match listen {
+        Listen::Address(_) => listen
+            .reachable()
+            .is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_PATIENCE).is_ok()),
+        Listen::Socket(path) => UnixStream::connect(path).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_late_is_not_away() {
+        let late = WireError::Late("operation timed out".to_owned());
+        assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
+        let nobody = WireError::Unreachable("connection refused".to_owned());
+        assert!(matches!(unheard(&nobody), NotReady::Away));
+    }
+}

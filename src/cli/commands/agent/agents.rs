@@ -1,0 +1,203 @@
+//! `recapd agents`: which there are, what is in force for one, and whether it is paused.
+
+mod list;
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{hands::Hands, open, remote::Remote},
+        exit::Failed,
+        terminal::output,
+    },
+    clock::SystemClock,
+    config::Config,
+    domain::{
+        agent::AgentId,
+        settings::{AgentSettings, SettingsError, SettingsPatch},
+    },
+    store::Store as _,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd agents                                      which there are, by name
+  recapd agents show my-agent
+  recapd agents set my-agent budget_tokens=50_000 model=gpt-5
+  recapd agents set my-agent preset=last-n max_messages=20
+  recapd agents set my-agent budget_tokens=          takes it back to the configuration
+  recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
+pub(in crate::cli) struct Agents {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List agents
+    List(list::List),
+    /// Print what is in force for an agent, and whether the agent, its preset or the configuration says so
+    Show {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Change what an agent overrides, from its next message on
+    Set {
+        /// The agent
+        agent: AgentId,
+        /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
+        /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
+        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
+        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`,
+        /// `usd_per_day` (of models, in a day of UTC), `time_zone` (Europe/Berlin); an empty value takes one back
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Pause the updates of an agent's summary; its window goes on being kept, and digests stand for what leaves it
+    Pause {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Go on with the updates of an agent's summary
+    Resume {
+        /// The agent
+        agent: AgentId,
+    },
+}
+
+/// What an agent overrides, and what is in force for it.
+#[derive(Serialize, Deserialize)]
+struct Shown {
+    settings: AgentSettings,
+    in_force: Vec<Value>,
+}
+
+impl Agents {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let default = list::List {
+            limit: list::LIMIT,
+            after: None,
+        };
+        let (agent, patch) = match self.action.unwrap_or(Action::List(default)) {
+            Action::Show { agent } => (agent, None),
+            Action::Set { agent, settings } => (agent, Some(patch(&settings)?)),
+            Action::List(list) => {
+                open::block_on(list.run(config, shared))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Action::Pause { agent } => return pause(config, shared, &agent, true),
+            Action::Resume { agent } => return pause(config, shared, &agent, false),
+        };
+        let shown = open::block_on(async {
+            match &shared.server {
+                Some(server) => ask(&Remote::new(server)?, &agent, patch).await,
+                None => look(config, &agent, patch).await,
+            }
+        })?;
+        if shared.json {
+            output::json(
+                &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
+            )?;
+        } else {
+            output::text(&lines(&shown.in_force))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn pause(config: &Config, shared: &Shared, agent: &AgentId, paused: bool) -> Result<ExitCode, Failed> {
+    open::block_on(async {
+        let hands = Hands::working(config, shared).await?;
+        hands.set_agent_paused(agent, paused).await
+    })?;
+    if shared.json {
+        output::json(&json!({ "agent_id": agent, "paused": paused }))?;
+    } else if paused {
+        output::text(&format!(
+            "updates of {agent} are paused; `recapd agents resume {agent}` goes on with them"
+        ))?;
+    } else {
+        output::text(&format!("updates of {agent} go on"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
+    let store = open::look(config).await?;
+    let Some(row) = store.agent(agent).await? else {
+        return Err(open::unknown(&store, agent).await);
+    };
+    let settings = match patch {
+        None => row.settings,
+        Some(patch) => {
+            let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
+            let keeper = assembly::keeper_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
+            keeper.change_settings(agent, &patch).await?
+        }
+    };
+    let in_force = settings.in_force(&config.agent_settings(), &config.basis());
+    Ok(Shown {
+        in_force: in_force.iter().map(|value| json!(value)).collect(),
+        settings,
+    })
+}
+
+async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
+    let url = format!("/v1/agents/{agent}");
+    if let Some(patch) = patch {
+        SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
+        daemon.patch(&url, &patch).await?;
+    }
+    let shown = daemon.get(&url, "application/json").await?;
+    Ok(serde_json::from_str(&shown).map_err(anyhow::Error::new)?)
+}
+
+/// What was typed, as a merge patch.
+fn patch(settings: &[String]) -> Result<Value, Failed> {
+    let pairs = settings.iter().map(|setting| {
+        let pair = setting.split_once('=');
+        let (name, text) = pair.ok_or_else(|| Failed::usage(format!("`{setting}`: expected KEY=VALUE")))?;
+        Ok((name.trim().to_owned(), AgentSettings::typed(text.trim())))
+    });
+    Ok(Value::Object(pairs.collect::<Result<Map<_, _>, Failed>>()?))
+}
+
+fn refusal(error: &SettingsError) -> Failed {
+    let SettingsError::Unknown(name) = error else {
+        return Failed::usage(error.to_string());
+    };
+    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+    let nearest = AgentSettings::names().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    let nearest = nearest.unwrap_or_default();
+    Failed::usage(format!("{error}; the nearest one is `{nearest}`"))
+}
+
+fn lines(in_force: &[Value]) -> String {
+    let cells = |value: &Value| {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let from = match text("from").as_str() {
+            "agent" => "this agent".to_owned(),
+            "preset" => "its preset".to_owned(),
+            from => from.to_owned(),
+        };
+        (format!("{} = {}", text("name"), value["value"]), from)
+    };
+    let cells: Vec<(String, String)> = in_force.iter().map(cells).collect();
+    let width = cells
+        .iter()
+        .map(|(value, _)| value.chars().count())
+        .max()
+        .unwrap_or(0);
+    let lines: Vec<String> = cells
+        .iter()
+        .map(|(value, from)| format!("{value:width$}  ({from})"))
+        .collect();
+    lines.join("\n")
+}

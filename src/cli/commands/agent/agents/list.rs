@@ -1,0 +1,123 @@
+//! `recapd agents list`.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, behind},
+        },
+        exit::Failed,
+        terminal::{
+            figures::{ago, thousands},
+            output,
+            table::{Align, Table},
+        },
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{agent::AgentId, cursor, number::usize_or_max, time::Timestamp},
+    http::AgentFigures,
+    store::Store as _,
+};
+
+/// Agents shown unless more are asked for, and at most.
+pub(super) const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// At most so many
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
+    pub(super) limit: i64,
+    /// Only agents after this one, in the order of their names
+    #[arg(long, value_name = "AGENT")]
+    pub(super) after: Option<AgentId>,
+}
+
+/// A page of agents, by id.
+#[derive(Serialize, Deserialize)]
+struct Page {
+    agents: Vec<AgentFigures>,
+    /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
+    next_cursor: Option<AgentId>,
+}
+
+impl List {
+    pub(super) async fn run(&self, config: &Config, shared: &Shared) -> Result<(), Failed> {
+        let page = match &shared.server {
+            Some(server) => self.ask(&Remote::new(server)?).await?,
+            None => self.look(config).await?,
+        };
+        if shared.json {
+            output::json(&page)?;
+            return Ok(());
+        }
+        output::text(&text(&page, SystemClock.now()))?;
+        if let Some(after) = &page.next_cursor {
+            output::note(&format!("more follow: --after {after}"));
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
+        let cursor = behind(cursor::List::Agents, self.after.as_ref());
+        daemon
+            .read(&format!("/v1/agents?limit={}{cursor}", self.limit))
+            .await
+    }
+
+    async fn look(&self, config: &Config) -> Result<Page, Failed> {
+        let store = open::look(config).await?;
+        // One more than asked for tells whether there is a next page.
+        let rows = store.agents(self.after.as_ref(), self.limit + 1).await?;
+        let shown = usize_or_max(self.limit);
+        let has_more = rows.len() > shown;
+        let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
+        let last = agents.last().map(|agent| agent.agent_id.clone());
+        Ok(Page {
+            agents,
+            next_cursor: last.filter(|_| has_more),
+        })
+    }
+}
+
+fn text(page: &Page, now: Timestamp) -> String {
+    if page.agents.is_empty() {
+        return "(no agents yet: an agent is made by its first message, `recapd push AGENT < messages.jsonl`)".to_owned();
+    }
+    let mut table = Table::new([
+        ("AGENT", Align::Left),
+        ("PROJECT", Align::Left),
+        ("EXCHANGES", Align::Right),
+        ("WINDOW", Align::Right),
+        ("BUDGET", Align::Right),
+        ("PENDING", Align::Right),
+        ("SUMMARY", Align::Left),
+        ("CHANGED", Align::Left),
+    ]);
+    for agent in &page.agents {
+        table.row([
+            agent.agent_id.to_string(),
+            agent.project_id.clone().unwrap_or_else(|| "-".to_owned()),
+            agent.exchanges.to_string(),
+            thousands(agent.window_tokens),
+            if agent.budget_tokens == 0 {
+                "-".to_owned()
+            } else {
+                thousands(agent.budget_tokens)
+            },
+            agent.pending_exchanges.to_string(),
+            match agent.version {
+                0 => "-".to_owned(),
+                version => format!("v{version}, {}", thousands(agent.summary_tokens)),
+            },
+            ago(agent.updated_at, now),
+        ]);
+    }
+    table.text()
+}

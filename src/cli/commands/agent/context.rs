@@ -1,0 +1,191 @@
+//! `recapd context`
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, escaped},
+        },
+        exit::Failed,
+        terminal::output,
+    },
+    clock::SystemClock,
+    config::Config,
+    context::{ContextError, ContextQuery, Viewer, load},
+    domain::{agent::AgentId, context::Alternation},
+    formats::outgoing::RequestFormat,
+    snapshot,
+    store::{SqlStore, Store},
+    tokenizer,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints the fields of the provider's request that hold the conversation: preamble, first message of the session, summary
+and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.
+Examples:
+  recapd context my-agent --format openai
+  recapd context duet --format anthropic --as agent_b --budget 50000")]
+pub(in crate::cli) struct Context {
+    /// The agent
+    agent: AgentId,
+    /// Whose request to write
+    #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
+    format: RequestFormat,
+    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
+    /// `context.max_tokens`]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
+    budget: Option<i64>,
+    /// The most tokens of the summary in it; it never takes more than a quarter of the request
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    summary_max_tokens: Option<i64>,
+    /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
+    /// `context.alternation`]
+    #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
+    alternation: Option<Alternation>,
+    /// Send thinking of the open exchange even where something before it has changed [default: none is sent then]
+    #[arg(long, value_enum, value_name = "open", hide_possible_values = true)]
+    thinking: Option<Thinking>,
+    /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
+    #[arg(long = "as", value_name = "SPEAKER")]
+    speaker: Option<String>,
+}
+
+/// Of which exchanges thinking is sent whatever has become of those before them.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Thinking {
+    Open,
+}
+
+pub(super) fn format_named(name: &str) -> Result<RequestFormat, String> {
+    RequestFormat::from_name(name)
+        .ok_or_else(|| "expected anthropic, openai, openai-responses or gemini".to_owned())
+}
+
+fn alternation_named(name: &str) -> Result<Alternation, String> {
+    Alternation::from_name(name).ok_or_else(|| "expected ack, merge or keep".to_owned())
+}
+
+impl Context {
+    /// What to send by the agent's own settings.
+    pub(super) fn plain(agent: AgentId, format: RequestFormat) -> Self {
+        Self {
+            agent,
+            format,
+            budget: None,
+            summary_max_tokens: None,
+            alternation: None,
+            thinking: None,
+            speaker: None,
+        }
+    }
+
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let reply = match &shared.server {
+                Some(server) => self.ask(&Remote::new(server)?).await?,
+                None => self.read(config).await?,
+            };
+            if shared.json {
+                output::json(&reply)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            output::json(&reply["body"])?;
+            for note in reply["notes"].as_array().into_iter().flatten() {
+                output::note(&format!("note: {}", note.as_str().unwrap_or_default()));
+            }
+            if reply["over_budget"] == true {
+                output::note(
+                    "note: this is over the budget: the leading instructions and the newest exchange, which are never left \
+                     out, are too big by themselves",
+                );
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn query(&self) -> ContextQuery {
+        ContextQuery {
+            format: self.format,
+            budget_tokens: self.budget,
+            alternation: self.alternation,
+            summary_max_tokens: self.summary_max_tokens,
+            keeps_open_thinking: self.thinking.is_some(),
+        }
+    }
+
+    async fn read(&self, config: &Config) -> Result<serde_json::Value, Failed> {
+        let store = Arc::new(open::look(config).await?);
+        let Some(row) = store.summary_of_step(&self.agent).await? else {
+            return Err(open::unknown(store.as_ref(), &self.agent).await);
+        };
+        let ceiling = tokenizer::ceiling_counter();
+        let snapshot = snapshot::render(
+            &row.told_by(assembly::summary_policy(config).ageing),
+            config.summary.max_tokens,
+            ceiling.as_ref(),
+            &config.summary.redactor(),
+        );
+        let viewer = self.speaker.clone().map(|speaker| Viewer {
+            speaker,
+            telling: config.perspective.telling(),
+        });
+        let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
+        let row = store.agent(&self.agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let options = settings
+            .expanded(&config.basis())
+            .context_options(config.context.options());
+        let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+        let counter = keeper.counter_of(&self.agent).await?;
+        let reply = material.build(self.query(), options, counter.as_ref());
+        serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, Failed> {
+        let budget = self.budget.map(|budget| format!("&budget={budget}"));
+        let summary = self
+            .summary_max_tokens
+            .map(|tokens| format!("&summary_max_tokens={tokens}"));
+        let mode = self
+            .alternation
+            .map(|mode| format!("&alternation={}", mode.name()));
+        let thinking = self.thinking.map(|Thinking::Open| "&thinking=open");
+        let speaker = self
+            .speaker
+            .as_deref()
+            .map(|speaker| format!("&as={}", escaped(speaker)));
+        let path = format!(
+            "/v1/agents/{}/context?format={}{}{}{}{}{}",
+            self.agent,
+            self.format.name(),
+            budget.unwrap_or_default(),
+            summary.unwrap_or_default(),
+            mode.unwrap_or_default(),
+            thinking.unwrap_or_default(),
+            speaker.unwrap_or_default()
+        );
+        let text = daemon.get(&path, "application/json").await?;
+        serde_json::from_str(&text).map_err(|error| anyhow::Error::new(error).into())
+    }
+}
+
+impl From<ContextError> for Failed {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),
+            ContextError::TooLarge(number) => Self::new(
+                1,
+                anyhow::anyhow!("{error}: `recapd expand AGENT {number}` reads it in parts"),
+            ),
+            ContextError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `recapd forget`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::lineage;
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{open, remote::Remote},
+        exit::Failed,
+        terminal::output,
+    },
+    config::Config,
+    domain::agent::AgentId,
+    keeper::{DeleteReply, ForgetReply, Keeper},
+    recall::Range,
+    store::{FORGET_EXCHANGES_MAX, Forgettable},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
+versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
+What a later exchange repeats, exports and backups are not touched. Examples:
+  recapd forget my-agent 38 '#12–#14'
+  recapd forget my-agent --message 17
+  recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]
+pub(in crate::cli) struct Forget {
+    /// The agent
+    agent: AgentId,
+    /// The exchanges: 38, '#38', or '#12–#14'
+    #[arg(value_name = "N", value_parser = Range::read)]
+    exchanges: Vec<Range>,
+    /// One message, by its number
+    #[arg(long, value_name = "SEQ", conflicts_with = "exchanges")]
+    message: Option<i64>,
+    /// The whole agent
+    #[arg(long, conflicts_with_all = ["exchanges", "message"], requires = "yes")]
+    all: bool,
+    /// The agent's id once more, to delete it
+    #[arg(long, value_name = "AGENT", requires = "all")]
+    yes: Option<AgentId>,
+}
+
+impl Forget {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if self.all {
+            return self.delete(config, shared);
+        }
+        let numbers: Vec<i64> = self.exchanges.iter().flat_map(|range| range.numbers()).collect();
+        let (what, body) = match (self.message, numbers.len()) {
+            (Some(seq), _) => (Forgettable::Message(seq), json!({ "message": seq })),
+            (None, 1..=FORGET_EXCHANGES_MAX) => {
+                let body = json!({ "exchanges": &numbers });
+                (Forgettable::Exchanges(numbers), body)
+            }
+            (None, 0) => return Err(Failed::usage("name exchanges, --message SEQ or --all".to_owned())),
+            (None, many) => {
+                let wrong = format!("{many} exchanges are named: at most {FORGET_EXCHANGES_MAX} at once");
+                return Err(Failed::usage(wrong));
+            }
+        };
+        let agent = &self.agent;
+        let reply: ForgetReply = open::block_on(async {
+            match &shared.server {
+                Some(server) => {
+                    let path = format!("/v1/agents/{agent}/forget");
+                    read(&Remote::new(server)?.post(&path, &body).await?)
+                }
+                None => Ok(keeper(config, agent).await?.forget(agent, what).await?),
+            }
+        })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            output::text(&told(&reply))?;
+        }
+        Ok(if reply.scrubbed && reply.journals_left.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    fn delete(&self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let agent = &self.agent;
+        if self.yes.as_ref() != Some(agent) {
+            return Err(Failed::usage(format!(
+                "to delete `{agent}`, give its id: --all --yes {agent}"
+            )));
+        }
+        let reply: DeleteReply = open::block_on(async {
+            match &shared.server {
+                Some(server) => {
+                    let path = format!("/v1/agents/{agent}?confirm={agent}");
+                    read(&Remote::new(server)?.delete(&path).await?)
+                }
+                None => Ok(keeper(config, agent).await?.delete(agent).await?),
+            }
+        })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            let mut text = format!("deleted {agent} with {} messages", reply.messages);
+            if !reply.journal_removed {
+                text.push_str("; its live journal could not be removed");
+            }
+            text.push_str(rest(reply.scrubbed));
+            output::text(&text)?;
+        }
+        Ok(if reply.scrubbed && reply.journal_removed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// The keeper over the database, with the live journals that are configured.
+async fn keeper(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+    let (keeper, store) = lineage::open_with_store(config, agent).await?;
+    Ok(keeper.with_journal(assembly::live_journal(&config.journal, store)?))
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
+    Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
+}
+
+fn told(reply: &ForgetReply) -> String {
+    if reply.messages == 0 {
+        return "nothing was left to forget there".to_owned();
+    }
+    let numbers: Vec<String> = reply
+        .exchanges
+        .iter()
+        .map(|number| format!("#{number}"))
+        .collect();
+    let agents: Vec<&str> = reply.agents.iter().map(AgentId::as_str).collect();
+    let mut text = format!(
+        "forgot {} messages of {} in {}: {} items of summaries and {} earlier versions went with them",
+        reply.messages,
+        numbers.join(", "),
+        agents.join(", "),
+        reply.items,
+        reply.versions
+    );
+    if !reply.journals_left.is_empty() {
+        let left: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();
+        text = format!(
+            "{text}; the live journals of {} could not be written anew",
+            left.join(", ")
+        );
+    }
+    text.push_str(rest(reply.scrubbed));
+    text
+}
+
+fn rest(is_scrubbed: bool) -> &'static str {
+    if is_scrubbed {
+        ""
+    } else {
+        "; somebody still reads an earlier state of the database, which keeps it until the next checkpoint or vacuum"
+    }
+}

@@ -1,0 +1,153 @@
+//! `recapd history`
+
+mod colour;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{open, remote::Remote},
+        exit::Failed,
+        terminal::output,
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{
+        agent::AgentId,
+        history::{HistoryView, render_text},
+    },
+    history::{HistoryQuery, load},
+    store::StoreError,
+};
+
+/// How often a history that is followed is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Above the rule stands what the model doesn't see any more, below it what it sees. `waiting for the next summary` is in neither.
+Examples:
+  recapd history my-agent
+  recapd history my-agent --all | less
+  recapd history my-agent --exchange 38 --tokens     one exchange line by line, and what each message costs
+  recapd history my-agent --follow                   again whenever it changes, until Ctrl-C
+  recapd history my-agent --json                     states, tokens, times and versions, for programs")]
+pub(in crate::cli) struct History {
+    /// The agents
+    #[arg(required = true, value_name = "AGENT")]
+    agents: Vec<AgentId>,
+    /// Show everything, not only the newest exchanges
+    #[arg(long, conflicts_with = "exchange")]
+    all: bool,
+    /// Show this exchange alone, wherever it stands, with all its lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    exchange: Option<i64>,
+    /// Show the tokens of each message, and the results of tools, too
+    #[arg(long)]
+    tokens: bool,
+    /// Show it again whenever it changes, until it is stopped
+    #[arg(long)]
+    follow: bool,
+}
+
+impl History {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let mut before = None;
+            loop {
+                let shown = match &shared.server {
+                    Some(server) => self.ask(&Remote::new(server)?, shared.json).await?,
+                    None => shown(&self.read(config).await?, shared.json)?,
+                };
+                if before.as_ref() != Some(&shown) {
+                    output::frame(&coloured(&shown, shared.json), self.follow)?;
+                    before = Some(shown);
+                }
+                if !self.follow {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
+    }
+
+    /// What the daemon is asked for, beside the agent.
+    fn parameters(&self) -> String {
+        let wanted = [
+            self.all.then(|| "all=1".to_owned()),
+            self.exchange.map(|number| format!("exchange={number}")),
+            self.tokens.then(|| "tokens=1".to_owned()),
+        ];
+        let wanted: Vec<String> = wanted.into_iter().flatten().collect();
+        if wanted.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", wanted.join("&"))
+        }
+    }
+
+    async fn ask(&self, daemon: &Remote, json: bool) -> Result<String, Failed> {
+        let accept = if json { "application/json" } else { "text/plain" };
+        let mut texts = Vec::new();
+        for agent in &self.agents {
+            let path = format!("/v1/agents/{agent}/history{}", self.parameters());
+            texts.push(daemon.get(&path, accept).await?);
+        }
+        if json {
+            let values: Result<Vec<Value>, _> = texts.iter().map(|text| serde_json::from_str(text)).collect();
+            return Ok(output::one_or_all_text(&values.map_err(anyhow::Error::new)?)?);
+        }
+        Ok(texts.join("\n"))
+    }
+
+    async fn read(&self, config: &Config) -> Result<Vec<HistoryView>, Failed> {
+        let store = open::look(config).await?;
+        let few = HistoryQuery {
+            only: self.exchange,
+            tokens: self.tokens,
+            summary_tokens_max: config.summary.max_tokens,
+            convergence: config.convergence.rules(),
+            ..HistoryQuery::default()
+        };
+        let query = if self.all { few.all() } else { few };
+        let redactor = config.summary.redactor();
+        let mut views = Vec::new();
+        for agent in &self.agents {
+            let found = load(&store, agent, query, SystemClock.now(), &redactor).await;
+            let Some(view) = found.map_err(|error| unknown_exchange(agent, error))? else {
+                return Err(open::unknown(&store, agent).await);
+            };
+            views.push(view);
+        }
+        Ok(views)
+    }
+}
+
+fn unknown_exchange(agent: &AgentId, error: StoreError) -> Failed {
+    match error {
+        StoreError::UnknownExchange(number) => Failed::not_found(format!(
+            "`{agent}` has no exchange {number}; `recapd history {agent} --all` lists those that it has"
+        )),
+        error => error.into(),
+    }
+}
+
+fn shown(views: &[HistoryView], json: bool) -> Result<String, Failed> {
+    if json {
+        return Ok(output::one_or_all_text(views)?);
+    }
+    let texts = views.iter().map(|view| render_text(view, output::width()));
+    Ok(texts.collect::<Vec<_>>().join("\n"))
+}
+
+fn coloured(text: &str, json: bool) -> String {
+    if !json && output::has_colour() {
+        colour::coloured(text)
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,213 @@
+//! `recapd items`: what a document is made of, and its correction by hand.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::lineage;
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, behind},
+        },
+        exit::Failed,
+        terminal::output,
+    },
+    config::Config,
+    domain::{
+        agent::AgentId,
+        cursor::List,
+        summary::edit::{EditError, ItemEdit},
+    },
+    keeper::ItemReply,
+    store::{ItemQuery, Store as _},
+};
+
+/// The most items that one call reads.
+const SHOWN_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Items are what a document's lines are written from. A pinned one stays in the document, in full, whatever its age; pinned
+ones have a quarter of its room. New words give an item a new number, and no model changes them. Examples:
+  recapd items list my-agent
+  recapd items pin my-agent 12
+  recapd items edit my-agent 12 --text \"Chose RS256 for the tokens\" --importance decision")]
+pub(in crate::cli) struct Items {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print an agent's items
+    List {
+        /// The agent
+        agent: AgentId,
+        /// Those too that aren't in the document any more
+        #[arg(long)]
+        all: bool,
+        /// Only those with larger numbers
+        #[arg(long, default_value_t = 0)]
+        after: i64,
+        /// Print so many, at most 200
+        #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+        limit: i64,
+    },
+    /// Keep an item in the document, in full
+    Pin(Numbered),
+    /// Take a pin back
+    Unpin(Numbered),
+    /// Change what an item says, or how much it matters
+    Edit {
+        #[command(flatten)]
+        numbered: Numbered,
+        /// The detailed text; the shorter ones are cut from it unless they are given, too
+        #[arg(long)]
+        text: Option<String>,
+        /// The shorter text
+        #[arg(long)]
+        brief: Option<String>,
+        /// The headline
+        #[arg(long)]
+        gist: Option<String>,
+        /// trivial, debugging, fix, feature, constraint or decision
+        #[arg(long)]
+        importance: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Numbered {
+    /// The agent
+    agent: AgentId,
+    /// The item's number; `recapd items list` prints them
+    item: i64,
+}
+
+impl Items {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        match self.action {
+            Action::List {
+                agent,
+                all,
+                after,
+                limit,
+            } => list(config, shared, &agent, ItemQuery { after, limit, all }),
+            Action::Pin(numbered) => change(config, shared, &numbered, &json!({"pinned": true})),
+            Action::Unpin(numbered) => change(config, shared, &numbered, &json!({"pinned": false})),
+            Action::Edit {
+                numbered,
+                text,
+                brief,
+                gist,
+                importance,
+            } => {
+                let given = [
+                    ("text", text),
+                    ("brief", brief),
+                    ("gist", gist),
+                    ("importance", importance),
+                ];
+                let given = given
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+                change(
+                    config,
+                    shared,
+                    &numbered,
+                    &Value::Object(given.collect::<Map<_, _>>()),
+                )
+            }
+        }
+    }
+}
+
+fn list(config: &Config, shared: &Shared, agent: &AgentId, query: ItemQuery) -> Result<ExitCode, Failed> {
+    let items: Vec<Value> = open::block_on(async {
+        if let Some(server) = &shared.server {
+            let (limit, all) = (query.limit, i64::from(query.all));
+            let cursor = behind(List::Items(agent), Some(&query.after));
+            let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
+            let page = Remote::new(server)?.get(&path, "application/json").await?;
+            let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
+            return Ok(page["items"].as_array().cloned().unwrap_or_default());
+        }
+        let store = open::look(config).await?;
+        if store.agent(agent).await?.is_none() {
+            return Err(open::unknown(&store, agent).await);
+        }
+        let found = store.items(agent, query).await?;
+        found
+            .into_iter()
+            .map(|row| lineage::written(&ItemReply::from(row)))
+            .collect()
+    })?;
+    if shared.json {
+        output::json(&json!({"agent_id": agent, "items": items}))?;
+    } else if items.is_empty() {
+        output::text("(no items: nothing has been summarised)")?;
+    } else {
+        output::text(&items.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `12  #40–#44  decision, model, pinned: Chose RS256`
+fn line(item: &Value) -> String {
+    let mark = |is_so: bool, mark: &'static str| is_so.then_some(mark);
+    let marks = [
+        item["importance"].as_str(),
+        item["origin"].as_str(),
+        mark(item["pinned"] == true, "pinned"),
+        mark(item["provisional"] == true, "provisional"),
+        mark(item["shown"] == false, "not in the document"),
+    ];
+    let marks: Vec<&str> = marks.into_iter().flatten().collect();
+    format!(
+        "{:>4}  {}  ({}): {}",
+        item["item"],
+        item["exchanges"].as_str().unwrap_or_default(),
+        marks.join(", "),
+        item["text"].as_str().unwrap_or_default()
+    )
+}
+
+fn change(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value) -> Result<ExitCode, Failed> {
+    let Numbered { agent, item } = numbered;
+    let edit = ItemEdit::parse(change).map_err(|error| refusal(&error))?;
+    let reply = open::block_on(async {
+        if let Some(server) = &shared.server {
+            let path = format!("/v1/agents/{agent}/items/{item}");
+            let text = Remote::new(server)?.patch(&path, change).await?;
+            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
+        }
+        let keeper = lineage::open(config, agent).await?;
+        lineage::written(&keeper.edit_item(agent, *item, edit).await?)
+    })?;
+    lineage::print(shared, &reply, &|reply| {
+        let now = match reply["item"].as_i64() {
+            Some(now) if now != *item => format!(", now item {now}"),
+            _ => String::new(),
+        };
+        let room = if reply["shown"] == false {
+            "; it has no room in the document"
+        } else {
+            ""
+        };
+        format!(
+            "changed item {item} of {agent}{now}: version {}{room}",
+            reply["version"]
+        )
+    })
+}
+
+fn refusal(error: &EditError) -> Failed {
+    Failed::usage(match error {
+        EditError::Nothing => "give at least one of --text, --brief, --gist, --importance".to_owned(),
+        error => error.to_string(),
+    })
+}

@@ -1,0 +1,224 @@
+//! `recapd mark`, `rewind`, `clear` and `fork`.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, Server},
+        },
+        exit::Failed,
+        terminal::output,
+    },
+    clock::SystemClock,
+    config::Config,
+    domain::{agent::AgentId, lineage::Step},
+    keeper::{ForkReply, Keeper, StepReply},
+    store::{SqlStore, Store},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A mark leads back to the exchange in which it stands, and to the window as it was. Examples:
+  recapd mark my-agent \"before the refactoring\"
+  recapd mark my-agent --server http://127.0.0.1:7411")]
+pub(in crate::cli) struct Mark {
+    /// The agent
+    agent: AgentId,
+    /// The mark's name [default: none]
+    label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Later exchanges are set aside, not deleted; they keep their numbers. Examples:
+  recapd rewind my-agent                             to the newest mark
+  recapd rewind my-agent \"before the refactoring\"")]
+pub(in crate::cli) struct Rewind {
+    /// The agent
+    agent: AgentId,
+    /// The mark's name [default: the newest mark]
+    label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The window is emptied and a new session begins; what was in it is summarised. Marks are forgotten. Example:
+  recapd clear my-agent")]
+pub(in crate::cli) struct Clear {
+    /// The agent
+    agent: AgentId,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The child shares the parent's past and nothing of its future. Example:
+  recapd fork my-agent my-agent-scout")]
+pub(in crate::cli) struct Fork {
+    /// Where the child begins
+    parent: AgentId,
+    /// The child, which must not be there yet
+    child: AgentId,
+}
+
+impl Mark {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let body = json!({ "label": self.label });
+        step(
+            config,
+            shared,
+            &self.agent,
+            &Step::Mark(self.label),
+            ("mark", body),
+        )
+    }
+}
+
+impl Rewind {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let body = json!({ "to": self.label });
+        step(
+            config,
+            shared,
+            &self.agent,
+            &Step::Rewind(self.label),
+            ("rewind", body),
+        )
+    }
+}
+
+impl Clear {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        step(config, shared, &self.agent, &Step::Clear, ("clear", json!({})))
+    }
+}
+
+impl Fork {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let Self { parent, child } = self;
+        let reply = open::block_on(async {
+            if let Some(server) = &shared.server {
+                return ask(server, &parent, ("fork", json!({ "child": child }))).await;
+            }
+            let keeper = open(config, &parent).await?;
+            let forked = keeper.fork(&parent, &child).await?;
+            written(&ForkReply::new(parent.clone(), child.clone(), forked))
+        })?;
+        print(shared, &reply, &|reply| {
+            format!(
+                "forked {child} from {parent} at {}: {} exchanges and {} items of the summary are shared",
+                number(&reply["fork_exchange"]),
+                reply["exchanges"],
+                reply["items"]
+            )
+        })
+    }
+}
+
+fn step(
+    config: &Config,
+    shared: &Shared,
+    agent: &AgentId,
+    step: &Step,
+    asked: (&str, Value),
+) -> Result<ExitCode, Failed> {
+    let reply = open::block_on(async {
+        if let Some(server) = &shared.server {
+            return ask(server, agent, asked).await;
+        }
+        let keeper = open(config, agent).await?;
+        let outcome = keeper.step(agent, step).await?;
+        written(&StepReply::from(outcome))
+    })?;
+    print(shared, &reply, &|reply| line(agent, step, reply))
+}
+
+/// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
+pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+    Ok(open_with_store(config, agent).await?.0)
+}
+
+/// As [`open`], with the database itself.
+pub(super) async fn open_with_store(
+    config: &Config,
+    agent: &AgentId,
+) -> Result<(Keeper, Arc<SqlStore>), Failed> {
+    let store = open::work(config).await?;
+    if store.agent(agent).await?.is_none() {
+        return Err(open::unknown(store.as_ref(), agent).await);
+    }
+    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+    let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+    Ok((keeper, store))
+}
+
+pub(super) async fn ask(
+    server: &Server,
+    agent: &AgentId,
+    (action, body): (&str, Value),
+) -> Result<Value, Failed> {
+    let path = format!("/v1/agents/{agent}/{action}");
+    let text = Remote::new(server)?.post(&path, &body).await?;
+    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+}
+
+pub(super) fn written(reply: &impl Serialize) -> Result<Value, Failed> {
+    Ok(serde_json::to_value(reply).map_err(anyhow::Error::new)?)
+}
+
+pub(super) fn print(
+    shared: &Shared,
+    reply: &Value,
+    line: &dyn Fn(&Value) -> String,
+) -> Result<ExitCode, Failed> {
+    if shared.json {
+        output::json(reply)?;
+    } else {
+        output::text(&line(reply))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a step did, in one line.
+fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
+    let named = |label: &Option<String>| {
+        label
+            .as_ref()
+            .map_or_else(String::new, |label| format!(" `{label}`"))
+    };
+    match step {
+        Step::Pin(seq) => format!("pinned message {seq} of {agent}"),
+        Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
+        Step::Clear => format!(
+            "cleared {agent}: session {} begins, its window empty",
+            reply["session"]
+        ),
+        Step::Mark(label) => format!(
+            "marked {agent}{} at {}",
+            named(label),
+            number(&reply["marked_exchange"])
+        ),
+        Step::Rewind(label) => format!(
+            "rewound {agent} to the mark{} at {}: {} exchanges set aside, the window begins with {}",
+            named(label),
+            number(&reply["marked_exchange"]),
+            reply["set_aside"],
+            number(&reply["first_exchange"])
+        ),
+    }
+}
+
+/// `#12`, or where no exchange is yet.
+fn number(exchange: &Value) -> String {
+    match exchange.as_i64() {
+        None | Some(0) => "the beginning".to_owned(),
+        Some(number) => format!("#{number}"),
+    }
+}

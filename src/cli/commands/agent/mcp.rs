@@ -1,0 +1,111 @@
+//! `recapd mcp`: the Model Context Protocol on standard input and output.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Args;
+use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::open,
+        exit::{CONFIGURATION, Failed},
+    },
+    clock::SystemClock,
+    config::{Config, Environment},
+    history::HistoryQuery,
+    mcp::{self, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, Way},
+    snapshot::Snapshots,
+    store::Store,
+    telemetry::{self, Surroundings},
+    tokenizer,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Hosts start it themselves; docs/mcp.md says how to tell them. It asks the daemon at http.listen while one runs there, else
+reads the database. Its log goes to standard error. Examples:
+  claude mcp add recapd -- recapd mcp
+  codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
+  recapd mcp --db /var/lib/recapd/recapd.db")]
+pub(in crate::cli) struct Mcp {}
+
+impl Mcp {
+    #[expect(clippy::unused_self, reason = "commands run themselves")]
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
+            .map_err(|error| Failed::new(CONFIGURATION, error))?;
+        open::block_on(async {
+            let way = way(config, shared).await?;
+            let shared = mcp::Shared::new(way, CancellationToken::new());
+            let (input, output) = rmcp::transport::io::stdio_pipes();
+            let transport =
+                AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
+            let running = mcp::Server::new(&shared).serve(transport).await;
+            running
+                .map_err(anyhow::Error::new)?
+                .waiting()
+                .await
+                .map_err(anyhow::Error::new)?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// The daemon or the database that was named; else the nearest of both.
+async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
+    let refused = |error: SourceError| Failed::usage(error.to_string());
+    if let Some(server) = &shared.server {
+        let daemon = Remote::new(&server.base)
+            .map_err(refused)?
+            .with_token(shared.token.clone());
+        return Ok(Way::Fixed(Arc::new(daemon)));
+    }
+    if shared.db.is_some() {
+        return Ok(Way::Fixed(look(config.clone()).await?));
+    }
+    let daemon = Remote::new(&config.http.listen.base())
+        .map_err(refused)?
+        .with_token(shared.token.clone());
+    let config = config.clone();
+    let open = move || {
+        let looking = look(config.clone());
+        Box::pin(async {
+            let looked = looking.await;
+            looked.map_err(|failed| SourceError::Unavailable(failed.text()))
+        }) as mcp::Opening
+    };
+    Ok(Way::nearest(daemon, open))
+}
+
+/// The database of the configuration, only looked at.
+async fn look(config: Config) -> Result<Arc<dyn Source>, Failed> {
+    let store: Arc<dyn Store> = Arc::new(open::look(&config).await?);
+    let clock = Arc::new(SystemClock);
+    let snapshots = Snapshots::new(
+        Arc::clone(&store),
+        tokenizer::ceiling_counter(),
+        Arc::clone(&clock) as _,
+        config.summary.max_tokens,
+    )
+    .redacting(config.summary.redactor())
+    .ageing(assembly::summary_policy(&config).ageing);
+    Ok(Arc::new(Local {
+        store,
+        snapshots: Arc::new(snapshots),
+        clock,
+        history: HistoryQuery {
+            summary_tokens_max: config.summary.max_tokens,
+            convergence: config.convergence.rules(),
+            ..HistoryQuery::default()
+        },
+        followed: None,
+    }))
+}

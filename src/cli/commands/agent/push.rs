@@ -1,0 +1,317 @@
+//! `recapd push`: messages from standard input or files, to one agent.
+
+use std::{
+    io::{IsTerminal as _, stdin},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{open, remote::Remote},
+        commands::trial::replay,
+        conversations,
+        exit::Failed,
+        terminal::{figures::thousands, output},
+    },
+    clock::SystemClock,
+    config::Config,
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+    },
+    formats::file::{FileReader, ReadError},
+    http::Appended,
+    keeper::Keeper,
+    store::Store,
+};
+
+/// The most messages of one push, and the most bytes: all are read before any is stored.
+const MESSAGES_MAX: usize = 100_000;
+const BYTES_MAX: usize = 256 << 20;
+/// Messages that are stored at once, and bytes.
+const CHUNK_MESSAGES_MAX: usize = 256;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Lines that can't be read and are named one by one.
+const SKIPPED_SHOWN_MAX: usize = 20;
+/// The name of standard input, as an argument and in errors.
+const STDIN: &str = "-";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Messages of any known format, as lines, an array, or a request: one turn or many. All are read before any is stored; if one
+can't be read, none is. Messages with an id are stored once, however often they are pushed. A role that no provider knows is
+refused, and so is a message of blocks that none knows, since no model would ever see it; `recapd import` keeps what a
+transcript has of both. Examples:
+  echo '{\"role\":\"user\",\"content\":\"Fix the parser\"}' | recapd push my-agent
+  recapd push my-agent < messages.jsonl
+  recapd push my-agent session.jsonl --format claude-code
+  recapd push my-agent < messages.jsonl --json")]
+pub(in crate::cli) struct Push {
+    /// The agent; its first message makes it
+    agent: AgentId,
+    /// Files to read in order [default: standard input, also named `-`]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How the messages are written [default: what they look like]
+    #[arg(long, value_parser = replay::format_name())]
+    format: Option<Format>,
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    messages: Vec<Message>,
+    unread: usize,
+    bytes: usize,
+}
+
+/// What a push did.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Pushed {
+    #[serde(default)]
+    agent_id: String,
+    accepted: i64,
+    duplicates: i64,
+    /// The newest exchange.
+    exchange: i64,
+    window: Value,
+    evicted: Vec<Moved>,
+    summary: Value,
+}
+
+/// Exchanges that left the window.
+#[derive(Debug, Serialize, Deserialize)]
+struct Moved {
+    from_exchange: i64,
+    through_exchange: i64,
+    tokens: i64,
+}
+
+impl Push {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let messages = self.read(!shared.no_input)?;
+        let pushed = open::block_on(async {
+            match &shared.server {
+                Some(server) => self.send(&Remote::new(server)?, &messages).await,
+                None => self.store(config, messages).await,
+            }
+        })?;
+        if shared.json {
+            output::json(&pushed)?;
+        } else {
+            output::text(&pushed.line())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn read(&self, may_ask: bool) -> Result<Vec<Message>, Failed> {
+        let default = [PathBuf::from(STDIN)];
+        let files = if self.files.is_empty() {
+            &default[..]
+        } else {
+            &self.files
+        };
+        let mut reading = Reading::default();
+        for file in files {
+            self.read_file(file, may_ask, &mut reading)?;
+        }
+        let Reading { messages, unread, .. } = reading;
+        if unread > 0 {
+            let all = messages.len() + unread;
+            return Err(anyhow::anyhow!(
+                "{unread} of {all} messages can't be read, so none was stored: mend what is named above, or say --format"
+            )
+            .into());
+        }
+        Ok(messages)
+    }
+
+    /// Reads one file. What its sub-agents said is left out, unless there is nothing else.
+    fn read_file(&self, file: &Path, may_ask: bool, reading: &mut Reading) -> Result<(), Failed> {
+        let name = name_of(file);
+        let (mut said, mut aside) = (Vec::new(), Vec::new());
+        for record in self.open(file, may_ask)?.refusing_unknown_roles() {
+            match record {
+                Ok(record) => {
+                    reading.bytes += record.message.payload.len();
+                    if record.is_sidechain {
+                        aside.push(record);
+                    } else {
+                        said.push(record.message);
+                    }
+                }
+                Err(skipped) => {
+                    reading.unread += 1;
+                    if reading.unread <= SKIPPED_SHOWN_MAX {
+                        output::error(&format!(
+                            "{name}:{}: {}; {}",
+                            skipped.line, skipped.reason, skipped.cure
+                        ));
+                    }
+                }
+            }
+            let messages = reading.messages.len() + said.len() + aside.len();
+            if messages > MESSAGES_MAX || reading.bytes > BYTES_MAX {
+                let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
+                return Err(Failed::usage(format!(
+                    "one push takes at most {most}: push the rest afterwards, in order"
+                )));
+            }
+        }
+        if said.is_empty() && conversations::is_one(&aside) {
+            said = aside.into_iter().map(|record| record.message).collect();
+        } else if !aside.is_empty() {
+            output::note(&conversations::left_out(aside.len() as u64, &name));
+        }
+        reading.messages.append(&mut said);
+        Ok(())
+    }
+
+    fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, Failed> {
+        let opened = if file.as_os_str() == STDIN {
+            if stdin().is_terminal() && !may_ask {
+                let cure = "name files, or send messages to standard input";
+                return Err(Failed::usage(format!(
+                    "nothing is read from a terminal with --no-input: {cure}"
+                )));
+            }
+            if stdin().is_terminal() {
+                output::note("recapd: reading messages from the terminal; end with Ctrl-D");
+            }
+            FileReader::from_reader(stdin(), &name_of(file), self.format)
+        } else {
+            FileReader::open(file, self.format)
+        };
+        opened.map_err(|error| match error {
+            ReadError::Io { .. } => Failed::usage(error.to_string()),
+            error => anyhow::Error::new(error).into(),
+        })
+    }
+
+    async fn send(&self, daemon: &Remote, messages: &[Message]) -> Result<Pushed, Failed> {
+        let mut pushed = Pushed::default();
+        for chunk in chunks(messages) {
+            let format = chunk.first().map_or("native", |message| message.format.name());
+            let path = format!("/v1/agents/{}/messages?format={format}", self.agent);
+            let payloads: Vec<&str> = chunk.iter().map(|message| message.payload.as_str()).collect();
+            let body = format!("[{}]", payloads.join(","));
+            let sent = daemon.post_json(&path, body).await;
+            let text = sent.map_err(|failed| pushed.broken_off(failed))?;
+            pushed.add(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
+        }
+        Ok(pushed.of(&self.agent))
+    }
+
+    async fn store(&self, config: &Config, messages: Vec<Message>) -> Result<Pushed, Failed> {
+        let store = open::make(config).await?;
+        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+        let journal = assembly::live_journal(&config.journal, Arc::clone(&store) as _)
+            .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
+        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock))
+            .await?
+            .with_journal(journal);
+        let mut pushed = Pushed::default();
+        for chunk in chunks(&messages) {
+            let outcome = append(&keeper, &self.agent, chunk).await;
+            pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
+        }
+        keeper.index_all().await?;
+        // Until the agent's next message nobody else comes for what its file lacks.
+        keeper.mend_journal().await;
+        Ok(pushed.of(&self.agent))
+    }
+}
+
+fn name_of(file: &Path) -> String {
+    if file.as_os_str() == STDIN {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
+async fn append(keeper: &Keeper, agent: &AgentId, messages: &[Message]) -> Result<Pushed, Failed> {
+    let outcome = keeper.append(agent, messages.to_vec()).await?;
+    let appended = serde_json::to_value(Appended::from(&outcome)).map_err(anyhow::Error::new)?;
+    Ok(serde_json::from_value(appended).map_err(anyhow::Error::new)?)
+}
+
+/// The messages in pieces of a size that a request may have, each of one format.
+fn chunks(messages: &[Message]) -> Vec<&[Message]> {
+    let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, message) in messages.iter().enumerate() {
+        let size = message.payload.len();
+        let is_other = messages
+            .get(begin)
+            .is_some_and(|first| first.format != message.format);
+        if at > begin && (is_other || at - begin >= CHUNK_MESSAGES_MAX || bytes + size > CHUNK_BYTES_MAX) {
+            chunks.extend(messages.get(begin..at));
+            (begin, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    chunks.extend(messages.get(begin..).filter(|rest| !rest.is_empty()));
+    chunks
+}
+
+impl Pushed {
+    fn of(self, agent: &AgentId) -> Self {
+        Self {
+            agent_id: agent.to_string(),
+            ..self
+        }
+    }
+
+    /// What came of the next piece is what holds now.
+    fn add(&mut self, next: Self) {
+        self.accepted += next.accepted;
+        self.duplicates += next.duplicates;
+        self.evicted.extend(next.evicted);
+        (self.exchange, self.window, self.summary) = (next.exchange, next.window, next.summary);
+    }
+
+    /// A failure in the middle, with how far it came.
+    fn broken_off(&self, failed: Failed) -> Failed {
+        match self.accepted + self.duplicates {
+            0 => failed,
+            stored => failed.after(&format!("{stored} messages are stored, the rest isn't")),
+        }
+    }
+
+    /// In one line.
+    fn line(&self) -> String {
+        let known = match self.duplicates {
+            0 => String::new(),
+            known => format!(", {known} were there already"),
+        };
+        let figure = |of: &Value, name: &str| of[name].as_i64().unwrap_or_default();
+        let tokens = thousands(figure(&self.window, "tokens"));
+        let window = match figure(&self.window, "budget_tokens") {
+            0 => format!("window {tokens} tokens"),
+            budget => format!("window {tokens} of {} tokens", thousands(budget)),
+        };
+        let left = match (self.evicted.first(), self.evicted.last()) {
+            (Some(first), Some(last)) => {
+                format!(", #{} to #{} left it", first.from_exchange, last.through_exchange)
+            }
+            _ => String::new(),
+        };
+        let waiting = match figure(&self.summary, "pending_exchanges") {
+            0 => String::new(),
+            waiting => format!(", {waiting} wait for the summary"),
+        };
+        format!(
+            "stored {} messages of {}{known}; {window}{left}{waiting}",
+            self.accepted, self.agent_id
+        )
+    }
+}

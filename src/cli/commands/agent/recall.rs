@@ -1,0 +1,198 @@
+//! `recapd recall` and `expand`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, Server, escaped},
+        },
+        exit::Failed,
+        terminal::output,
+    },
+    config::Config,
+    domain::{agent::AgentId, recall::Query},
+    formats::outgoing::RequestFormat,
+    recall::{
+        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range,
+        RecallReply,
+    },
+    store::Store as _,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Searches all that was ever said to and by an agent, its tools included, also what has long left its window. A word of
+three letters or more finds every word that begins with it. Examples:
+  recapd recall my-agent jwt auth
+  recapd recall my-agent \"connection refused\"             words next to each other
+  recapd recall my-agent deploy --server http://127.0.0.1:7411")]
+pub(in crate::cli) struct Recall {
+    /// The agent
+    agent: AgentId,
+    /// What to look for: words, and phrases in quotation marks
+    #[arg(required = true, value_name = "WORDS")]
+    words: Vec<String>,
+    /// Exchanges to show
+    #[arg(long, default_value_t = FOUND_SHOWN, value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
+    limit: i64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints messages verbatim. A line of the summary names the exchanges that it stands for. Examples:
+  recapd expand my-agent 38
+  recapd expand my-agent '#12–#14' '#20'
+  recapd expand my-agent 38 --format anthropic              as content of a provider's request")]
+pub(in crate::cli) struct Expand {
+    /// The agent
+    agent: AgentId,
+    /// The exchanges: 38, '#38', or '#12–#14'
+    #[arg(required = true, value_name = "N", value_parser = Range::read)]
+    exchanges: Vec<Range>,
+    /// As content of a request: anthropic, openai, openai-responses or gemini
+    #[arg(long, value_parser = request_format)]
+    format: Option<RequestFormat>,
+    /// Messages after this one
+    #[arg(long, default_value_t = 0, value_name = "SEQ")]
+    after: i64,
+    /// Messages of each exchange to show
+    #[arg(long, default_value_t = MESSAGES_SHOWN, value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
+    limit: i64,
+}
+
+fn request_format(name: &str) -> Result<RequestFormat, String> {
+    let names = "give anthropic, openai, openai-responses or gemini";
+    RequestFormat::from_name(name).ok_or_else(|| names.to_owned())
+}
+
+impl Recall {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let words = words(&self.words);
+        let query = Query::parse(&words).map_err(|error| Failed::usage(error.to_string()))?;
+        let reply: RecallReply = open::block_on(async {
+            let agent = &self.agent;
+            if let Some(server) = &shared.server {
+                let path = format!(
+                    "/v1/agents/{agent}/recall?limit={}&q={}",
+                    self.limit,
+                    escaped(&words)
+                );
+                return ask(server, &path).await;
+            }
+            let store = open::look(config).await?;
+            let redactor = config.summary.redactor();
+            let found = recall::search(&store, agent, &query, self.limit, &redactor).await?;
+            match found {
+                Some(found) => Ok(found),
+                None => Err(open::unknown(&store, agent).await),
+            }
+        })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            output::text(&recall::found_text(&reply))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The words of all arguments. One that holds blanks was quoted for the shell: it is a phrase.
+fn words(arguments: &[String]) -> String {
+    let quoted = |argument: &String| {
+        if argument.trim().contains(char::is_whitespace) && !argument.contains('"') {
+            format!("\"{argument}\"")
+        } else {
+            argument.clone()
+        }
+    };
+    arguments.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+impl Expand {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let replies = open::block_on(async {
+            match &shared.server {
+                Some(server) => self.ask(server).await,
+                None => self.look(config).await,
+            }
+        })?;
+        if shared.json {
+            output::one_or_all(&replies)?;
+        } else if self.format.is_some() {
+            let bodies: Vec<_> = replies.iter().filter_map(|reply| reply.body.as_ref()).collect();
+            output::one_or_all(&bodies)?;
+        } else {
+            let texts: Vec<String> = replies.iter().map(recall::expanded_text).collect();
+            output::text(&texts.join("\n"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = i64> {
+        self.exchanges.iter().flat_map(|range| range.numbers())
+    }
+
+    async fn ask(&self, server: &Server) -> Result<Vec<ExpandReply>, Failed> {
+        let mut replies = Vec::new();
+        for number in self.numbers() {
+            let format = self
+                .format
+                .map_or_else(String::new, |format| format!("&format={}", format.name()));
+            let path = format!(
+                "/v1/agents/{}/exchanges/{number}?after={}&limit={}{format}",
+                self.agent, self.after, self.limit
+            );
+            replies.push(ask(server, &path).await?);
+        }
+        Ok(replies)
+    }
+
+    async fn look(&self, config: &Config) -> Result<Vec<ExpandReply>, Failed> {
+        let store = open::look(config).await?;
+        let query = ExpandQuery {
+            after_seq: self.after,
+            limit: self.limit,
+            format: self.format,
+        };
+        let mut replies = Vec::new();
+        for number in self.numbers() {
+            let Some(reply) = recall::expand(&store, &self.agent, number, query).await? else {
+                if store.agent(&self.agent).await?.is_none() {
+                    return Err(open::unknown(&store, &self.agent).await);
+                }
+                return Err(Failed::not_found(format!(
+                    "{} has no exchange #{number}; `recapd history {} --all` lists them",
+                    self.agent, self.agent
+                )));
+            };
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+}
+
+async fn ask<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failed> {
+    let text = Remote::new(server)?.get(path, "application/json").await?;
+    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_with_blanks_is_a_phrase() {
+        let arguments = [
+            "jwt".to_owned(),
+            "connection refused".to_owned(),
+            "say \"so\" now".to_owned(),
+        ];
+        assert_eq!(words(&arguments), "jwt \"connection refused\" say \"so\" now");
+    }
+}

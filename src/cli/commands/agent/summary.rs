@@ -1,0 +1,234 @@
+//! `recapd summary`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::versions;
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::{open, remote::Remote},
+        exit::Failed,
+        terminal::output,
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{
+        agent::AgentId,
+        project::ProjectId,
+        summary::{brief::Wanted, render::in_place_of_nothing},
+    },
+    snapshot::{self, SummaryReply},
+    store::Store as _,
+    tokenizer,
+};
+
+/// The most tokens that can be asked for: far more than a document has.
+const TOKENS_MAX: i64 = 1_000_000;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd summary my-agent                 the document, as Markdown
+  recapd summary my-agent --json          with its sections, its version, what it covers, and what is pending
+  recapd summary my-agent --brief         the newest lines first, as a session is told at its start
+  recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
+  recapd summary my-agent --rev 12        as it was; `recapd versions my-agent` lists what is kept
+  recapd summary --project ikigai         the one that agents of a project share")]
+pub(in crate::cli) struct Summary {
+    /// The agents
+    #[arg(required_unless_present = "project", value_name = "AGENT")]
+    agents: Vec<AgentId>,
+    /// The summary that the agents of this project share, instead
+    #[arg(long, value_name = "PROJECT", conflicts_with = "agents")]
+    project: Option<ProjectId>,
+    /// The newest lines first: at most 9,000 characters and 2,300 tokens
+    #[arg(long, conflicts_with = "project")]
+    brief: bool,
+    /// Only the newest lines, of at most so many tokens
+    #[arg(long, value_name = "TOKENS", conflicts_with = "project", value_parser = clap::value_parser!(i64).range(1..=TOKENS_MAX))]
+    max_tokens: Option<i64>,
+    /// Print the document to the letter, without the agents' names, and nothing where there is none
+    #[arg(long)]
+    raw: bool,
+    /// This version of one agent's summary, as `recapd versions` prints it
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["project", "brief", "max_tokens"], value_parser = clap::value_parser!(i64).range(1..))]
+    rev: Option<i64>,
+}
+
+/// Prints the summary that the agents of `project` share.
+fn shared_summary(
+    project: &ProjectId,
+    config: &Config,
+    shared: &Shared,
+    is_raw: bool,
+) -> Result<ExitCode, Failed> {
+    let document = open::block_on(async {
+        match &shared.server {
+            Some(server) => {
+                let path = format!("/v1/projects/{project}/summary");
+                let text = Remote::new(server)?.get(&path, "application/json").await?;
+                Ok(serde_json::from_str::<Value>(&text).map_err(anyhow::Error::new)?)
+            }
+            None => compose(project, config).await,
+        }
+    })?;
+    if shared.json {
+        output::json(&document)?;
+    } else if is_raw {
+        print_raw(&[document])?;
+    } else {
+        output::text(&content(&document))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> {
+    let store = open::look(config).await?;
+    let Some((_, row)) = store.project(project).await? else {
+        return Err(Failed::not_found(format!(
+            "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` makes it, \
+             `recapd project list` names the others"
+        )));
+    };
+    let snapshot = snapshot::project::render(
+        row,
+        SystemClock.now(),
+        &assembly::summary_policy(config),
+        tokenizer::ceiling_counter().as_ref(),
+        &config.summary.redactor(),
+    );
+    Ok(json!({
+        "project_id": project,
+        "content": snapshot.markdown,
+        "tokens": snapshot.tokens,
+        "updated_at": snapshot.updated_at,
+        "agents": snapshot.agents,
+        "members": snapshot.members,
+    }))
+}
+
+/// The text of a document, or why there is none.
+fn content(document: &Value) -> String {
+    match document["content"].as_str() {
+        None | Some("") => in_place_of_nothing(has_past(document)).to_owned(),
+        Some(content) => content.trim_end().to_owned(),
+    }
+}
+
+/// Whether anything has left the window of the agent that the document is about, or of one of the project's.
+fn has_past(document: &Value) -> bool {
+    let has = |figures: &Value| {
+        ["covers_through", "pending_exchanges"]
+            .iter()
+            .any(|name| figures[*name].as_i64() > Some(0))
+    };
+    let members = document["members"].as_array();
+    has(document) || members.is_some_and(|members| members.iter().any(has))
+}
+
+/// Prints documents as they are.
+fn print_raw(documents: &[Value]) -> std::io::Result<()> {
+    let texts = documents
+        .iter()
+        .filter_map(|document| document["content"].as_str());
+    let text: String = texts.collect();
+    if text.is_empty() {
+        return Ok(());
+    }
+    output::text(&text)
+}
+
+impl Summary {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if let Some(project) = &self.project {
+            return shared_summary(project, config, shared, self.raw);
+        }
+        open::block_on(async {
+            let documents = match (self.rev, &shared.server) {
+                (Some(version), _) => vec![self.earlier(version, config, shared).await?],
+                (None, Some(server)) => self.ask(&Remote::new(server)?).await?,
+                (None, None) => self.read(config).await?,
+            };
+            if shared.json {
+                output::one_or_all(&documents)?;
+            } else if self.raw {
+                print_raw(&documents)?;
+            } else {
+                output::text(&self.text(&documents))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    /// A version that is kept.
+    async fn earlier(&self, version: i64, config: &Config, shared: &Shared) -> Result<Value, Failed> {
+        match self.agents.as_slice() {
+            [agent] => versions::document(agent, version, config, shared).await,
+            _ => Err(Failed::usage(
+                "--rev is for one agent: each numbers its versions by itself".to_owned(),
+            )),
+        }
+    }
+
+    /// What the daemon is asked for, beside the agent.
+    fn parameters(&self) -> String {
+        let max_tokens = self.max_tokens.map(|tokens| format!("max_tokens={tokens}"));
+        let wanted = self.brief.then(|| "view=brief".to_owned());
+        let wanted: Vec<String> = wanted.into_iter().chain(max_tokens).collect();
+        if wanted.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", wanted.join("&"))
+        }
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<Vec<Value>, Failed> {
+        let mut documents = Vec::new();
+        for agent in &self.agents {
+            let path = format!("/v1/agents/{agent}/summary{}", self.parameters());
+            let text = daemon.get(&path, "application/json").await?;
+            documents.push(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
+        }
+        Ok(documents)
+    }
+
+    async fn read(&self, config: &Config) -> Result<Vec<Value>, Failed> {
+        let store = open::look(config).await?;
+        let counter = tokenizer::ceiling_counter();
+        let mut documents = Vec::new();
+        for agent in &self.agents {
+            let Some(row) = store.summary(agent).await? else {
+                return Err(open::unknown(&store, agent).await);
+            };
+            let snapshot = snapshot::render(
+                &row.told_by(assembly::summary_policy(config).ageing),
+                config.summary.max_tokens,
+                counter.as_ref(),
+                &config.summary.redactor(),
+            );
+            let part = Wanted::new(self.brief, None, self.max_tokens)
+                .map(|wanted| wanted.of(agent, &snapshot.markdown, counter.as_ref()));
+            let reply = SummaryReply::of(agent, &snapshot, None, part.as_ref());
+            documents.push(serde_json::to_value(reply).map_err(anyhow::Error::new)?);
+        }
+        Ok(documents)
+    }
+
+    /// The documents as they are; with the agents' names above them if there are several.
+    fn text(&self, documents: &[Value]) -> String {
+        let texts: Vec<String> = self
+            .agents
+            .iter()
+            .zip(documents)
+            .map(|(agent, document)| match self.agents.len() {
+                1 => content(document),
+                _ => format!("──── {agent} ────\n\n{}", content(document)),
+            })
+            .collect();
+        texts.join("\n\n")
+    }
+}

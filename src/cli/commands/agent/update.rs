@@ -1,0 +1,207 @@
+//! `recapd update`: a summary updated now.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use clap::Args;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    assembly::Parts,
+    cli::{
+        Shared,
+        backend::{hands::Hands, open},
+        exit::{Failed, NOT_FOUND, RETRY_LATER},
+        terminal::{
+            figures::{duration, thousands},
+            output,
+        },
+    },
+    clock::{Clock, SystemClock},
+    config::{Environment, Loaded},
+    domain::agent::AgentId,
+    randomness,
+    store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
+};
+
+/// How often it is looked whether the update is done.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long an update is waited for unless said otherwise, in seconds, and at most.
+const WAIT_SECONDS: u64 = 600;
+const WAIT_SECONDS_MAX: u64 = 86_400;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Whatever the update waits for (more exchanges, the time after a failed attempt, a batch) is waited for no longer.
+Examples:
+  recapd update my-agent            asks for it; a daemon does it
+  recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other
+
+Exit codes: 0 done, 1 it failed, 3 unknown agent, 75 it isn't done yet.")]
+pub(in crate::cli) struct Update {
+    /// The agent
+    agent: AgentId,
+    /// Wait until it is done
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer than this
+    #[arg(long, default_value_t = WAIT_SECONDS, value_name = "SECONDS", requires = "wait",
+        value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
+    timeout: u64,
+}
+
+impl Update {
+    pub(in crate::cli) fn run(
+        self,
+        loaded: &Loaded,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let config = &loaded.config;
+        open::block_on(async {
+            let hands = Hands::working(config, shared).await?;
+            let before = self.last_run(&hands).await?.map_or(0, |run| run.run);
+            let row = hands.refresh(&self.agent).await?;
+            if !self.wait {
+                let text = format!("asked for an update of {}", self.agent);
+                return print(shared, &row, &text);
+            }
+            let parts = match &hands {
+                Hands::Daemon(_) => None,
+                Hands::Database(_, store) => {
+                    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+                    let model = open::models(config, environment, &clock)?.model;
+                    let owner = format!("{}-update-{}", config.owner(), std::process::id());
+                    Some(Parts::new(
+                        (config, loaded.prices.clone()),
+                        Arc::clone(store) as _,
+                        model,
+                        clock,
+                        &owner,
+                        randomness::seed()?,
+                    ))
+                }
+            };
+            self.see_through(&hands, parts, before, shared).await
+        })
+    }
+
+    async fn last_run(&self, hands: &Hands) -> Result<Option<Run>, Failed> {
+        let query = RunQuery {
+            agent: Some(self.agent.clone()),
+            limit: 1,
+            ..RunQuery::default()
+        };
+        Ok(hands.runs(query).await?.runs.into_iter().next())
+    }
+
+    async fn see_through(
+        &self,
+        hands: &Hands,
+        parts: Option<Parts>,
+        before: i64,
+        shared: &Shared,
+    ) -> Result<ExitCode, Failed> {
+        let patience = Instant::now() + Duration::from_secs(self.timeout);
+        let ended = loop {
+            if let (Some(parts), Hands::Database(_, store)) = (&parts, hands) {
+                parts.worker.drain_one(&self.agent, store.as_ref()).await?;
+            }
+            let row = self.row(hands).await?;
+            if let Some(ended) = self.ended(hands, row.as_ref(), before).await? {
+                break ended;
+            }
+            if Instant::now() >= patience {
+                let waited = format!("{} isn't updated after {} s", self.agent, self.timeout);
+                let cure = format!("`recapd queue show {}` says what it waits for", self.agent);
+                return Err(Failed::new(RETRY_LATER, anyhow::anyhow!("{waited}; {cure}")));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        match ended {
+            Ended::Done(None) => {
+                let text = format!("{} was up to date", self.agent);
+                print(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
+            }
+            Ended::Done(Some(run)) => print(
+                shared,
+                &json!({ "agent_id": self.agent, "run": run }),
+                &line(&run),
+            ),
+            Ended::Failed(why) => Err(anyhow::anyhow!("{}: {why}", self.agent).into()),
+        }
+    }
+
+    async fn row(&self, hands: &Hands) -> Result<Option<QueueRow>, Failed> {
+        match hands.row(&self.agent).await {
+            Err(failed) if failed.code() == NOT_FOUND => Ok(None),
+            row => row.map(Some),
+        }
+    }
+
+    /// How it ended, once it has.
+    async fn ended(
+        &self,
+        hands: &Hands,
+        row: Option<&QueueRow>,
+        before: i64,
+    ) -> Result<Option<Ended>, Failed> {
+        let last = self.last_run(hands).await?.filter(|run| run.run > before);
+        let is_written = last
+            .as_ref()
+            .is_some_and(|run| run.outcome == RunOutcome::Completed);
+        let Some(row) = row else {
+            return Ok(Some(Ended::Done(last.filter(|_| is_written).map(Box::new))));
+        };
+        let error = || {
+            row.last_error
+                .clone()
+                .unwrap_or_else(|| "it was stopped".to_owned())
+        };
+        Ok(match row.state {
+            QueueState::Parked => Some(Ended::Failed(format!("{}; it is parked", error()))),
+            QueueState::Paused => {
+                let resume = format!("`recapd agents resume {}` goes on with them", self.agent);
+                Some(Ended::Failed(match row.paused_for.as_deref() {
+                    None | Some("hand") => format!("its updates are paused; {resume}"),
+                    Some(limit) => format!(
+                        "its updates are paused for the limit {limit}; `recapd status` has the figures"
+                    ),
+                }))
+            }
+            // Another attempt comes.
+            QueueState::Scheduled if row.waits_for == Some(QueueWait::Backoff) => None,
+            QueueState::Scheduled if is_written => Some(Ended::Done(last.map(Box::new))),
+            QueueState::Ready | QueueState::Running | QueueState::Scheduled => None,
+        })
+    }
+}
+
+/// What came of an update.
+enum Ended {
+    /// It is done; without a run there was nothing to do.
+    Done(Option<Box<Run>>),
+    /// It won't be done by itself.
+    Failed(String),
+}
+
+fn print(shared: &Shared, value: &impl serde::Serialize, text: &str) -> Result<ExitCode, Failed> {
+    if shared.json {
+        output::json(value)?;
+    } else {
+        output::text(text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(run: &Run) -> String {
+    format!(
+        "updated {}: version {} of {} tokens through #{}, {} exchanges in {}",
+        run.agent_id,
+        run.version.unwrap_or_default(),
+        thousands(run.document_tokens.unwrap_or_default()),
+        run.covers_through.unwrap_or_default(),
+        run.exchanges,
+        duration(run.duration_ms)
+    )
+}

@@ -1,0 +1,391 @@
+//! `recapd versions`, `diff`, `rollback` and `rebuild`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::lineage;
+use crate::{
+    cli::{
+        Shared,
+        backend::{open, remote::Remote},
+        exit::Failed,
+        terminal::output,
+    },
+    config::Config,
+    domain::{
+        agent::AgentId,
+        summary::{
+            diff::{Change, ChangeKind, DocumentLine, diff},
+            version::VersionKind,
+        },
+        time::Timestamp,
+    },
+    store::{SqlStore, Store, StoreError, VersionFigures, VersionQuery},
+};
+
+/// Versions printed unless told otherwise.
+const SHOWN: i64 = 20;
+/// The most versions that one call reads.
+const SHOWN_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+How many are kept says schedule.versions_keep. Examples:
+  recapd versions my-agent              the newest ones
+  recapd versions my-agent 12           the document of version 12")]
+pub(in crate::cli) struct Versions {
+    /// The agent
+    agent: AgentId,
+    /// Print the document of this version
+    #[arg(value_name = "VERSION")]
+    number: Option<i64>,
+    /// Print so many, at most 200
+    #[arg(long, default_value_t = SHOWN, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+    limit: i64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd diff my-agent                  what the last version changed
+  recapd diff my-agent 12               what changed since version 12
+  recapd diff my-agent 12 15            what changed from 12 to 15; 0 is the empty document")]
+pub(in crate::cli) struct Diff {
+    /// The agent
+    agent: AgentId,
+    /// The earlier version [default: the one before the later]
+    from: Option<i64>,
+    /// The later version [default: the newest]
+    to: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What later versions covered is summarised again. A rollback writes a version, so it can be taken back. Example:
+  recapd rollback my-agent 12")]
+pub(in crate::cli) struct Rollback {
+    /// The agent
+    agent: AgentId,
+    /// The version to go back to; `recapd versions` lists them
+    #[arg(value_name = "VERSION")]
+    number: i64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything that has left the window is summarised again, which asks the model for all of it. Readers get the old
+document until the new one covers as much. What was edited or pinned by hand goes, too; `recapd rollback` to the version
+before brings it back. Example:
+  recapd rebuild my-agent")]
+pub(in crate::cli) struct Rebuild {
+    /// The agent
+    agent: AgentId,
+}
+
+/// A version, as far as this command reads it.
+#[derive(Debug, Deserialize, Serialize)]
+struct Figures {
+    version: i64,
+    kind: VersionKind,
+    path: String,
+    covers_after: i64,
+    covers_through: i64,
+    exchanges: i64,
+    tokens: i64,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    purged_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+}
+
+impl Figures {
+    /// What there is before the first version.
+    fn nothing() -> Self {
+        Self {
+            version: 0,
+            kind: VersionKind::Update,
+            path: "append".to_owned(),
+            covers_after: 0,
+            covers_through: 0,
+            exchanges: 0,
+            tokens: 0,
+            created_at: Timestamp(0),
+            purged_at: None,
+            content: Some(String::new()),
+        }
+    }
+
+    fn text(&self) -> Result<&str, Failed> {
+        if self.purged_at.is_some() {
+            return Err(Failed::not_found(format!(
+                "the text of version {} is gone: it held what was forgotten",
+                self.version
+            )));
+        }
+        Ok(self.content.as_deref().unwrap_or_default())
+    }
+}
+
+impl From<VersionFigures> for Figures {
+    fn from(figures: VersionFigures) -> Self {
+        Self {
+            version: figures.version,
+            kind: figures.kind,
+            path: figures.path,
+            covers_after: figures.covers_after,
+            covers_through: figures.covers_through,
+            exchanges: figures.exchanges,
+            tokens: figures.tokens,
+            created_at: figures.created_at,
+            purged_at: figures.purged_at,
+            content: None,
+        }
+    }
+}
+
+/// Where versions are read.
+enum Source {
+    Daemon(Remote),
+    Database(Box<SqlStore>),
+}
+
+impl Source {
+    async fn open(config: &Config, shared: &Shared, agent: &AgentId) -> Result<Self, Failed> {
+        if let Some(server) = &shared.server {
+            return Ok(Self::Daemon(Remote::new(server)?));
+        }
+        let store = open::look(config).await?;
+        if store.agent(agent).await?.is_none() {
+            return Err(open::unknown(&store, agent).await);
+        }
+        Ok(Self::Database(Box::new(store)))
+    }
+
+    /// The newest versions, newest first.
+    async fn list(&self, agent: &AgentId, limit: i64) -> Result<Vec<Figures>, Failed> {
+        match self {
+            Self::Daemon(daemon) => {
+                let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
+                let page: Value = read(&daemon.get(&path, "application/json").await?)?;
+                Ok(serde_json::from_value(page["versions"].clone()).map_err(anyhow::Error::new)?)
+            }
+            Self::Database(store) => {
+                let query = VersionQuery { before: None, limit };
+                let found = store.versions(agent, query).await?;
+                Ok(found.into_iter().map(Figures::from).collect())
+            }
+        }
+    }
+
+    /// One version with its text.
+    async fn one(&self, agent: &AgentId, version: i64) -> Result<Figures, Failed> {
+        if version == 0 {
+            return Ok(Figures::nothing());
+        }
+        match self {
+            Self::Daemon(daemon) => {
+                let path = format!("/v1/agents/{agent}/summary/versions/{version}");
+                read(&daemon.get(&path, "application/json").await?)
+            }
+            Self::Database(store) => {
+                if let Some(found) = store.version(agent, version).await? {
+                    return Ok(Figures {
+                        content: Some(found.content),
+                        ..found.figures.into()
+                    });
+                }
+                let all = self.list(agent, SHOWN_MAX).await?;
+                let kept = all.last().zip(all.first());
+                let kept = kept.map(|(oldest, newest)| (oldest.version, newest.version));
+                Err(StoreError::UnknownVersion { version, kept }.into())
+            }
+        }
+    }
+}
+
+fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Failed> {
+    Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
+}
+
+/// A version as JSON has it. Who wants to read its text is told where that is gone.
+pub(super) async fn document(
+    agent: &AgentId,
+    version: i64,
+    config: &Config,
+    shared: &Shared,
+) -> Result<Value, Failed> {
+    let source = Source::open(config, shared, agent).await?;
+    let found = source.one(agent, version).await?;
+    if !shared.json {
+        found.text()?;
+    }
+    Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
+}
+
+impl Versions {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let found = open::block_on(async {
+            let source = Source::open(config, shared, &self.agent).await?;
+            match self.number {
+                Some(version) => Ok(vec![source.one(&self.agent, version).await?]),
+                None => source.list(&self.agent, self.limit).await,
+            }
+        })?;
+        match (&self.number, found.as_slice()) {
+            (Some(_), [one]) if shared.json => output::json(one)?,
+            (Some(_), [one]) => output::text(one.text()?)?,
+            (_, all) if shared.json => output::json(&json!({"agent_id": self.agent, "versions": all}))?,
+            (_, []) => output::text("(no version yet: nothing has been summarised)")?,
+            (_, all) => output::text(&all.iter().map(version_line).collect::<Vec<_>>().join("\n"))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// `12  2026-11-20 08:40  update    #1–#40  (+4)   1,234 tokens`
+fn version_line(figures: &Figures) -> String {
+    let covers = match figures.covers_through {
+        0 => "nothing".to_owned(),
+        through => format!("through #{through}"),
+    };
+    let more = match figures.exchanges {
+        0 => String::new(),
+        exchanges => format!(" (+{exchanges})"),
+    };
+    let gone = if figures.purged_at.is_some() {
+        "  text forgotten"
+    } else {
+        ""
+    };
+    format!(
+        "{:>4}  {}  {:<8}  {:>5} tokens  covers {covers}{more}{gone}",
+        figures.version,
+        figures.created_at.format("%Y-%m-%d %H:%M"),
+        figures.kind.name(),
+        figures.tokens,
+    )
+}
+
+impl Diff {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let (from, to) = open::block_on(async {
+            let source = Source::open(config, shared, &self.agent).await?;
+            let to = match self.to {
+                Some(to) => to,
+                None => source
+                    .list(&self.agent, 1)
+                    .await?
+                    .first()
+                    .map_or(0, |newest| newest.version),
+            };
+            let from = self.from.unwrap_or((to - 1).max(0));
+            let from = source.one(&self.agent, from).await?;
+            Ok((from, source.one(&self.agent, to).await?))
+        })?;
+        let changes = diff(from.text()?, to.text()?);
+        if shared.json {
+            let figures = |of: &Figures| json!({"version": of.version, "kind": of.kind, "tokens": of.tokens, "covers_through": of.covers_through});
+            output::json(
+                &json!({"agent_id": self.agent, "from": figures(&from), "to": figures(&to), "changes": changes}),
+            )?;
+        } else {
+            output::text(&told(&self.agent, &from, &to, &changes))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn told(agent: &AgentId, from: &Figures, to: &Figures, changes: &[Change]) -> String {
+    let mut lines = vec![format!(
+        "{agent}: version {} -> {} ({}), {} -> {} tokens, covers through #{} -> #{}",
+        from.version,
+        to.version,
+        to.kind.name(),
+        from.tokens,
+        to.tokens,
+        from.covers_through,
+        to.covers_through
+    )];
+    for change in changes {
+        lines.push(match change.exchanges.as_str() {
+            "" => change.kind.name().to_owned(),
+            exchanges => format!("{} {exchanges}", change.kind.name()),
+        });
+        let is_moved = change.kind == ChangeKind::Moved;
+        let line = |mark: &str, line: &DocumentLine| {
+            let section = if is_moved {
+                format!("[{}] ", line.section)
+            } else {
+                String::new()
+            };
+            format!("  {mark} {section}{}", line.text)
+        };
+        lines.extend(change.before.iter().map(|of| line("-", of)));
+        lines.extend(change.after.iter().map(|of| line("+", of)));
+    }
+    if changes.is_empty() {
+        lines.push("no line changed".to_owned());
+    }
+    lines.join("\n")
+}
+
+impl Rollback {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let Self {
+            agent,
+            number: version,
+        } = self;
+        let reply = open::block_on(async {
+            if let Some(server) = &shared.server {
+                return lineage::ask(server, &agent, ("rollback", json!({ "version": version }))).await;
+            }
+            let keeper = lineage::open(config, &agent).await?;
+            lineage::written(&keeper.roll_back(&agent, version).await?)
+        })?;
+        lineage::print(shared, &reply, &|reply| {
+            let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
+            let again = if uncovered > 0 {
+                format!("; {uncovered} exchanges are summarised again")
+            } else {
+                String::new()
+            };
+            format!(
+                "rolled {agent} back to version {version}, as version {}: {} items came back, {} went{again}",
+                reply["version"], reply["items_restored"], reply["items_removed"]
+            )
+        })
+    }
+}
+
+impl Rebuild {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let Self { agent } = self;
+        let reply = open::block_on(async {
+            if let Some(server) = &shared.server {
+                return lineage::ask(server, &agent, ("rebuild", json!({}))).await;
+            }
+            let keeper = lineage::open(config, &agent).await?;
+            lineage::written(&keeper.rebuild(&agent).await?)
+        })?;
+        lineage::print(shared, &reply, &|reply| {
+            let edited = reply["items_edited_removed"].as_i64().unwrap_or_default();
+            let version = reply["version"].as_i64().unwrap_or_default();
+            let by_hand = if edited > 0 {
+                format!(
+                    "; {edited} of them were edited or pinned: `recapd rollback {agent} {}` takes it back",
+                    version - 1
+                )
+            } else {
+                String::new()
+            };
+            format!(
+                "rebuilding {agent} as of version {version}: {} exchanges are summarised again, {} items went{by_hand}",
+                reply["uncovered_exchanges"], reply["items_removed"]
+            )
+        })
+    }
+}

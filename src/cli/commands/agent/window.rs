@@ -1,0 +1,159 @@
+//! `recapd window`: what the model sees verbatim.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::context;
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, behind},
+        },
+        exit::Failed,
+        terminal::{figures::thousands, output},
+    },
+    config::Config,
+    domain::{
+        agent::AgentId,
+        cursor::{self, List},
+    },
+    formats::outgoing::RequestFormat,
+    recall::{
+        message_text,
+        window::{WindowReply, window},
+    },
+};
+
+/// Exchanges shown unless more are asked for, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+/// Behind a preamble that is too big for a page.
+const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export has it all)\n";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd window my-agent                       the messages of the window, in whole exchanges
+  recapd window my-agent --limit 3             the newest three exchanges
+  recapd window my-agent --format anthropic    what would be sent, with anchor and summary: as `recapd context`")]
+pub(in crate::cli) struct Window {
+    /// The agent
+    agent: AgentId,
+    /// Print what would be sent to this provider instead
+    #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = context::format_named,
+        conflicts_with_all = ["limit", "before"])]
+    format: Option<RequestFormat>,
+    /// At most so many exchanges, the newest ones
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
+    limit: i64,
+    /// Only exchanges before this one
+    #[arg(long, value_name = "EXCHANGE", value_parser = clap::value_parser!(i64).range(1..))]
+    before: Option<i64>,
+}
+
+/// A page of the window.
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    window: WindowReply,
+    /// Older ones stand before this exchange; none on the last page.
+    next_cursor: Option<i64>,
+}
+
+/// What a daemon answers beside the window, which is read by itself: its messages are kept to the letter.
+#[derive(Deserialize)]
+struct Beside {
+    #[serde(deserialize_with = "cursor::last_entry")]
+    next_cursor: Option<i64>,
+}
+
+impl Window {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if let Some(format) = self.format {
+            return context::Context::plain(self.agent, format).run(config, shared);
+        }
+        let page = open::block_on(async {
+            match &shared.server {
+                Some(server) => self.ask(&Remote::new(server)?).await,
+                None => self.look(config).await,
+            }
+        })?;
+        if shared.json {
+            output::json(&page)?;
+        } else {
+            output::text(&text(&page.window))?;
+            if let Some(before) = page.next_cursor {
+                output::note(&format!("older ones follow: --before {before}"));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
+        let before = behind(List::Window(&self.agent), self.before.as_ref());
+        let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
+        let text = daemon.get(&path, "application/json").await?;
+        let read = || -> serde_json::Result<Page> {
+            let Beside { next_cursor } = serde_json::from_str(&text)?;
+            Ok(Page {
+                window: serde_json::from_str(&text)?,
+                next_cursor,
+            })
+        };
+        Ok(read().map_err(anyhow::Error::new)?)
+    }
+
+    async fn look(&self, config: &Config) -> Result<Page, Failed> {
+        let store = open::look(config).await?;
+        match window(&store, &self.agent, self.before, self.limit).await? {
+            Some(window) => Ok(Page {
+                next_cursor: window.next_before,
+                window,
+            }),
+            None => Err(open::unknown(&store, &self.agent).await),
+        }
+    }
+}
+
+fn text(reply: &WindowReply) -> String {
+    let budget = match reply.budget_tokens {
+        0 => "no budget".to_owned(),
+        budget => format!("{} tokens of budget", thousands(budget)),
+    };
+    let head = format!(
+        "window of {}: {} tokens of {budget}, from #{}\n",
+        reply.agent_id,
+        thousands(reply.tokens),
+        reply.first_exchange
+    );
+    let more = reply.preamble_next_after.map(|_| MORE_PREAMBLE.to_owned());
+    let preamble = reply.preamble.iter().map(message_text).chain(more);
+    let exchanges = reply.exchanges.iter().flat_map(|exchange| {
+        let head = format!(
+            "\n#{}  {} tokens\n",
+            exchange.exchange,
+            thousands(exchange.tokens)
+        );
+        let messages = exchange.messages.iter().map(message_text);
+        let more = exchange
+            .next_after
+            .map(|after| more_text(&reply.agent_id, exchange.exchange, after));
+        std::iter::once(head).chain(messages).chain(more)
+    });
+    let nothing = "\n(nothing is in the window)\n".to_owned();
+    let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
+    std::iter::once(head)
+        .chain(preamble)
+        .chain(exchanges)
+        .chain(is_empty.then_some(nothing))
+        .collect()
+}
+
+/// Where the rest of an exchange is that is too big for a page.
+fn more_text(agent: &AgentId, exchange: i64, after: i64) -> String {
+    format!("\n(more follows: recapd expand {agent} {exchange} --after {after})\n")
+}

@@ -1,0 +1,121 @@
+//! `recapd backup`, `recapd restore`
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use serde_json::json;
+
+use super::verify::Report;
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::open,
+        exit::{Failed, UNAVAILABLE},
+        terminal::output,
+    },
+    config::Config,
+    store::{
+        SqlStore, StoreError,
+        backup::{BackupError, Part, bring_back, take},
+    },
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Takes the database as it is at one moment, also while a daemon writes to it, which isn't held up. The copy is checked as
+`recapd verify` does; exits 1 if anything is broken in it, which is so in the database, too. Nothing is overwritten, and FILE
+is there when it is whole. It holds conversations: only its owner can read it, so for a service run it as its user.
+PostgreSQL has pg_dump for that. Examples:
+  recapd backup recapd-$(date +%F).db
+  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; docs/backup.md says how it comes back")]
+pub(in crate::cli) struct Backup {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes the database anew from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
+may be there: move it away first, with its -wal file. The backup isn't changed. Whoever runs it owns the database: for a
+service, its user. Start the service only when this has ended well: where no database is, it makes an empty one. Examples:
+  flock -n recapd.db.lock mkdir old && mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
+  recapd restore recapd-2026-11-20.db --db recapd.db
+  sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
+pub(in crate::cli) struct Restore {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Backup {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let database = &config.database.url;
+        open::block_on(async {
+            let settings = assembly::database_settings(&config.database);
+            let part = take(&settings, &self.file).await;
+            let part = part.map_err(|error| failed(database, error))?;
+            let store = SqlStore::look(&part.settings()).await;
+            let store = store.map_err(|error| open::named(database, error))?;
+            let to = self.file.display().to_string();
+            finished(database, &to, part, store, shared).await
+        })
+    }
+}
+
+impl Restore {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let from = self.file.display().to_string();
+        open::block_on(async {
+            let settings = assembly::database_settings(&config.database);
+            let part = bring_back(&self.file, &settings).await;
+            let part = part.map_err(|error| failed(&from, error))?;
+            let store = SqlStore::open(&part.settings()).await;
+            let store = store.map_err(|error| open::named(&from, error))?;
+            finished(&from, &config.database.url, part, store, shared).await
+        })
+    }
+}
+
+/// Checks what was written, gives it its name, and says so.
+async fn finished(
+    from: &str,
+    to: &str,
+    part: Part,
+    store: SqlStore,
+    shared: &Shared,
+) -> Result<ExitCode, Failed> {
+    let report = Report::of_all(&store).await?;
+    store.close().await;
+    let bytes = part.keep().await.map_err(|error| failed(to, error))?;
+    let is_clean = report.is_clean();
+    if shared.json {
+        output::json(&json!({
+            "from": from,
+            "to": to,
+            "bytes": bytes,
+            "verified": report,
+            "is_clean": is_clean,
+        }))?;
+    } else {
+        output::text(&format!("{from} → {to}, {bytes} bytes\n{}", report.text()))?;
+    }
+    Ok(if is_clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// An error with the database that it is about.
+fn failed(about: &str, error: BackupError) -> Failed {
+    match error {
+        BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {
+            open::named(about, error)
+        }
+        BackupError::Store(error) => Failed::new(UNAVAILABLE, anyhow::anyhow!("{about}: {error}")),
+        BackupError::OtherTools => Failed::usage(format!("{error}; see docs/backup.md")),
+        BackupError::Exists(_) | BackupError::File { .. } => anyhow::Error::new(error).into(),
+    }
+}

@@ -1,0 +1,162 @@
+//! `recapd copy`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::verify::Report;
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::open,
+        exit::{Failed, UNAVAILABLE},
+        terminal::{output, ticker::Ticker},
+    },
+    config::{Config, DatabaseConfig},
+    store::{
+        SqlStore, StoreError,
+        copy::{Copied, CopyError, Progress, copy},
+    },
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies everything: agents with their messages, summaries, versions and settings, the queue, batches, runs and costs.
+Either database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`), the target is made or
+brought up to date and must be empty; no daemon may run on either, and nobody may insert messages into the source by SQL.
+All is one transaction: it is read back, compared and committed, or nothing is left of it. The index of recall is made again
+by the daemon that is started on the target.
+Passwords of PostgreSQL come from PGPASSFILE (one line for each server) or PGPASSWORD, never from the address.
+SQLite needs twice the room on its disk meanwhile. Examples:
+  recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
+  recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
+  recapd copy recapd.db copy.db                             into another file")]
+pub(in crate::cli) struct Copy {
+    /// Database to copy: a file of SQLite, or an address
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Empty database to copy to
+    #[arg(value_name = "TO")]
+    to: String,
+}
+
+impl Copy {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let from = place(&config.database, "FROM", &self.from)?;
+        let to = place(&config.database, "TO", &self.to)?;
+        if from.url == to.url {
+            return Err(Failed::usage(format!("{} can't be copied into itself", from.url)));
+        }
+        open::block_on(async {
+            let (copied, report) = carry(&from, &to).await?;
+            if shared.json {
+                output::json(&json!({
+                    "from": from.url,
+                    "to": to.url,
+                    "copied": copied,
+                    "verified": report,
+                    "is_clean": report.is_clean(),
+                }))?;
+            } else {
+                output::text(&text(&copied, &report))?;
+            }
+            Ok(if report.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        })
+    }
+}
+
+fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<DatabaseConfig, Failed> {
+    let named = |cure: &str| Failed::usage(format!("{argument}: the address {cure}"));
+    database.at(place).map_err(named)
+}
+
+async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(Copied, Report), Failed> {
+    let bar = progress_bar();
+    let ticker = Ticker::beside(&bar);
+    let told = |progress: Progress<'_>| {
+        bar.set_length(progress.rows_total);
+        bar.set_position(progress.rows);
+        bar.set_message(progress.table.to_owned());
+        ticker.tell(|| line(&progress));
+    };
+    let settings = [from, to].map(assembly::database_settings);
+    let copied = copy(&settings[0], &settings[1], &told).await;
+    bar.finish_and_clear();
+    let copied = copied.map_err(|error| failed(&from.url, &to.url, error))?;
+    let store = SqlStore::look(&settings[1]).await?;
+    let report = Report::of_all(&store).await?;
+    store.close().await;
+    Ok((copied, report))
+}
+
+/// An error with the database that it is about.
+fn failed(from: &str, to: &str, error: CopyError) -> Failed {
+    let addressed = |url: &str, error: StoreError| match error {
+        StoreError::Schema(_) | StoreError::InUse(_) => open::named(url, error),
+        error => Failed::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),
+    };
+    match error {
+        CopyError::Source(error) => addressed(from, error),
+        CopyError::Target(error) => addressed(to, error),
+        CopyError::InUse(_) | CopyError::Inserts => Failed::new(UNAVAILABLE, anyhow::Error::new(error)),
+        CopyError::NotEmpty(_) | CopyError::Unlike(_) | CopyError::Differs { .. } => {
+            anyhow::Error::new(error).context(to.to_owned()).into()
+        }
+    }
+}
+
+fn text(copied: &Copied, report: &Report) -> String {
+    let mut lines = Vec::new();
+    for table in copied.tables.iter().filter(|table| table.rows > 0) {
+        lines.push(format!(
+            "  {:<22} {:>12} rows  {}",
+            table.table, table.rows, table.checksum
+        ));
+    }
+    lines.push(format!(
+        "{} rows of {} tables copied, read back and the same",
+        copied.rows(),
+        copied.tables.len()
+    ));
+    if copied.texts_changed > 0 {
+        lines.push(format!(
+            "{} texts held U+0000, which PostgreSQL can't: it is U+FFFD in them now",
+            copied.texts_changed
+        ));
+    }
+    if copied.leases_released > 0 {
+        lines.push(format!(
+            "{} leases were held and are free now: their updates are made again",
+            copied.leases_released
+        ));
+    }
+    lines.push("the index of recall is made again when a daemon is started on it".to_owned());
+    lines.push(report.text());
+    if !report.is_clean() {
+        lines.push("the copy is the same as its source: `recapd verify` finds these there, too".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// How far it is, where there is no bar.
+fn line(progress: &Progress<'_>) -> String {
+    let percent = progress.rows * 100 / progress.rows_total.max(1);
+    format!("copying  {percent}%  {}", progress.table)
+}
+
+/// A bar over rows, each of which is copied and read back, on a terminal.
+fn progress_bar() -> ProgressBar {
+    if !output::shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let template = "{spinner} {bar:32} {percent:>3}%  {msg:<22} {elapsed} elapsed, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}

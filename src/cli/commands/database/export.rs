@@ -1,0 +1,279 @@
+//! `recapd export`
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::{self, BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::{
+    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    config::Config,
+    domain::agent::AgentId,
+    journal::export::{ExportError, export},
+    store::{
+        SqlStore, Store as _,
+        archive::{Archive, ArchiveError},
+    },
+};
+
+/// Agents read at a time.
+const PAGE: i64 = 100;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. With a forked agent
+come those it was forked from, before it, since its first messages are theirs. Examples:
+  recapd export -o backup.jsonl          every agent
+  recapd export my-agent | zstd > my-agent.jsonl.zst")]
+pub(in crate::cli) struct Export {
+    /// The agents to export [default: all]
+    agents: Vec<AgentId>,
+    /// Write there, a file all or nothing; `-` is stdout [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What was written.
+#[derive(Debug, Default, Serialize)]
+struct Exported {
+    agents: u64,
+    messages: u64,
+    /// Agents that a journal can't hold.
+    refused: u64,
+}
+
+impl Export {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let store = open::look(config).await?;
+            let bar = progress_bar(self.count_messages(&store).await?);
+            let file = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+            let exported = match file {
+                Some(path) => self.write_file(&store, path, &bar).await?,
+                None => self.write_all(&store, &mut io::stdout(), &bar).await?,
+            };
+            bar.finish_and_clear();
+            // With the journal on stdout there is no place for a report.
+            if let Some(path) = file {
+                exported.report(path, shared)?;
+            }
+            Ok(if exported.refused == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        })
+    }
+
+    /// A file appears, whole, when all is written. What else is there (a device, a pipe) is written to as it is.
+    async fn write_file(&self, store: &SqlStore, path: &Path, bar: &ProgressBar) -> Result<Exported, Failed> {
+        let wrote = || format!("writing {}", path.display());
+        let Some(path) = replaceable(path) else {
+            let mut there = File::create(path).with_context(wrote)?;
+            return self.write_all(store, &mut there, bar).await;
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file =
+            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(wrote)?;
+        let exported = self.write_all(store, file.as_file_mut(), bar).await?;
+        file.as_file().sync_all().with_context(wrote)?;
+        file.persist(&path).with_context(wrote)?;
+        Ok(exported)
+    }
+
+    async fn write_all(
+        &self,
+        store: &SqlStore,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<Exported, Failed> {
+        let mut out = BufWriter::new(out);
+        match self.write_agents(store, &mut out, bar).await {
+            Err(Stop::ReaderLeft) => Ok(Exported::default()),
+            Err(Stop::Refused(error)) => Err(anyhow::Error::new(error).into()),
+            Err(Stop::Failed(failed)) => Err(failed),
+            Ok(exported) => match out.flush() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+                _ => Ok(exported),
+            },
+        }
+    }
+
+    async fn write_agents(
+        &self,
+        store: &SqlStore,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<Exported, Stop> {
+        let (mut exported, mut known) = (Exported::default(), HashSet::new());
+        for agent in &self.agents {
+            exported.add_family(store, agent, &mut known, out, bar).await?;
+        }
+        let mut after: Option<AgentId> = None;
+        while self.agents.is_empty() {
+            let page = store.agents(after.as_ref(), PAGE).await.map_err(Failed::from)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.agent.clone());
+            for row in &page {
+                exported
+                    .add_family(store, &row.agent, &mut known, out, bar)
+                    .await?;
+            }
+        }
+        Ok(exported)
+    }
+
+    async fn count_messages(&self, store: &SqlStore) -> Result<u64, Failed> {
+        let (mut messages, mut known) = (0, HashSet::new());
+        for agent in &self.agents {
+            if store.agent(agent).await?.is_none() {
+                return Err(open::unknown(store, agent).await);
+            }
+            for agent in family(store, agent, &mut known).await? {
+                let row = store.agent(&agent).await?;
+                messages += row.map_or(0, |row| row.ledger.last_seq);
+            }
+        }
+        let mut after: Option<AgentId> = None;
+        while self.agents.is_empty() {
+            let page = store.agents(after.as_ref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.agent.clone());
+            messages += page.iter().map(|row| row.ledger.last_seq).sum::<i64>();
+        }
+        Ok(u64::try_from(messages).unwrap_or_default())
+    }
+}
+
+/// The file at the end of all links, or one that isn't there yet: another one can take its place. None where something else
+/// is, or a link that leads nowhere, which would be replaced itself.
+fn replaceable(path: &Path) -> Option<PathBuf> {
+    if path.symlink_metadata().is_err() {
+        return Some(path.to_owned());
+    }
+    path.canonicalize().ok().filter(|path| path.is_file())
+}
+
+/// Why writing ended early.
+enum Stop {
+    /// Whoever read the output has enough (`| head`): no error.
+    ReaderLeft,
+    /// A journal can't hold this agent: the others are written all the same.
+    Refused(ArchiveError),
+    Failed(Failed),
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+/// `agent` and those it was forked from, the eldest first, as far as they aren't `known` yet.
+async fn family(
+    store: &SqlStore,
+    agent: &AgentId,
+    known: &mut HashSet<AgentId>,
+) -> Result<Vec<AgentId>, Failed> {
+    let ancestors = store.ancestors(agent).await?.into_iter().rev();
+    let family = ancestors.map(|ancestor| ancestor.agent).chain([agent.clone()]);
+    Ok(family.filter(|agent| known.insert(agent.clone())).collect())
+}
+
+async fn write_agent(
+    archive: &dyn Archive,
+    agent: &AgentId,
+    out: &mut (dyn Write + Send),
+    bar: &ProgressBar,
+) -> Result<u64, Stop> {
+    match export(archive, agent, out, &|messages| bar.inc(messages)).await {
+        Ok(messages) => Ok(messages.unwrap_or_default()),
+        Err(ExportError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => Err(Stop::ReaderLeft),
+        Err(ExportError::Archive(error @ ArchiveError::Forked(_))) => Err(Stop::Refused(error)),
+        Err(ExportError::Archive(ArchiveError::Store(error))) => Err(Failed::from(error).into()),
+        Err(error) => Err(Failed::from(anyhow::Error::new(error)).into()),
+    }
+}
+
+impl Exported {
+    async fn add_family(
+        &mut self,
+        store: &SqlStore,
+        agent: &AgentId,
+        known: &mut HashSet<AgentId>,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<(), Stop> {
+        for agent in family(store, agent, known).await? {
+            self.add(write_agent(store, &agent, out, bar).await)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, written: Result<u64, Stop>) -> Result<(), Stop> {
+        match written {
+            Ok(messages) => {
+                self.agents += 1;
+                self.messages += messages;
+            }
+            Err(Stop::Refused(error)) => {
+                self.refused += 1;
+                output::error(&format!("recapd: {error}; left out"));
+            }
+            Err(stop) => return Err(stop),
+        }
+        Ok(())
+    }
+
+    fn report(&self, path: &Path, shared: &Shared) -> io::Result<()> {
+        if shared.json {
+            return output::json(self);
+        }
+        let Self { agents, messages, .. } = self;
+        output::text(&format!(
+            "{agents} agents, {messages} messages written to {}",
+            path.display()
+        ))
+    }
+}
+
+/// A bar over so many messages, on a terminal.
+fn progress_bar(messages: u64) -> ProgressBar {
+    if !output::shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let template = "{spinner} {bar:32} {percent:>3}%  {human_pos} messages  {elapsed} elapsed, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(messages).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_is_replaced_and_never_a_link_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        std::fs::write(named("there"), "old").unwrap();
+        assert_eq!(replaceable(&named("new")), Some(named("new")));
+        assert_eq!(replaceable(&named("there")), Some(named("there")));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(named("there"), named("link")).unwrap();
+            std::os::unix::fs::symlink(named("nowhere"), named("loose")).unwrap();
+            assert_eq!(replaceable(&named("link")), Some(named("there")));
+            assert_eq!(replaceable(&named("loose")), None);
+            assert_eq!(replaceable(Path::new("/dev/null")), None);
+        }
+        assert_eq!(replaceable(folder.path()), None, "a folder is no file");
+    }
+}

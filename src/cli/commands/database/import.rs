@@ -1,0 +1,239 @@
+//! `recapd import`: journals, and conversations of any known format.
+
+mod opening;
+mod progress;
+mod transcripts;
+
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    assembly,
+    cli::{
+        Shared,
+        backend::open,
+        commands::trial::replay,
+        conversations,
+        exit::{Failed, RETRY_LATER},
+        files::list_files,
+        terminal::output,
+    },
+    clock::SystemClock,
+    config::Config,
+    domain::{agent::AgentId, message::Format},
+    journal::import::{self, ImportError, Imported},
+    store::{SqlStore, Store, StoreError, archive::ArchiveError},
+};
+use progress::Progress;
+use transcripts::{Told, Transcripts};
+
+/// Refusals that are named one by one, per file.
+const REFUSALS_SHOWN_MAX: u64 = 20;
+/// Agents that are named one by one as not all there.
+const UNFINISHED_SHOWN_MAX: usize = 20;
+/// Messages that are indexed in one transaction.
+const INDEX_MESSAGES_MAX: i64 = 1_000;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
+began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
+an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
+again. Pieces of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+is started. Examples:
+  recapd import backup.jsonl --db new.db
+  recapd import journal/*.jsonl --dry-run
+  recapd import ~/.claude/projects                  every transcript below the folder
+  recapd import chat.json --agent my-agent
+
+Exit codes: 0 something was read, 1 nothing was, or with --strict not all, 75 interrupted.")]
+pub(in crate::cli) struct Import {
+    /// Journals and conversations, or folders of them
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How the conversations are written [default: what they look like]
+    #[arg(long, value_parser = replay::format_name())]
+    format: Option<Format>,
+    /// Put the conversations into this agent [default: the agent or conversation that the file names]
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentId>,
+    /// Fail if anything couldn't be read
+    #[arg(long)]
+    strict: bool,
+    /// Only look whether everything could be read and would fit
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Import {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let files = list_files(&self.files)?;
+        let (journals, transcripts) = match self.format {
+            None => opening::apart(files),
+            Some(_) => (Vec::new(), files),
+        };
+        let all = [journals.as_slice(), transcripts.as_slice()].concat();
+        let progress = Progress::over(&all);
+        let (imported, told) = open::block_on(async {
+            tokio::select! {
+                read = self.read_all(config, (&journals, &transcripts), &progress) => read,
+                signal = tokio::signal::ctrl_c() => {
+                    progress.finish();
+                    signal?;
+                    let cure = "the same command again goes on where it stopped";
+                    Err(Failed::new(RETRY_LATER, anyhow::anyhow!("interrupted; {cure}")))
+                }
+            }
+        })?;
+        progress.finish();
+        tell_unfinished(&imported);
+        self.report(&imported, &told, shared)?;
+        let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
+        let unread = imported.refused + told.skipped;
+        // An agent without messages is something, too.
+        let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
+        if is_nothing && unread == 0 {
+            output::error("nothing was read: there are no files with messages");
+        }
+        Ok(if is_nothing || (self.strict && unread > 0) {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+
+    async fn read_all(
+        &self,
+        config: &Config,
+        (journals, transcripts): (&[PathBuf], &[PathBuf]),
+        progress: &Progress,
+    ) -> Result<(Imported, Told), Failed> {
+        let (mut import, store) = self.open(config).await?;
+        for file in journals {
+            read(&mut import, file, progress).await?;
+            progress.file_done();
+        }
+        let stored = store.clone().filter(|_| !self.dry_run);
+        let (keeper, looked) = match store {
+            Some(store) if !self.dry_run => {
+                let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
+                (Some(keeper), None)
+            }
+            looked => (None, looked),
+        };
+        let mut reading = Transcripts::new(keeper, looked, self.agent.clone(), self.format, progress);
+        for (file, name) in transcripts.iter().zip(conversations::names(transcripts)) {
+            reading.read(file, name.as_deref()).await?;
+            progress.file_done();
+        }
+        let told = reading.finish().await?;
+        if let Some(store) = stored {
+            index(store.as_ref(), progress).await?;
+        }
+        Ok((import.imported().clone(), told))
+    }
+
+    /// The import, and its database: a dry run only looks at it, if it is there.
+    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
+        let settings = assembly::database_settings(&config.database);
+        let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
+        if !self.dry_run {
+            let store = Arc::new(assembly::open_store(config).await?);
+            let import = import::Import::new(Arc::clone(&store) as _, clock, redactor);
+            return Ok((import, Some(store)));
+        }
+        match SqlStore::look(&settings).await {
+            Ok(store) => {
+                let store = Arc::new(store);
+                let target: Arc<dyn import::Target> = store.clone();
+                Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
+            }
+            // There is no database yet: everything would be new.
+            Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn report(&self, imported: &Imported, told: &Told, shared: &Shared) -> std::io::Result<()> {
+        let agents = imported.agents + told.agents.len() as u64;
+        let accepted = imported.accepted + told.accepted;
+        let duplicates = imported.duplicates + told.duplicates;
+        let refused = imported.refused + told.skipped;
+        if shared.json {
+            return output::json(&json!({
+                "dry_run": self.dry_run,
+                "agents": agents,
+                "accepted": accepted,
+                "duplicates": duplicates,
+                "refused": refused,
+                "unfinished": imported.unfinished,
+                "undone": told.undone,
+                "unread_times": told.unread_times.count,
+                "first_unread_time": told.unread_times.first,
+            }));
+        }
+        let done = if self.dry_run { "would be stored" } else { "stored" };
+        let undated = told.unread_times.told();
+        output::text(&format!(
+            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped{undated}"
+        ))
+    }
+}
+
+/// Names the agents that aren't yet what their journals tell of.
+fn tell_unfinished(imported: &Imported) {
+    let unfinished = &imported.unfinished;
+    for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
+        output::error(&format!(
+            "agent `{agent}`: where its window begins, what left it and which sessions ended is not as its journal tells: \
+             import all pieces of the journal together; if that was done, into a fresh database"
+        ));
+    }
+    let more = unfinished.len().saturating_sub(UNFINISHED_SHOWN_MAX);
+    if more > 0 {
+        output::error(&format!("and {more} more agents like that"));
+    }
+}
+
+/// Puts what was imported into the index of recall.
+async fn index(store: &dyn Store, progress: &Progress) -> Result<(), Failed> {
+    progress.begin_index();
+    while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {
+        progress.indexed(messages.unsigned_abs());
+    }
+    Ok(())
+}
+
+async fn read(import: &mut import::Import, file: &Path, progress: &Progress) -> Result<(), Failed> {
+    let name = file.display();
+    let mut journal = BufReader::new(File::open(file).with_context(|| name.to_string())?);
+    let refusals = std::sync::atomic::AtomicU64::new(0);
+    let refused = |line: u64, refusal: &import::Refusal| {
+        let shown = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        progress.skipped();
+        if shown < REFUSALS_SHOWN_MAX {
+            let place = if line == 0 {
+                "at its end".to_owned()
+            } else {
+                format!("line {line}")
+            };
+            progress.note(&format!("skipped {name}, {place}: {refusal}"));
+        }
+    };
+    let read = import
+        .read(&mut journal, &refused, &|bytes| progress.read(bytes))
+        .await;
+    read.map_err(|error| match error {
+        ImportError::Archive(ArchiveError::Store(error)) => error.into(),
+        error => anyhow::Error::new(error).into(),
+    })
+}

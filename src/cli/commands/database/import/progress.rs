@@ -1,0 +1,126 @@
+//! How far an import is, on stderr: one line that changes on a terminal, else a line now and then.
+
+use std::{path::PathBuf, sync::Mutex};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    cli::terminal::{figures::grouped, output, ticker::Ticker},
+    domain::number::i64_or_max,
+};
+
+/// How often the line on a terminal changes in a second, at most.
+const REDRAWS_PER_SECOND: u8 = 10;
+/// The line while files are read …
+const READING: &str = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
+/// … and while what was read is indexed, of which nobody has counted how much it is.
+const INDEXING: &str = "indexing  {human_pos} messages  {elapsed} elapsed";
+
+/// The progress over the bytes of files, counted in files, and then over messages.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    ticker: Ticker,
+    files: usize,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    files: usize,
+    skipped: u64,
+}
+
+impl Progress {
+    /// Nothing of `files` is read yet.
+    pub(super) fn over(files: &[PathBuf]) -> Self {
+        let bytes = files
+            .iter()
+            .filter_map(|file| file.metadata().ok())
+            .map(|of| of.len());
+        let target = if output::is_quiet() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
+        };
+        let bar = ProgressBar::with_draw_target(Some(bytes.sum()), target);
+        bar.set_style(style(READING));
+        let progress = Self {
+            ticker: Ticker::beside(&bar),
+            bar,
+            files: files.len(),
+            told: Mutex::default(),
+        };
+        progress.tell();
+        progress
+    }
+
+    /// So many more bytes were read.
+    pub(super) fn read(&self, bytes: u64) {
+        self.bar.inc(bytes);
+        self.tell();
+    }
+
+    /// A file is done.
+    pub(super) fn file_done(&self) {
+        self.change(|told| told.files += 1);
+    }
+
+    /// Something was left out.
+    pub(super) fn skipped(&self) {
+        self.change(|told| told.skipped += 1);
+    }
+
+    /// All files are read: what was stored is indexed now.
+    pub(super) fn begin_index(&self) {
+        self.bar.set_style(style(INDEXING));
+        self.bar.reset();
+    }
+
+    /// So many more messages were indexed.
+    pub(super) fn indexed(&self, messages: u64) {
+        self.bar.inc(messages);
+        let indexed = HumanCount(self.bar.position());
+        self.ticker.tell(|| format!("indexing  {indexed} messages"));
+    }
+
+    /// Prints a line above it.
+    pub(super) fn note(&self, line: &str) {
+        self.bar.suspend(|| output::error(line));
+    }
+
+    /// Prints a line above it that nobody has to read.
+    pub(super) fn hint(&self, line: &str) {
+        self.bar.suspend(|| output::note(line));
+    }
+
+    /// Takes the line away.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Told)) {
+        if let Ok(mut told) = self.told.lock() {
+            change(&mut told);
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let Ok(told) = self.told.lock() else { return };
+        let files = |files: usize| grouped(i64_or_max(files));
+        let done = format!("{}/{} sessions", files(told.files), files(self.files));
+        let skipped = match told.skipped {
+            0 => String::new(),
+            skipped => format!("  skipped {skipped}"),
+        };
+        let read = HumanBytes(self.bar.position());
+        self.ticker.tell(|| format!("importing  {done}  {read}{skipped}"));
+        self.bar.set_prefix(done);
+        self.bar.set_message(skipped);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("█▉▊▋▌▍▎▏ ")
+}

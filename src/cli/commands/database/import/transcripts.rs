@@ -1,0 +1,232 @@
+//! Conversations of any known format, as `recapd import` reads them.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
+
+use super::progress::Progress;
+use crate::{
+    cli::{
+        conversations::{self, UnreadTimes},
+        exit::Failed,
+    },
+    digest::digest,
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+    },
+    formats::file::{FileReader, Record, Skipped},
+    keeper::Keeper,
+    store::{SqlStore, archive::Archive as _},
+};
+
+/// Messages that are stored at once, and bytes.
+const CHUNK_MESSAGES_MAX: usize = 256;
+const CHUNK_BYTES_MAX: usize = 4 << 20;
+/// Skipped lines that are named one by one.
+const SKIPPED_SHOWN_MAX: u64 = 20;
+
+/// What came of conversations.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The agents.
+    pub(super) agents: BTreeSet<AgentId>,
+    /// Messages stored; on a dry run, those that would be.
+    pub(super) accepted: i64,
+    /// Messages that were there already.
+    pub(super) duplicates: i64,
+    /// Lines, and files, that couldn't be read.
+    pub(super) skipped: u64,
+    /// Messages that their conversation went back behind, which are left out.
+    pub(super) undone: u64,
+    /// Messages whose time can't be read.
+    pub(super) unread_times: UnreadTimes,
+}
+
+/// Reads conversations into the keeper, or on a dry run nowhere.
+pub(super) struct Transcripts<'p> {
+    keeper: Option<Keeper>,
+    /// Where a dry run looks for what is there already; none: nothing is.
+    looked: Option<Arc<SqlStore>>,
+    /// What a dry run has read, as digests: it isn't stored, but its repeats would not be either.
+    rehearsed: HashMap<AgentId, HashSet<String>>,
+    only_agent: Option<AgentId>,
+    format: Option<Format>,
+    progress: &'p Progress,
+    told: Told,
+    chunk: Vec<Message>,
+    chunk_bytes: usize,
+    current: Option<AgentId>,
+}
+
+impl<'p> Transcripts<'p> {
+    pub(super) fn new(
+        keeper: Option<Keeper>,
+        looked: Option<Arc<SqlStore>>,
+        only_agent: Option<AgentId>,
+        format: Option<Format>,
+        progress: &'p Progress,
+    ) -> Self {
+        Self {
+            keeper,
+            looked,
+            rehearsed: HashMap::new(),
+            only_agent,
+            format,
+            progress,
+            told: Told::default(),
+            chunk: Vec::new(),
+            chunk_bytes: 0,
+            current: None,
+        }
+    }
+
+    /// Reads one file, whose conversation may be called `name`. What can't be read is named and left out.
+    pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), Failed> {
+        let mut reader = match FileReader::open_conversation(file, name, self.format) {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.skip(&error.to_string());
+                return Ok(());
+            }
+        };
+        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
+        let (mut read, mut number, mut left_out) = (0, 0_u64, 0_u64);
+        while let Some(record) = reader.next() {
+            match record {
+                Ok(record) => {
+                    // What is left out is counted: a message keeps its number, and so its id.
+                    number += 1;
+                    if is_main_only && record.is_sidechain {
+                        left_out += 1;
+                    } else {
+                        if let Some(told) = self.told.unread_times.heed(file, &record) {
+                            self.progress.note(&told);
+                        }
+                        self.take(record, number + reader.undone()).await?;
+                    }
+                }
+                Err(Skipped { line, reason, cure }) => {
+                    self.skip(&format!("{}:{line}: {reason}; {cure}", file.display()));
+                }
+            }
+            self.progress.read(reader.bytes_read() - read);
+            read = reader.bytes_read();
+        }
+        let name = file.display().to_string();
+        if left_out > 0 {
+            self.progress.hint(&conversations::left_out(left_out, &name));
+        }
+        let gone = reader.undone();
+        if gone > 0 {
+            self.told.undone += gone;
+            self.progress.hint(&conversations::undone(gone, &name));
+        }
+        self.flush().await
+    }
+
+    async fn take(&mut self, record: Record, number: u64) -> Result<(), Failed> {
+        let agent = self.agent_of(&record);
+        let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
+        if is_full || self.current.as_ref() != Some(&agent) {
+            self.flush().await?;
+            self.current = Some(agent);
+        }
+        let Record {
+            conversation,
+            mut message,
+            ..
+        } = record;
+        if message.client_id.is_none() {
+            message.client_id = Some(id(&conversation, number, &message.payload));
+        }
+        self.chunk_bytes += message.payload.len();
+        self.chunk.push(message);
+        Ok(())
+    }
+
+    fn agent_of(&self, record: &Record) -> AgentId {
+        let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let only = self.only_agent.clone().or_else(named);
+        only.unwrap_or_else(|| conversations::agent_of(&record.conversation))
+    }
+
+    async fn flush(&mut self) -> Result<(), Failed> {
+        let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
+            return Ok(());
+        };
+        self.chunk_bytes = 0;
+        let chunk = std::mem::take(&mut self.chunk);
+        match &self.keeper {
+            Some(keeper) => {
+                let outcome = keeper.replay(&agent, chunk).await?;
+                self.told.accepted += outcome.accepted;
+                self.told.duplicates += outcome.duplicates;
+            }
+            None => self.rehearse(&agent, &chunk).await?,
+        }
+        self.told.agents.insert(agent);
+        Ok(())
+    }
+
+    /// Counts what would be stored. Of what is there only the ids are compared: it may stand there redacted.
+    async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), Failed> {
+        let ids: Vec<&str> = chunk
+            .iter()
+            .filter_map(|message| message.client_id.as_deref())
+            .collect();
+        let known = match &self.looked {
+            Some(store) => store.known_client_ids(agent, &ids).await?,
+            None => HashSet::new(),
+        };
+        let rehearsed = self.rehearsed.entry(agent.clone()).or_default();
+        for message in chunk {
+            let client_id = message.client_id.as_deref().unwrap_or_default();
+            if known.contains(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
+                self.told.duplicates += 1;
+            } else {
+                self.told.accepted += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, why: &str) {
+        self.told.skipped += 1;
+        self.progress.skipped();
+        if self.told.skipped <= SKIPPED_SHOWN_MAX {
+            self.progress.note(&format!("skipped {why}"));
+        }
+        if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
+            self.progress.note("more is skipped; it is counted at the end");
+        }
+    }
+
+    /// Keeps what was learnt about counting, and says what came of it all.
+    pub(super) async fn finish(self) -> Result<Told, Failed> {
+        if let Some(keeper) = &self.keeper {
+            keeper.keep_calibrations().await?;
+        }
+        Ok(self.told)
+    }
+}
+
+/// An id for a message that has none, the same whenever its file is read: so what was imported isn't imported again.
+fn id(conversation: &str, number: u64, payload: &str) -> String {
+    let parts = [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()];
+    format!("import-{}", digest(&parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_message_twice_is_two_messages() {
+        assert_eq!(id("a", 1, "{}"), id("a", 1, "{}"));
+        let others = [id("a", 2, "{}"), id("b", 1, "{}"), id("a", 1, "{ }")];
+        assert!(others.iter().all(|other| *other != id("a", 1, "{}")));
+    }
+}

@@ -1,0 +1,163 @@
+//! `recapd migrate`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::{
+    assembly,
+    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    config::Config,
+    store::{
+        DatabaseSettings,
+        schema::{self, Migration, MigrationState, Schema},
+    },
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Migrations go forward only, each is one transaction, and a recapd that is older than the tables refuses them with exit
+code 78: make a backup first if you may want to go back. `recapd serve` applies them by itself as it starts, unless
+`database.migrate` is \"manual\". Examples:
+  recapd migrate status                                what there is, what is missing; exits 1 if anything is
+  recapd migrate up --dry-run                          what would be applied; changes nothing
+  recapd migrate up                                    apply what is missing, on a new database all of it
+  recapd migrate up --db postgres://recapd@db/recapd   of another database")]
+pub(in crate::cli) struct Migrate {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Action {
+    /// Print which migrations the database has; exits 1 if some are missing, 78 if this recapd can't use it
+    Status,
+    /// Apply what is missing. On PostgreSQL daemons may run on meanwhile, on SQLite none may
+    Up {
+        /// Only print what would be applied
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+impl Migrate {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let settings = assembly::database_settings(&config.database);
+        open::block_on(async {
+            match self.action {
+                Action::Status => status(&settings, &config.database.url, shared).await,
+                Action::Up { dry_run: true } => plan(&settings, &config.database.url, shared).await,
+                Action::Up { dry_run: false } => up(&settings, &config.database.url, shared).await,
+            }
+        })
+    }
+}
+
+async fn status(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+    let schema = schema::status(settings)
+        .await
+        .map_err(|error| open::named(url, error))?;
+    if shared.json {
+        output::json(&json!({
+            "database": url,
+            "version": schema.version(),
+            "pending": schema.pending(),
+            "migrations": schema.migrations,
+        }))?;
+    } else {
+        output::text(&listed(&schema))?;
+    }
+    schema.can_go_on().map_err(|error| open::named(url, error))?;
+    Ok(if schema.pending() == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn up(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+    let before = schema::up(settings)
+        .await
+        .map_err(|error| open::named(url, error))?;
+    let after = schema::status(settings)
+        .await
+        .map_err(|error| open::named(url, error))?;
+    let applied = missing(&before);
+    if shared.json {
+        output::json(&json!({ "database": url, "version": after.version(), "applied": versions(&applied) }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let end = if applied.is_empty() {
+        format!("version {}: nothing to do", after.version())
+    } else {
+        format!("version {}", after.version())
+    };
+    output::text(&told(&applied, "applied", end))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what [`up`] would apply. Whether it would be let isn't tried: a daemon may have the database.
+async fn plan(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+    let found = schema::before_up(settings)
+        .await
+        .map_err(|error| open::named(url, error))?;
+    found.can_go_on().map_err(|error| open::named(url, error))?;
+    let planned = missing(&found);
+    if shared.json {
+        output::json(
+            &json!({ "database": url, "version": found.version(), "would_apply": versions(&planned) }),
+        )?;
+    } else {
+        output::text(&told(&planned, "would be applied", standing(&found)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The migrations that a database needs.
+fn missing(schema: &Schema) -> Vec<&Migration> {
+    let is_missing = |migration: &&Migration| migration.state == MigrationState::Pending;
+    schema.migrations.iter().filter(is_missing).collect()
+}
+
+fn versions(migrations: &[&Migration]) -> Vec<i64> {
+    migrations.iter().map(|migration| migration.version).collect()
+}
+
+/// A line for each of `migrations` with what becomes of it, and the `end`.
+fn told(migrations: &[&Migration], fate: &str, end: String) -> String {
+    let lines = migrations
+        .iter()
+        .map(|migration| format!("  {:>4}  {:<12} {fate}", migration.version, migration.name));
+    lines.chain([end]).collect::<Vec<_>>().join("\n")
+}
+
+fn listed(schema: &Schema) -> String {
+    let mut lines: Vec<String> = schema
+        .migrations
+        .iter()
+        .map(|migration| {
+            let state = match migration.state {
+                MigrationState::Applied => "applied",
+                MigrationState::Pending => "pending",
+                MigrationState::Changed => "applied, but not as this recapd has it",
+                MigrationState::HalfDone => "begun and not finished",
+                MigrationState::Unknown => "applied by a newer recapd",
+            };
+            format!("  {:>4}  {:<12} {state}", migration.version, migration.name)
+        })
+        .collect();
+    lines.push(standing(schema));
+    lines.join("\n")
+}
+
+/// Whether anything is to be done, and what does it.
+fn standing(schema: &Schema) -> String {
+    match (schema.version(), schema.pending()) {
+        (version, 0) => format!("version {version}: up to date"),
+        (0, _) => "no tables of recapd yet: `recapd migrate up` makes them".to_owned(),
+        (version, pending) => {
+            format!("version {version}: {pending} to go; `recapd migrate up` applies them")
+        }
+    }
+}

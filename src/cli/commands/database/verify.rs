@@ -1,0 +1,180 @@
+//! `recapd verify`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::open,
+        exit::Failed,
+        terminal::{output, ticker::Ticker},
+    },
+    config::Config,
+    domain::agent::AgentId,
+    store::{
+        Store,
+        verify::{AgentReport, Invariant},
+    },
+};
+
+/// Agents read at a time.
+const PAGE: i64 = 100;
+/// Breaches printed in full for each invariant; the rest is counted.
+const BREACHES_SHOWN: usize = 10;
+
+/// What data can't prove, and the tests that do.
+const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
+    (6, "readers never wait", "tests/it/http"),
+    (8, "failure never destroys", "tests/it/worker"),
+    (
+        10,
+        "evicted text is data",
+        "tests/it/injection.rs, domain::redaction",
+    ),
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the database, also while a daemon runs on it. Examples:
+  recapd verify                          every agent
+  recapd verify my-agent --db work.db    one agent of another database")]
+pub(in crate::cli) struct Verify {
+    /// The agents to check [default: all]
+    agents: Vec<AgentId>,
+}
+
+/// Everything that was found.
+#[derive(Debug, Default, Serialize)]
+pub(in crate::cli) struct Report {
+    agents: usize,
+    messages: i64,
+    exchanges: i64,
+    covered: i64,
+    pending: i64,
+    in_window: i64,
+    set_aside: i64,
+    breaches: Vec<(AgentId, crate::store::verify::Breach)>,
+}
+
+impl Verify {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let store = open::look(config).await?;
+            let report = if self.agents.is_empty() {
+                Report::of_all(&store).await?
+            } else {
+                let mut report = Report::default();
+                for agent in &self.agents {
+                    if store.agent(agent).await?.is_none() {
+                        return Err(open::unknown(&store, agent).await);
+                    }
+                    report.add(store.verify(agent).await?);
+                }
+                report
+            };
+            if shared.json {
+                output::json(&report)?;
+            } else {
+                output::text(&report.text())?;
+            }
+            Ok(if report.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        })
+    }
+}
+
+impl Report {
+    /// Checks every agent.
+    pub(in crate::cli) async fn of_all(store: &dyn Store) -> Result<Self, Failed> {
+        let bar = if output::shows_progress() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
+        let ticker = Ticker::beside(&bar);
+        let mut report = Self::default();
+        let mut after: Option<AgentId> = None;
+        loop {
+            let page = store.agents(after.as_ref(), PAGE).await?;
+            for row in &page {
+                report.add(store.verify(&row.agent).await?);
+                bar.inc(1);
+                let checked = format!("{} agents checked", report.agents);
+                ticker.tell(|| format!("verifying  {checked}"));
+                bar.set_message(checked);
+            }
+            match page.last() {
+                Some(last) => after = Some(last.agent.clone()),
+                None => return Ok(report),
+            }
+        }
+    }
+
+    fn add(&mut self, agent: AgentReport) {
+        self.agents += 1;
+        self.messages += agent.messages;
+        self.exchanges += agent.exchanges;
+        self.covered += agent.covered;
+        self.pending += agent.pending;
+        self.in_window += agent.in_window;
+        self.set_aside += agent.set_aside;
+        self.breaches.extend(
+            agent
+                .breaches
+                .into_iter()
+                .map(|breach| (agent.agent_id.clone(), breach)),
+        );
+    }
+
+    /// Nothing is broken.
+    pub(in crate::cli) fn is_clean(&self) -> bool {
+        self.breaches.is_empty()
+    }
+
+    /// A line for each invariant, and the breaches.
+    pub(in crate::cli) fn text(&self) -> String {
+        let mut lines = vec![format!(
+            "{} agents, {} messages, {} exchanges: {} covered, {} pending, {} in the window, {} set aside",
+            self.agents,
+            self.messages,
+            self.exchanges,
+            self.covered,
+            self.pending,
+            self.in_window,
+            self.set_aside
+        )];
+        for invariant in Invariant::ALL {
+            let found: Vec<_> = self
+                .breaches
+                .iter()
+                .filter(|(_, breach)| breach.invariant == invariant)
+                .collect();
+            let (number, title) = invariant.title();
+            let verdict = if found.is_empty() {
+                "ok".to_owned()
+            } else {
+                format!("BROKEN, {} times", found.len())
+            };
+            lines.push(format!("  {number:>2}. {title:<42} {verdict}"));
+            lines.extend(
+                found
+                    .iter()
+                    .take(BREACHES_SHOWN)
+                    .map(|(agent, breach)| format!("        {agent}: {}", breach.found)),
+            );
+        }
+        for (number, title, tests) in PROVEN_BY_TESTS {
+            lines.push(format!(
+                "  {number:>2}. {title:<42} not checked on data; proven by {tests}"
+            ));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,64 @@
+//! `recapd age`: the ageing job, by hand.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{hands::Hands, open},
+        exit::Failed,
+        terminal::{figures::ago, output},
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::time::Timestamp,
+    keeper::AgedReply,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Has the summaries looked at of which a line has outgrown its section, as the daemon does by `schedule.ageing`. No model is
+asked. Examples:
+  recapd age --dry-run      which they are
+  recapd age                now; the daemon does it, or the next one that is started")]
+pub(in crate::cli) struct Age {
+    /// Only print which summaries would be looked at
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Age {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let reply = open::block_on(async {
+            let hands = if self.dry_run {
+                Hands::looking(config, shared).await?
+            } else {
+                Hands::working(config, shared).await?
+            };
+            hands.age(self.dry_run).await
+        })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            output::text(&text(&reply, SystemClock.now()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(reply: &AgedReply, now: Timestamp) -> String {
+    if !reply.dry_run {
+        return format!("{} summaries are looked at", reply.queued);
+    }
+    if reply.due.is_empty() {
+        return "(no line has outgrown its section)".to_owned();
+    }
+    let lines = reply
+        .due
+        .iter()
+        .map(|due| format!("{}  due {}", due.agent_id, ago(due.due_at, now)));
+    let more = reply.has_more.then(|| "(and more)".to_owned());
+    lines.chain(more).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,108 @@
+//! `recapd alerts`: the rules for Prometheus that are shipped.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use clap::Args;
+
+use crate::cli::{Shared, exit::Failed, terminal::output};
+
+/// The rules. They lead to pages of this repository.
+const SHIPPED: &str = include_str!("../../../../monitoring/alerts.yml");
+/// Where a rule names its page.
+const PAGE: &str = "runbook_url: docs/runbooks/";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prometheus has to scrape /metrics with the job name `recapd`. Examples:
+  recapd alerts > /etc/prometheus/recapd.yml
+  recapd alerts --runbooks https://docs.example.com/runbooks > recapd.yml    for links that a pager can open
+  recapd alerts --json                                                       for programs, rule by rule")]
+pub(in crate::cli) struct Alerts {
+    /// Where the pages of docs/runbooks are, which say what an alert means and what to do
+    #[arg(long, value_name = "URL", value_parser = place)]
+    runbooks: Option<String>,
+}
+
+/// An address that YAML takes for nothing else.
+fn place(text: &str) -> Result<String, String> {
+    let is_place = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_place
+        .then(|| text.trim_end_matches('/').to_owned())
+        .ok_or_else(|| "expected an address such as https://docs.example.com/runbooks".to_owned())
+}
+
+impl Alerts {
+    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+        let text = match self.runbooks {
+            Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
+            None => SHIPPED.to_owned(),
+        };
+        if shared.json {
+            output::json(&rules(&text))?;
+        } else {
+            output::text(&text)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The rules one by one. It reads the shipped ones and no others: each value stands on one line.
+fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
+    let mut rules: Vec<BTreeMap<&str, &str>> = Vec::new();
+    let mut group = "";
+    let lines = text.lines().map(str::trim_start);
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let Some((key, value)) = line.split_once(": ") else {
+            continue;
+        };
+        match key.strip_prefix("- ") {
+            Some("name") => group = value,
+            Some(key) => rules.push(BTreeMap::from([("group", group), (key, value)])),
+            None => {
+                if let Some(rule) = rules.last_mut() {
+                    rule.extend(said(key, value));
+                }
+            }
+        }
+    }
+    rules
+}
+
+/// What a line says of a rule: its labels are several things.
+fn said<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
+    let within = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
+    match (within('{', '}'), within('"', '"')) {
+        (Some(labels), _) => labels
+            .split(", ")
+            .filter_map(|label| label.split_once(": "))
+            .collect(),
+        (None, quoted) => vec![(key, quoted.unwrap_or(value))],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_is_told_with_all_that_is_said_of_it() {
+        let rules = rules(SHIPPED);
+        let marked = |mark: &str| SHIPPED.matches(mark).count();
+        let (recorded, alerts): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.contains_key("record"));
+        assert_eq!(recorded.len(), marked("- record: "));
+        assert_eq!(alerts.len(), marked("- alert: "));
+        assert_eq!(alerts.len(), marked(PAGE));
+        for rule in recorded {
+            assert_eq!(rule.len(), 3, "{rule:?}");
+        }
+        let names = "alert description expr for group runbook_url service severity summary";
+        for rule in alerts {
+            // Some fire at once.
+            let all: BTreeSet<&str> = rule.keys().copied().chain(["for"]).collect();
+            assert_eq!(all, names.split(' ').collect::<BTreeSet<_>>(), "{rule:?}");
+        }
+    }
+}

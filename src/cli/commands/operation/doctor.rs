@@ -1,0 +1,148 @@
+//! `recapd doctor`: everything that has to be right for summaries to be made, each with its cure.
+
+mod backlog;
+mod database;
+mod provider;
+mod surroundings;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    clock::{Clock as _, SystemClock},
+    config::{Config, Environment},
+    domain::{
+        diagnosis::{Check, Verdict},
+        time::Timestamp,
+    },
+    store::SqlStore,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd doctor                                        every check, with what to do where one fails
+  recapd doctor --config /etc/recapd/config.toml       as the service sees it
+  recapd doctor --offline --json                       for machines; nobody is asked over the network
+  recapd doctor --server http://127.0.0.1:7411         that daemon alone: does it answer, and is it ready?
+
+Exit codes: 0 nothing fails (warnings may be there), 1 something fails, 78 the configuration is wrong.")]
+pub(in crate::cli) struct Doctor {
+    /// Ask no provider
+    #[arg(long)]
+    offline: bool,
+}
+
+fn line(check: &Check) -> String {
+    let word = match check.verdict {
+        Verdict::Ok => "ok",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "FAIL",
+        Verdict::Skip => "-",
+    };
+    let fix = check
+        .fix
+        .as_ref()
+        .map(|fix| format!("\n{:17}fix: {fix}", ""))
+        .unwrap_or_default();
+    format!("{word:<5}{:<12}{}{fix}", check.name, check.detail)
+}
+
+/// What a daemon finds that looks at itself: all checks but those that ask somebody over the network.
+pub(super) async fn from_inside(
+    config: &Config,
+    environment: &Environment,
+    store: &SqlStore,
+    now: Timestamp,
+) -> Vec<Check> {
+    let mut checks = vec![
+        Check::ok("config", "read and checked"),
+        surroundings::disk(config),
+        database::clock(Some(store), now).await,
+        surroundings::time_zone(config, now),
+    ];
+    checks.extend(provider::checks(config, environment, true).await);
+    checks.push(surroundings::notify_socket(environment));
+    checks.extend(backlog::checks(Some(store), config, now).await);
+    checks
+}
+
+/// All checks but those that ask a provider.
+pub(super) async fn offline(config: &Config, shared: &Shared, environment: &Environment) -> Vec<Check> {
+    let doctor = Doctor { offline: true };
+    doctor.checks(config, shared, environment).await
+}
+
+/// The checks that need no configuration, where it can't be used.
+pub(super) async fn without_configuration(shared: &Shared, environment: &Environment) -> Vec<Check> {
+    let mut checks = vec![Check::fail("config", "it can't be used", "recapd config check")];
+    if shared.server.is_some() {
+        // Only a daemon that nobody names is looked for where the configuration says.
+        checks.push(surroundings::daemon(&Config::default(), shared).await);
+    }
+    checks.push(surroundings::notify_socket(environment));
+    checks
+}
+
+/// The checks of a daemon that is named: what lies around here needn't be its own.
+async fn elsewhere(config: &Config, shared: &Shared) -> Vec<Check> {
+    let there = "database, disk, clock and provider are looked at where it runs: by `recapd doctor` there, or on its page System";
+    vec![
+        surroundings::daemon(config, shared).await,
+        Check::skip("its host", there),
+    ]
+}
+
+impl Doctor {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let checks = open::block_on(async {
+            Ok(match &shared.server {
+                Some(_) => elsewhere(config, shared).await,
+                None => self.checks(config, shared, environment).await,
+            })
+        })?;
+        let failing = checks
+            .iter()
+            .filter(|check| check.verdict == Verdict::Fail)
+            .count();
+        if shared.json {
+            output::json(&json!({ "ok": failing == 0, "checks": checks }))?;
+        } else {
+            let lines: Vec<String> = checks.iter().map(line).collect();
+            output::text(&lines.join("\n"))?;
+            match failing {
+                0 => output::note("nothing fails"),
+                failing => output::error(&format!("{failing} of {} checks fail", checks.len())),
+            }
+        }
+        Ok(if failing == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    async fn checks(&self, config: &Config, shared: &Shared, environment: &Environment) -> Vec<Check> {
+        let now = SystemClock.now();
+        // The configuration was read and checked, or this wouldn't run.
+        let mut checks = vec![Check::ok("config", "read and checked")];
+        let (found, store) = database::checks(config).await;
+        checks.extend(found);
+        checks.push(surroundings::disk(config));
+        checks.push(database::clock(store.as_ref(), now).await);
+        checks.push(surroundings::time_zone(config, now));
+        checks.extend(provider::checks(config, environment, self.offline).await);
+        checks.push(surroundings::daemon(config, shared).await);
+        checks.push(surroundings::notify_socket(environment));
+        checks.extend(backlog::checks(store.as_ref(), config, now).await);
+        checks
+    }
+}

@@ -1,0 +1,92 @@
+//! What waits, what failed, what is paused.
+
+use super::Check;
+use crate::{
+    cli::terminal::figures::{permille, span},
+    config::Config,
+    domain::time::{DAY_MS, HOUR_MS, Timestamp},
+    store::{Sample, SqlStore, Store as _, operate::OperatorStore as _},
+};
+
+/// More updates that could be made right now are a backlog.
+const READY_MAX: i64 = 50;
+/// Longer than this beyond `queue.max_wait_ms`, and beyond what batches may take, nothing should wait.
+const WAIT_MS_MAX: i64 = HOUR_MS;
+/// A larger share of attempts that fail is a failure, in thousandths.
+const FAILED_PERMILLE_MAX: i64 = 50;
+
+pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Timestamp) -> Vec<Check> {
+    let Some(store) = store else {
+        return vec![Check::skip("backlog", "there is no database to look into")];
+    };
+    let sample = match store.sample(now, DAY_MS).await {
+        Ok(sample) => sample,
+        Err(error) => {
+            return vec![Check::fail(
+                "backlog",
+                error.to_string(),
+                "see the check of the database",
+            )];
+        }
+    };
+    let paused_since = store.queue_paused_since().await.unwrap_or_default();
+    let paused = paused_since.map(|since| {
+        Check::warn(
+            "paused",
+            format!("all updates are paused since {since}"),
+            "recapd queue resume",
+        )
+    });
+    [backlog(&sample, config, now), updates(&sample)]
+        .into_iter()
+        .chain(paused)
+        .chain(parked(&sample))
+        .chain(spending(&sample))
+        .collect()
+}
+
+fn backlog(sample: &Sample, config: &Config, now: Timestamp) -> Check {
+    let name = "backlog";
+    let waited_ms = sample.oldest_pending_at.map_or(0, |since| now.since_ms(since));
+    let detail = format!(
+        "{} ready, {} running, {} scheduled",
+        sample.ready, sample.running, sample.scheduled
+    );
+    let fix = "is a daemon running? then raise worker.concurrency or look at `recapd runs`";
+    if waited_ms > config.queue.max_wait_ms + config.batch_wait_ms() + WAIT_MS_MAX {
+        let detail = format!("{detail}; the oldest exchange waits for {}", span(waited_ms));
+        return Check::warn(name, detail, fix);
+    }
+    if sample.ready > READY_MAX {
+        return Check::warn(name, detail, fix);
+    }
+    Check::ok(name, detail)
+}
+
+fn updates(sample: &Sample) -> Check {
+    let (name, ended) = ("updates", sample.completed + sample.failed);
+    let detail = format!(
+        "{} completed, {} failed ({}) in 24h",
+        sample.completed,
+        sample.failed,
+        permille(sample.failed, ended)
+    );
+    if ended > 0 && sample.failed * 1_000 > ended * FAILED_PERMILLE_MAX {
+        return Check::warn(name, detail, "`recapd runs list --outcome failed` says why");
+    }
+    Check::ok(name, detail)
+}
+
+fn parked(sample: &Sample) -> Option<Check> {
+    let detail = format!("{} agents are given up on for now", sample.parked);
+    let fix = "`recapd queue` says why; then `recapd queue retry --all`";
+    (sample.parked > 0).then(|| Check::warn("parked", detail, fix))
+}
+
+fn spending(sample: &Sample) -> Option<Check> {
+    let until = sample
+        .paused_until
+        .map_or(String::new(), |until| format!(" until {until}"));
+    let detail = format!("{} agents wait for a limit of spending{until}", sample.paused);
+    (sample.paused > 0).then(|| Check::warn("spending", detail, "see [spend] and `recapd status`"))
+}

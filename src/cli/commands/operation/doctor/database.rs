@@ -1,0 +1,121 @@
+//! The database: is it there, is it this version's, can it be written, is it whole, does its clock agree with ours?
+
+use super::Check;
+use crate::{
+    assembly,
+    cli::backend::cure,
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::time::{SECOND_MS, Timestamp},
+    store::{
+        DatabaseSettings, SqlStore, StoreError, examine,
+        operate::{OperatorStore as _, RunQuery},
+        schema,
+    },
+};
+
+/// How far the database's clock may be off.
+const SKEW_MS_MAX: i64 = 5 * SECOND_MS;
+/// How far ahead of our clock what is stored may be.
+const AHEAD_MS_MAX: i64 = 60 * SECOND_MS;
+/// A larger file isn't read through, in bytes: that would take long, and the disk from the daemon.
+const READ_BYTES_MAX: u64 = 1 << 30;
+
+/// Whether it can be used, and the database if so.
+pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
+    let url = &config.database.url;
+    let settings = assembly::database_settings(&config.database);
+    let schema = match schema::status(&settings).await {
+        Ok(schema) => schema,
+        Err(error) => return (vec![unreachable(config, &error)], None),
+    };
+    let mut checks = vec![Check::ok("database", url)];
+    let (version, pending) = (schema.version(), schema.pending());
+    if let Err(error) = schema.can_go_on() {
+        let fix = "use the recapd that made it, or name another database with --db";
+        checks.push(Check::fail("schema", error.to_string(), fix));
+    } else if pending > 0 {
+        let detail = format!("version {version}, {pending} migrations are missing");
+        checks.push(Check::fail("schema", detail, "recapd migrate up"));
+    } else {
+        checks.push(Check::ok("schema", format!("version {version}")));
+    }
+    if let Some(file) = cure::file(url) {
+        let bytes = file.metadata().map_or(0, |found| found.len());
+        checks.push(writing(url, &settings).await);
+        checks.push(pages(url, &settings, bytes).await);
+    }
+    let store = SqlStore::look(&settings).await.ok();
+    (checks, store)
+}
+
+fn unreachable(config: &Config, error: &StoreError) -> Check {
+    let url = &config.database.url;
+    Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
+}
+
+async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
+    let name = "writing";
+    match examine::can_be_written(settings).await {
+        Ok(()) => Check::ok(name, "this user can begin a write"),
+        Err(error) if error.class() == Some("busy") => {
+            Check::warn(name, error.to_string(), cure::of(url, &error))
+        }
+        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+    }
+}
+
+/// Whether a file of so many bytes is whole: appends of an agent can fail where everything else is well.
+async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
+    let (name, size) = ("pages", format!("{} MiB", bytes >> 20));
+    if bytes > READ_BYTES_MAX {
+        let detail = format!("{size} aren't read here: `recapd backup` reads all");
+        return Check::skip(name, detail);
+    }
+    match examine::damage(settings).await {
+        Ok(None) => Check::ok(name, format!("all {size} read: nothing is broken")),
+        Ok(Some(broken)) => Check::fail(name, broken.replace('\n', " "), cure::RESTORE),
+        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+    }
+}
+
+/// Whether times can be believed: the server's clock is ours, and nothing was written in the future.
+pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
+    let name = "clock";
+    let Some(store) = store else {
+        return Check::skip(name, "there is no database to compare it with");
+    };
+    let fix = "set the clocks right (timedatectl status): leases and ageing go by them";
+    match store.clock(SystemClock.now()).await {
+        Err(error) => return Check::fail(name, error.to_string(), "see the check of the database"),
+        Ok(theirs) => {
+            let skew = theirs.since_ms(SystemClock.now());
+            if skew.abs() > SKEW_MS_MAX {
+                let way = if skew > 0 { "ahead" } else { "behind" };
+                return Check::warn(
+                    name,
+                    format!("the database is {} ms {way} of this machine", skew.abs()),
+                    fix,
+                );
+            }
+        }
+    }
+    let newest = RunQuery {
+        limit: 1,
+        ..RunQuery::default()
+    };
+    let ended = store
+        .runs(newest)
+        .await
+        .unwrap_or_default()
+        .first()
+        .map(|run| run.finished_at);
+    match ended.filter(|ended| ended.since_ms(now) > AHEAD_MS_MAX) {
+        Some(ended) => Check::warn(
+            name,
+            format!("the newest run ended at {ended}, which is to come"),
+            fix,
+        ),
+        None => Check::ok(name, format!("{now}")),
+    }
+}

@@ -1,0 +1,171 @@
+//! What lies around: the disk, the time zone, the daemon, the service manager.
+
+use std::{os::unix::net::UnixDatagram, path::Path};
+
+use super::{Check, Shared};
+use crate::{
+    cli::backend::{cure, remote},
+    config::{Ageing, Config, Environment},
+    domain::{time::Timestamp, zone::Zone},
+};
+
+/// Less free space than this is a failure, in bytes: a commit may not fit any more.
+const FREE_BYTES_MIN: u64 = 100 << 20;
+/// Less than this is a warning.
+const FREE_BYTES_FEW: u64 = 1 << 30;
+
+/// The disk that a SQLite database is on.
+pub(super) fn disk(config: &Config) -> Check {
+    let name = "disk";
+    let Some(file) = cure::file(&config.database.url) else {
+        return Check::skip(name, "the database is on a server");
+    };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let found = match rustix::fs::statvfs(folder) {
+        Ok(found) => found,
+        Err(error) => {
+            let fix = format!(
+                "make {} and let the user of the service write to it",
+                folder.display()
+            );
+            return Check::fail(name, format!("{}: {error}", folder.display()), fix);
+        }
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let detail = format!("{} MiB free in {}", free >> 20, folder.display());
+    let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+    let fix = "free some space, or move the database to a larger disk";
+    if writable.is_err() {
+        let fix = "let the user of the service write to it (chown recapd:recapd)";
+        Check::fail(name, format!("{} can't be written to", folder.display()), fix)
+    } else if free < FREE_BYTES_MIN {
+        Check::fail(name, detail, fix)
+    } else if free < FREE_BYTES_FEW {
+        Check::warn(name, detail, fix)
+    } else {
+        Check::ok(name, detail)
+    }
+}
+
+/// Which days summaries go by.
+pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
+    let name = "time zone";
+    let zone = &config.summary.time_zone;
+    // It was validated with the configuration.
+    let Some(parsed) = Zone::parse(zone) else {
+        return Check::fail(
+            name,
+            format!("{zone} is none"),
+            "set summary.time_zone, such as Europe/Berlin",
+        );
+    };
+    let shown = format!(
+        "{zone}, where it is {}",
+        parsed.wall(now).format("%Y-%m-%d %H:%M")
+    );
+    if config.summary.ageing == Ageing::Calendar && parsed == Zone::default() {
+        let fix = "set summary.time_zone to where people work, such as Europe/Berlin, or that of an agent";
+        return Check::warn(name, format!("{shown}, and days are those of the calendar"), fix);
+    }
+    Check::ok(name, shown)
+}
+
+/// Whether a daemon runs, and whether it may listen there.
+pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
+    let name = "daemon";
+    let at = match &shared.server {
+        Some(server) => server.base.clone(),
+        None => config.http.listen.base(),
+    };
+    match remote::answers(shared.server.as_ref(), &config.http, "/readyz").await {
+        Ok(()) => Check::ok(name, format!("ready at {at}")),
+        Err(remote::NotReady::Away) if shared.server.is_some() => Check::fail(
+            name,
+            format!("nobody answers at {at}"),
+            "is the daemon running there?",
+        ),
+        Err(remote::NotReady::Away) => {
+            let fix = "start it: `systemctl start recapd`, or `recapd serve`";
+            Check::warn(name, format!("none runs at {at}"), fix)
+        }
+        Err(remote::NotReady::Silent(why)) => Check::fail(
+            name,
+            format!("somebody listens at {at} and doesn't answer: {why}"),
+            "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
+        ),
+        Err(remote::NotReady::Says(why)) => Check::fail(
+            name,
+            format!("{at} isn't ready: {why}"),
+            "see its log: `journalctl -u recapd`",
+        ),
+    }
+}
+
+/// Whether the service manager can be told that the daemon is ready.
+pub(super) fn notify_socket(environment: &Environment) -> Check {
+    let name = "notify";
+    let Some(path) = environment.get("NOTIFY_SOCKET") else {
+        return Check::skip(name, "no service manager listens to this process (NOTIFY_SOCKET)");
+    };
+    // Abstract sockets have no file to look at.
+    if path.starts_with('@') {
+        return Check::ok(name, path);
+    }
+    let reached = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    match reached {
+        Ok(()) => Check::ok(name, path),
+        Err(error) => {
+            let fix = "run it as a unit with Type=notify and NotifyAccess=main, or unset NOTIFY_SOCKET";
+            Check::fail(name, format!("{path}: {error}"), fix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+    use crate::store::sqlite;
+
+    #[test]
+    fn the_disk_of_the_database_is_looked_at() {
+        let mut config = Config::default();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("50% off");
+        std::fs::create_dir(&path).unwrap();
+        config.database.url = sqlite::url_of(&path.join("recapd.db"));
+        let found = disk(&config).detail;
+        assert!(found.ends_with("50% off"), "{found}");
+        config.database.url = "sqlite:/nowhere/at/all/recapd.db".to_owned();
+        assert_eq!(disk(&config).verdict, Verdict::Fail);
+        config.database.url = "postgres://recapd@db/recapd".to_owned();
+        assert_eq!(disk(&config).verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn a_calendar_wants_a_zone() {
+        let mut config = Config::default();
+        assert_eq!(time_zone(&config, Timestamp(0)).verdict, Verdict::Ok);
+        config.summary.ageing = Ageing::Calendar;
+        assert_eq!(time_zone(&config, Timestamp(0)).verdict, Verdict::Warn);
+        config.summary.time_zone = "Europe/Berlin".to_owned();
+        let found = time_zone(&config, Timestamp(0));
+        assert_eq!(
+            (found.verdict, found.detail.contains("1970-01-01 01:00")),
+            (Verdict::Ok, true)
+        );
+    }
+
+    #[test]
+    fn a_notify_socket_has_to_be_one() {
+        let found = |path: &str| notify_socket(&std::iter::once(("NOTIFY_SOCKET", path)).collect()).verdict;
+        assert_eq!(notify_socket(&Environment::default()).verdict, Verdict::Skip);
+        assert_eq!(found("/nowhere/notify"), Verdict::Fail);
+        assert_eq!(found("@systemd"), Verdict::Ok);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let _socket = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(found(path.to_str().unwrap()), Verdict::Ok);
+    }
+}

@@ -1,0 +1,70 @@
+//! `recapd health`: for containers and service managers.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{self, NotReady, Remote},
+        },
+        exit::{Failed, UNAVAILABLE, UNHEALTHY},
+        terminal::output,
+    },
+    config::Config,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks the daemon at http.listen, or at --server. The model is no part of it: while it is away, reading and appending go on.
+Examples:
+  recapd health               is it ready? the database answers, and the daemon isn't ending
+  recapd health --live        does it answer at all?
+
+Exit codes: 0 yes, 4 no, 69 nobody answers. In a Containerfile: HEALTHCHECK CMD [\"recapd\", \"health\"]")]
+pub(in crate::cli) struct Health {
+    /// Whether it answers at all
+    #[arg(long, conflicts_with = "ready")]
+    live: bool,
+    /// Whether it answers usefully, which is the default
+    #[arg(long)]
+    ready: bool,
+}
+
+impl Health {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let (path, word) = if self.live {
+            ("/livez", "live")
+        } else {
+            ("/readyz", "ready")
+        };
+        if let Some(server) = &shared.server {
+            // What is no address says nothing of a daemon.
+            Remote::new(server)?;
+        }
+        let answered =
+            open::block_on(async { Ok(remote::answers(shared.server.as_ref(), &config.http, path).await) })?;
+        match answered {
+            Ok(()) if shared.json => output::json(&json!({ "ok": true, "check": word }))?,
+            Ok(()) => output::text(word)?,
+            Err(NotReady::Away | NotReady::Silent(_)) => {
+                let at = match &shared.server {
+                    Some(server) => server.base.clone(),
+                    None => config.http.listen.base(),
+                };
+                return Err(Failed::new(
+                    UNAVAILABLE,
+                    anyhow::anyhow!("nobody answers at {at}"),
+                ));
+            }
+            Err(NotReady::Says(why)) => {
+                return Err(Failed::new(UNHEALTHY, anyhow::anyhow!("not {word}: {why}")));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,98 @@
+//! `recapd metrics`: what `/metrics` says.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    cli::{Shared, exit::Failed, terminal::output},
+    telemetry::metrics::{Described, catalogue, example},
+};
+
+/// What stands before the table in `docs/metrics.md`.
+const HEAD: &str = "\
+# Metrics
+
+A daemon serves these at `/metrics`, to Prometheus and to whatever reads OpenMetrics. This page is what `recapd metrics list
+--markdown` prints.
+
+- Names and labels are a contract. Every series whose labels are known beforehand is there from the start, at 0.
+- No label names an agent. `provider` and `model` are those of the configuration, anything else is `other`.
+- Times are seconds since 1970, and 0 is never or none. Sampled gauges come from the database: several daemons on one database
+  say the same, so combine them with `max`; counters are each daemon's own, so add them up.
+- What the interface calls a summary is a document here, since Prometheus reserves the word.
+
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd metrics list
+  recapd metrics list --json
+  recapd metrics list --markdown > docs/metrics.md
+The values themselves are at /metrics of a running daemon.")]
+pub(in crate::cli) struct MetricsCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print every metric: its type, its labels, what it says
+    List {
+        /// As the page of the documentation
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Print what a daemon says that has done nothing yet, for checkers of metrics
+    Example,
+}
+
+impl MetricsCommand {
+    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+        match self.action {
+            Action::Example => output::text(&example())?,
+            Action::List { .. } if shared.json => output::json(&catalogue())?,
+            Action::List { markdown: true } => output::text(&page(&catalogue()))?,
+            Action::List { markdown: false } => output::text(&list(&catalogue()))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A paragraph for each metric.
+fn list(metrics: &[Described]) -> String {
+    let mut text = String::new();
+    for metric in metrics {
+        // Writing to a string doesn't fail.
+        writeln!(text, "{} ({})\n  {}.", metric.name, metric.kind, metric.help).ok();
+        for label in labels(metric) {
+            writeln!(text, "  {label}").ok();
+        }
+    }
+    text
+}
+
+fn page(metrics: &[Described]) -> String {
+    let mut text = format!("{HEAD}| metric | type | labels | what it says |\n|---|---|---|---|\n");
+    for metric in metrics {
+        let labels = labels(metric).join("; ");
+        writeln!(
+            text,
+            "| `{}` | {} | {labels} | {} |",
+            metric.name, metric.kind, metric.help
+        )
+        .ok();
+    }
+    text
+}
+
+/// The labels with their values, and the bounds of a histogram.
+fn labels(metric: &Described) -> Vec<String> {
+    let labels = metric.labels.iter().map(|label| match label.values.as_slice() {
+        [] => label.name.clone(),
+        values => format!("{}: {}", label.name, values.join(", ")),
+    });
+    let bounds = (!metric.buckets.is_empty()).then(|| format!("le: {}", metric.buckets.join(", ")));
+    labels.chain(bounds).collect()
+}

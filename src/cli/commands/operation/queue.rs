@@ -1,0 +1,280 @@
+//! `recapd queue`: the updates that are to be made, and what a hand does to them.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            hands::{Hands, QueuePage},
+            open,
+        },
+        exit::Failed,
+        terminal::{
+            figures::ago,
+            output,
+            table::{Align, Table},
+        },
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{agent::AgentId, text::one_line, time::Timestamp},
+    store::operate::{QueueRow, QueueState, QueueWait},
+};
+
+/// Rows shown unless more are asked for, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd queue                      what is to be done, what runs, what waits and why
+  recapd queue show my-agent
+  recapd queue retry my-agent       now, whatever it waits for
+  recapd queue retry --all          whatever is parked
+  recapd queue pause                no further updates, of all daemons on the database, until `recapd queue resume`
+
+Nothing that is done here loses work: what isn't summarised stays pending, and digests stand for it.")]
+pub(in crate::cli) struct Queue {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the agents whose summaries are to be updated
+    List(List),
+    /// Print an agent's row
+    Show {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Make a row due now that waits, is parked or paused, with another series of attempts
+    Retry {
+        /// The agent
+        #[arg(required_unless_present = "all")]
+        agent: Option<AgentId>,
+        /// All rows that are parked
+        #[arg(long, conflicts_with = "agent")]
+        all: bool,
+    },
+    /// Park a row, and stop the update under way; an eviction brings it back, or a retry
+    Cancel {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Pause all updates, also over restarts; what runs goes on to its end
+    Pause,
+    /// Go on with updates
+    Resume,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// At most so many rows
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
+    limit: i64,
+    /// Only agents after this one, in the order of their names
+    #[arg(long, value_name = "AGENT")]
+    after: Option<AgentId>,
+}
+
+impl Queue {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let default = List {
+            limit: LIMIT,
+            after: None,
+        };
+        open::block_on(async {
+            match self.action.unwrap_or(Action::List(default)) {
+                Action::List(list) => list.run(&Hands::looking(config, shared).await?, shared).await,
+                Action::Show { agent } => {
+                    let row = Hands::looking(config, shared).await?.row(&agent).await?;
+                    print_row(&row, shared, &details(&row, SystemClock.now()))
+                }
+                action => change(action, &Hands::working(config, shared).await?, shared).await,
+            }
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn change(action: Action, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+    match action {
+        Action::Retry {
+            agent: Some(agent), ..
+        } => {
+            let row = hands.retry(&agent).await?;
+            print_row(&row, shared, &after_retry(&row))
+        }
+        Action::Retry { agent: None, .. } => retry_parked(hands, shared).await,
+        Action::Cancel { agent } => {
+            let row = hands.cancel(&agent).await?;
+            let text =
+                format!("parked {agent}: the next eviction brings it back, or `recapd queue retry {agent}`");
+            print_row(&row, shared, &text)
+        }
+        Action::Pause => pause(hands, shared, true).await,
+        Action::Resume => pause(hands, shared, false).await,
+        Action::List(_) | Action::Show { .. } => Ok(()),
+    }
+}
+
+fn print_row(row: &QueueRow, shared: &Shared, text: &str) -> Result<(), Failed> {
+    if shared.json {
+        output::json(row)?;
+    } else {
+        output::text(text)?;
+    }
+    Ok(())
+}
+
+fn after_retry(row: &QueueRow) -> String {
+    let agent = &row.agent_id;
+    match row.state {
+        QueueState::Running => format!("{agent} is being updated right now: nothing to hasten"),
+        _ => format!("{agent} is due now"),
+    }
+}
+
+async fn retry_parked(hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+    let (mut after, mut retried) = (None, Vec::new());
+    loop {
+        let page = hands.queue(after.as_ref(), LIMIT_MAX).await?;
+        let parked = page.rows.iter().filter(|row| row.state == QueueState::Parked);
+        for row in parked {
+            hands.retry(&row.agent_id).await?;
+            retried.push(row.agent_id.clone());
+        }
+        after = page.next_cursor;
+        if after.is_none() {
+            break;
+        }
+    }
+    if shared.json {
+        output::json(&json!({ "retried": retried }))?;
+    } else if retried.is_empty() {
+        output::text("(nothing is parked)")?;
+    } else {
+        output::text(&format!("{} agents are due now", retried.len()))?;
+    }
+    Ok(())
+}
+
+async fn pause(hands: &Hands, shared: &Shared, paused: bool) -> Result<(), Failed> {
+    let paused_since = hands.set_paused(paused).await?;
+    if shared.json {
+        output::json(&json!({ "paused_since": paused_since }))?;
+    } else {
+        output::text(&match paused_since {
+            Some(since) => {
+                format!("updates are paused since {since}; `recapd queue resume` goes on with them")
+            }
+            None => "updates go on".to_owned(),
+        })?;
+    }
+    Ok(())
+}
+
+impl List {
+    async fn run(&self, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+        let page = hands.queue(self.after.as_ref(), self.limit).await?;
+        if shared.json {
+            output::json(&page)?;
+        } else {
+            output::text(&text(&page, SystemClock.now()))?;
+            if let Some(after) = &page.next_cursor {
+                output::note(&format!("more follow: --after {after}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(page: &QueuePage, now: Timestamp) -> String {
+    let paused = page.paused_since.map(|since| {
+        format!("all updates are paused since {since}; `recapd queue resume` goes on with them")
+    });
+    let rows = if page.rows.is_empty() {
+        "(the queue is empty: every summary is up to date; `recapd update AGENT` asks for an update)"
+            .to_owned()
+    } else {
+        table(&page.rows, now)
+    };
+    paused.into_iter().chain([rows]).collect::<Vec<_>>().join("\n")
+}
+
+fn table(rows: &[QueueRow], now: Timestamp) -> String {
+    let mut table = Table::new([
+        ("AGENT", Align::Left),
+        ("STATE", Align::Left),
+        ("REASON", Align::Left),
+        ("QUEUED", Align::Left),
+        ("NEXT", Align::Left),
+        ("TRIES", Align::Right),
+        ("LAST ERROR", Align::Left),
+    ]);
+    for row in rows {
+        table.row([
+            row.agent_id.to_string(),
+            state(row),
+            row.reason.clone(),
+            ago(row.queued_at, now),
+            row.next_at.map_or("-".to_owned(), |at| ago(at, now)),
+            row.attempts.to_string(),
+            row.last_error.as_deref().map(one_line).unwrap_or_default(),
+        ]);
+    }
+    table.text()
+}
+
+/// The state, and what it is for.
+fn state(row: &QueueRow) -> String {
+    let state = match row.state {
+        QueueState::Ready => "ready",
+        QueueState::Running => "running",
+        QueueState::Scheduled => "scheduled",
+        QueueState::Paused => "paused",
+        QueueState::Parked => "parked",
+    };
+    let waits_for = row.waits_for.map(|wait| match wait {
+        QueueWait::Company => "company",
+        QueueWait::Provider => "provider",
+        QueueWait::Backoff => "backoff",
+        QueueWait::Batch => "batch",
+        QueueWait::Limit => "limit",
+        QueueWait::Hand => "hand",
+    });
+    waits_for.map_or_else(|| state.to_owned(), |wait| format!("{state} ({wait})"))
+}
+
+fn details(row: &QueueRow, now: Timestamp) -> String {
+    let at = |at: Timestamp| format!("{at} ({})", ago(at, now));
+    let lines = [
+        ("agent", Some(row.agent_id.to_string())),
+        ("state", Some(state(row))),
+        (
+            "reason",
+            Some(format!("{}, priority {}", row.reason, row.priority)),
+        ),
+        ("queued", Some(at(row.queued_at))),
+        ("next", row.next_at.map(at)),
+        (
+            "attempts",
+            Some(format!("{}, of which {} vanished", row.attempts, row.crashes)),
+        ),
+        ("owner", row.owner.clone()),
+        ("leased", row.leased_at.map(at)),
+        ("parked", row.parked_at.map(at)),
+        ("paused for", row.paused_for.clone()),
+        ("last error", row.last_error.as_deref().map(one_line)),
+    ];
+    let lines = lines
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name:<11} {}", value?)));
+    lines.collect::<Vec<_>>().join("\n")
+}

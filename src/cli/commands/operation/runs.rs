@@ -1,0 +1,226 @@
+//! `recapd runs`: what came of updates.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            hands::{Hands, RunPage},
+            open,
+        },
+        exit::Failed,
+        terminal::{
+            figures::{ago, dollars, duration, thousands},
+            output,
+            table::{Align, Table},
+        },
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{agent::AgentId, text::one_line, time::Timestamp},
+    store::operate::{Run, RunOutcome, RunQuery},
+};
+
+/// Runs shown unless more are asked for, and at most.
+const LIMIT: i64 = 20;
+const LIMIT_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd runs                                  the newest attempts to update summaries
+  recapd runs list --agent my-agent --outcome failed
+  recapd runs show 12                          what one did, took and cost")]
+pub(in crate::cli) struct Runs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the runs that are kept, newest first
+    List(List),
+    /// Print one run
+    Show {
+        /// Its number
+        #[arg(value_parser = clap::value_parser!(i64).range(1..))]
+        run: i64,
+    },
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Only those of this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentId>,
+    /// Only those that ended so
+    #[arg(long, value_name = "completed|failed|superseded|postponed", value_parser = outcome_named)]
+    outcome: Option<RunOutcome>,
+    /// At most so many
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
+    limit: i64,
+    /// Only runs before this one
+    #[arg(long, value_name = "RUN", value_parser = clap::value_parser!(i64).range(1..))]
+    before: Option<i64>,
+}
+
+fn outcome_named(name: &str) -> Result<RunOutcome, String> {
+    RunOutcome::from_name(name)
+        .ok_or_else(|| "expected completed, failed, superseded or postponed".to_owned())
+}
+
+impl Runs {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let default = List {
+            agent: None,
+            outcome: None,
+            limit: LIMIT,
+            before: None,
+        };
+        open::block_on(async {
+            let hands = Hands::looking(config, shared).await?;
+            match self.action.unwrap_or(Action::List(default)) {
+                Action::List(list) => list.run(&hands, shared).await,
+                Action::Show { run } => {
+                    let run = hands.run(run).await?;
+                    if shared.json {
+                        output::json(&run)?;
+                    } else {
+                        output::text(&details(&run))?;
+                    }
+                    Ok(())
+                }
+            }
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl List {
+    async fn run(self, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+        let query = RunQuery {
+            agent: self.agent,
+            outcome: self.outcome,
+            before: self.before,
+            limit: self.limit,
+        };
+        let page = hands.runs(query).await?;
+        if shared.json {
+            output::json(&page)?;
+        } else {
+            output::text(&text(&page, SystemClock.now()))?;
+            if let Some(before) = page.next_cursor {
+                output::note(&format!("more follow: --before {before}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(page: &RunPage, now: Timestamp) -> String {
+    if page.runs.is_empty() {
+        return "(no such runs are kept: one is made for each update; `recapd queue` shows what is to be done)".to_owned();
+    }
+    let mut table = Table::new([
+        ("RUN", Align::Right),
+        ("AGENT", Align::Left),
+        ("ENDED", Align::Left),
+        ("OUTCOME", Align::Left),
+        ("TOOK", Align::Right),
+        ("PATH", Align::Left),
+        ("VERSION", Align::Right),
+        ("COVERS", Align::Left),
+        ("SIZE", Align::Right),
+        ("COST", Align::Right),
+    ]);
+    let figure = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
+    for run in &page.runs {
+        table.row([
+            run.run.to_string(),
+            run.agent_id.to_string(),
+            ago(run.finished_at, now),
+            outcome(run),
+            duration(run.duration_ms),
+            figure(run.path.clone()),
+            figure(run.version.map(|version| version.to_string())),
+            figure(covers(run)),
+            figure(run.document_tokens.map(thousands)),
+            figure(run.cost_microusd.map(dollars)),
+        ]);
+    }
+    table.text()
+}
+
+fn outcome(run: &Run) -> String {
+    match &run.error_class {
+        Some(class) => format!("{} ({class})", run.outcome.name()),
+        None => run.outcome.name().to_owned(),
+    }
+}
+
+/// The exchanges that a run took in.
+fn covers(run: &Run) -> Option<String> {
+    let (after, through) = (run.covers_after?, run.covers_through?);
+    match through - after {
+        ..1 => None,
+        1 => Some(format!("#{through}")),
+        _ => Some(format!("#{}–#{through}", after + 1)),
+    }
+}
+
+fn details(run: &Run) -> String {
+    let model = run.provider.as_ref().map(|provider| {
+        let batched = if run.batched { ", in a batch" } else { "" };
+        let model = run.model.as_deref().unwrap_or_default();
+        format!("{provider} {model}: {} calls{batched}", run.model_calls)
+    });
+    let tokens = format!("{} in, {} out", run.input_tokens, run.output_tokens);
+    let truncated = if run.truncated {
+        ", decisions or constraints were lost for its size"
+    } else {
+        ""
+    };
+    let document = run
+        .document_tokens
+        .map(|tokens| format!("{tokens} tokens{truncated}"));
+    let lines = [
+        (
+            "run",
+            Some(format!(
+                "{} of {}, attempt {}",
+                run.run, run.agent_id, run.attempt
+            )),
+        ),
+        ("reason", Some(run.reason.clone())),
+        ("outcome", Some(outcome(run))),
+        ("error", run.error.as_deref().map(one_line)),
+        ("began", Some(run.started_at.to_string())),
+        ("took", Some(duration(run.duration_ms))),
+        ("path", run.path.clone()),
+        ("version", run.version.map(|version| version.to_string())),
+        (
+            "exchanges",
+            Some(covers(run).map_or(run.exchanges.to_string(), |covers| {
+                format!("{} ({covers})", run.exchanges)
+            })),
+        ),
+        (
+            "items",
+            Some(format!(
+                "{} added, {} dropped",
+                run.items_added, run.items_dropped
+            )),
+        ),
+        ("document", document),
+        ("model", model),
+        ("tokens", Some(tokens)),
+        ("cost", run.cost_microusd.map(dollars)),
+    ];
+    let lines = lines
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name:<10} {}", value?)));
+    lines.collect::<Vec<_>>().join("\n")
+}

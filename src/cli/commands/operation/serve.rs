@@ -1,0 +1,413 @@
+//! `recapd serve`: the daemon.
+
+mod crew;
+mod demo;
+mod examiner;
+mod name;
+mod service;
+mod traces;
+
+use std::{convert::Infallible, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use futures::StreamExt as _;
+use tokio::{net::TcpListener, time::Instant};
+use tracing::{info, warn};
+
+use crate::{
+    access::Access,
+    assembly::{self, Parts},
+    background::Background,
+    cli::{
+        backend::open::{self, ApiKeys},
+        exit::Failed,
+    },
+    clock::{Clock, OffsetClock, SystemClock},
+    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
+    domain::price::Prices,
+    http::{self, HttpSettings, HttpState},
+    lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
+    randomness,
+    store::{
+        Resume, SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member,
+        sqlite,
+    },
+    telemetry::{self, Logging, Surroundings, trace::Exporter},
+    threads,
+};
+use crew::Crew;
+use examiner::Examiner;
+use traces::Traces;
+
+/// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
+const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// The first wait before it is tried again; each further one is twice as long.
+const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
+/// No wait is longer.
+const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd serve --demo                                 a conversation to look at, without a key
+  recapd serve                                        on 127.0.0.1:7411, database in ./recapd.db
+  recapd serve --config /etc/recapd/config.toml       as the service does
+  recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
+
+  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
+  curl http://127.0.0.1:7411/v1/agents/me/summary")]
+pub(in crate::cli) struct Serve {
+    /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Show what it does: a conversation to look at as the agent `demo`, no key, a database that goes when the daemon ends
+    #[arg(long)]
+    demo: bool,
+    /// For self-tests: the clock is set ahead by as many milliseconds as this file says
+    #[arg(long, value_name = "FILE", hide = true)]
+    clock_offset_file: Option<PathBuf>,
+}
+
+impl Serve {
+    /// What this command sets before `--set` does.
+    pub(in crate::cli) fn settings(&self) -> Vec<String> {
+        let listen = self.listen.iter().map(|listen| format!("http.listen={listen}"));
+        let demo = if self.demo { demo::settings() } else { Vec::new() };
+        listen.chain(demo).collect()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        match &self.clock_offset_file {
+            Some(file) => Arc::new(OffsetClock::new(file.clone())),
+            None => Arc::new(SystemClock),
+        }
+    }
+
+    pub(in crate::cli) fn run(
+        self,
+        sources: Loader,
+        loaded: &Loaded,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let Traces { spans, exporter, off } = traces::of(&loaded.config.trace, environment)?;
+        let surroundings = Surroundings::of_standard_error(environment);
+        let logging = telemetry::init(&loaded.config.log, &surroundings, spans)
+            .map_err(|error| Failed::new(crate::cli::exit::CONFIGURATION, error))?;
+        if let Some(reason) = off {
+            warn!(reason, "trace.off");
+        }
+        let entries = loaded.entries();
+        let overrides = entries
+            .iter()
+            .filter(|entry| entry.origin != config::Origin::Default);
+        for entry in overrides {
+            info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
+        }
+        let given = Start {
+            clock: self.clock(),
+            environment: environment.clone(),
+            sources,
+            entries,
+            logging,
+            notify: service::manager(environment),
+            is_demo: self.demo,
+        };
+        if !self.demo {
+            return open::block_on(serve(&loaded.config, loaded.prices.clone(), given, exporter));
+        }
+        if *loaded.origin("database.url") == config::Origin::Set {
+            let cure = "leave --db away, or --demo";
+            return Err(Failed::usage(format!(
+                "a demonstration has a database of its own: {cure}"
+            )));
+        }
+        let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
+        let mut config = loaded.config.clone();
+        config.database.url = sqlite::url_of(&folder.path().join("demo.db"));
+        open::block_on(serve(&config, loaded.prices.clone(), given, exporter))
+    }
+}
+
+/// What a daemon starts with beside its configuration.
+#[derive(Clone)]
+struct Start {
+    clock: Arc<dyn Clock>,
+    environment: Environment,
+    sources: Loader,
+    /// What the sources said.
+    entries: Vec<Entry>,
+    logging: Logging,
+    notify: Notify,
+    is_demo: bool,
+}
+
+/// What a daemon stands on, before anything of it runs.
+struct Ground {
+    store: Arc<SqlStore>,
+    access: Arc<Access>,
+    member: Option<Member>,
+    listener: http::Listener,
+    parts: Parts,
+    /// What the models are asked with.
+    keys: ApiKeys,
+    /// What the model is called.
+    model: String,
+    /// How many leases were taken back.
+    reclaimed: u64,
+}
+
+async fn serve(
+    config: &Config,
+    prices: Prices,
+    given: Start,
+    mut exporter: Option<Exporter>,
+) -> Result<ExitCode, Failed> {
+    // From here on no signal ends the process by itself, and none is lost: the first process of a container is sent only those
+    // that it waits for.
+    let hangups = hangups()?;
+    let mut signals = pin!(signals()?);
+    let owner = config.owner();
+    let ground = tokio::select! {
+        ground = prepare(config, prices, &given, &owner) => ground?,
+        Some(signal) = signals.next() => return Ok(end_early(&given.notify, signal)),
+    };
+    let Ground {
+        store,
+        access,
+        member,
+        listener,
+        parts,
+        keys,
+        model,
+        reclaimed,
+    } = ground;
+    let notify = given.notify.clone();
+    let lifecycle = Lifecycle::new();
+    lifecycle.spawn_serving("access", {
+        let (access, last) = (Arc::clone(&access), lifecycle.last().clone());
+        async move { access.follow(last).await }
+    });
+    let examiner = Examiner::of(config, &given, &owner, &store, &parts);
+    let hands = (store.clone() as _, access, examiner.clone());
+    start(&lifecycle, &parts, hands, config, listener);
+    let background = Background::start(threads::BACKGROUND)?;
+    let crew = Crew {
+        examiner,
+        lifecycle: lifecycle.on(&background),
+        parts: parts.clone(),
+        store: store.clone(),
+        owner: owner.clone(),
+        keys,
+        given,
+    };
+    lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
+    take_in_inbox(&lifecycle, &parts, store);
+    info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
+    notify.ready();
+    let soft = lifecycle.soft().clone();
+    let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
+    lifecycle.spawn("service", watch);
+    // Its name stays its own until all leases are finished or given back.
+    let ending = tokio::select! {
+        // In this order: that it ends is told before it may have, however soon that is.
+        biased;
+        never = service::ending(notify, parts.clone(), soft) => match never {},
+        never = follow_fleet(&parts, member) => match never {},
+        never = traces::export(exporter.as_mut(), &parts.metrics) => match never {},
+        ending = lifecycle.run(signals, config.worker.drain()) => ending,
+    };
+    // All that was traced has ended.
+    if let Some(exporter) = exporter {
+        exporter.flush(&parts.metrics).await;
+    }
+    info!(manner = %ending.manner, "daemon.stopped");
+    Ok(ExitCode::from(u8::from(ending.is_failure)))
+}
+
+/// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
+async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) -> Result<Ground, Failed> {
+    let (notify, clock) = (&given.notify, &given.clock);
+    let keys = ApiKeys::of(config, &given.environment)?;
+    let models = keys.clone().models(config, clock)?;
+    let opening = service::starting(notify, "opening the database", open_database(config));
+    let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
+    let access = Arc::new(access(config, store.clone(), clock).await?);
+    let taking = Box::pin(name::take(|| store.join(owner)));
+    let member = service::starting(notify, "taking its name", taking).await?;
+    let listener = listen(&config.http).await?;
+    let model = format!("{}/{}", models.model.provider(), models.model.model());
+    let journal = assembly::live_journal(&config.journal, store.clone())
+        .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
+    let parts = Parts::new(
+        (config, prices),
+        store.clone(),
+        models.model,
+        Arc::clone(clock),
+        owner,
+        randomness::seed()?,
+    )
+    .with_journal(journal)
+    .with_batches(config, store.clone(), models.batch)
+    .with_database(&store);
+    given.logging.count_into(&parts.metrics);
+    parts.metrics.service.reloaded(true, parts.clock.now());
+    let reclaimed = make_up(&store, &parts, owner).await?;
+    if given.is_demo {
+        demo::tell(&parts).await?;
+        crate::cli::terminal::output::note(demo::NEXT);
+    }
+    Ok(Ground {
+        store,
+        access,
+        member,
+        listener,
+        parts,
+        keys,
+        model,
+        reclaimed,
+    })
+}
+
+/// Ends a start as a daemon ends at any other time. Nothing runs yet that would have to finish.
+fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
+    info!(%signal, "daemon.stopping");
+    notify.stopping();
+    info!(manner = %Manner::Drained, "daemon.stopped");
+    ExitCode::SUCCESS
+}
+
+async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
+    let listening = match &config.listen {
+        Listen::Address(address) => TcpListener::bind(address).await.map(Into::into),
+        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0)
+            .await
+            .map(Into::into),
+    };
+    listening.with_context(|| {
+        format!(
+            "listening on {}; is another recapd running? see http.listen",
+            config.listen
+        )
+    })
+}
+
+/// Makes up for what happened while the daemon was away. Returns how many leases it takes back.
+async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
+    let now = parts.clock.now();
+    let reclaimed = store.reclaim(owner, now).await?;
+    // The clock may have been ahead in an earlier life.
+    store.set_back(None, now).await?;
+    // Their limits may be others by now, and so may the provider that they wait for, or its key, which was refused.
+    store.resume(Resume::Refused, now).await?;
+    if let Err(error) = parts.keeper.recall_calibrations().await {
+        warn!(%error, "calibration.unreadable");
+    }
+    Ok(reclaimed)
+}
+
+/// Opens the database. A server may be starting at the same time, or just be away.
+async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
+    let patience = Instant::now() + SERVER_PATIENCE;
+    let mut wait = SERVER_WAIT_FIRST;
+    loop {
+        match assembly::open_store(config).await {
+            Err(StoreError::Unavailable(outage))
+                if config.database.is_postgres() && Instant::now() + wait < patience =>
+            {
+                warn!(database = %config.database.url, reason = %outage, "database.away");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(SERVER_WAIT_MAX);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// A database that can't be opened is named, with the cure; other errors say both.
+fn unopened(config: &Config, error: StoreError) -> Failed {
+    match error {
+        StoreError::Unavailable(_) => open::named(&config.database.url, error),
+        error => error.into(),
+    }
+}
+
+/// The tokens. Beyond loopback there have to be some: what others can reach must not be open.
+async fn access(
+    config: &Config,
+    store: Arc<dyn AccessStore>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Access, Failed> {
+    let is_near = config.http.listen.is_near();
+    let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
+    let access = match config.http.tokens_file.as_str() {
+        "" => access,
+        path => access
+            .with_file(path.into())
+            .map_err(|error| Failed::tokens_file(&error))?,
+    };
+    access.refresh().await?;
+    if is_near || access.has_tokens() {
+        return Ok(access);
+    }
+    Err(Failed::new(
+        crate::cli::exit::CONFIGURATION,
+        anyhow::anyhow!(
+            "http.listen is {}, which others can reach, and there are no tokens: make one with `recapd token create NAME \
+             --scope admin`, or listen on a loopback address such as 127.0.0.1:7411",
+            config.http.listen
+        ),
+    ))
+}
+
+/// Hears the other daemons, if there may be any.
+async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
+    match member {
+        Some(member) => parts.follow_fleet(member).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes in what agents insert by SQL.
+fn take_in_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
+    let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
+    lifecycle.spawn_vital("inbox", async move { keeper.take_in_inbox(store, soft).await });
+}
+
+fn start(
+    lifecycle: &Lifecycle,
+    parts: &Parts,
+    (queue, access, examiner): (Arc<dyn OperatorStore>, Arc<Access>, Arc<Examiner>),
+    config: &Config,
+    listener: http::Listener,
+) {
+    let soft = lifecycle.soft().clone();
+    lifecycle.spawn_vital("keeper", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.tend(soft).await }
+    });
+    lifecycle.spawn_vital("indexer", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.index(soft).await }
+    });
+    lifecycle.spawn("journal", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.tend_journal(soft).await }
+    });
+    // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
+    let last = lifecycle.last().clone();
+    lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
+    let mut state = HttpState::over(parts, queue, access, last.clone());
+    state.ending = soft;
+    state.examiner = Some(examiner);
+    let writes = state.writes.clone();
+    let settings = HttpSettings::from(config);
+    let limits = settings.connections;
+    let router = http::router(state, settings);
+    lifecycle.spawn_serving("http", async move {
+        http::serve(listener, router, limits, last).await;
+        // What clients left behind is still written.
+        writes.close();
+        writes.wait().await;
+    });
+}

@@ -1,0 +1,145 @@
+//! `recapd serve --demo`: a conversation to look at, without a key and without anything that stays.
+
+use serde_json::{Value, json};
+
+use crate::{
+    assembly::Parts,
+    cli::exit::Failed,
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+        time::{MINUTE_MS, Timestamp},
+    },
+    formats,
+};
+
+/// Whose conversation it is.
+pub(super) const AGENT: &str = "demo";
+/// The window's ceiling: some exchanges of many.
+const BUDGET_TOKENS: i64 = 240;
+/// How long ago one exchange began before the next one.
+const APART_MS: i64 = 25 * MINUTE_MS;
+
+/// What is asked, what is done, and what comes of it.
+const EXCHANGES: [(&str, &str, &str); 10] = [
+    (
+        "Set up the project: Rust, axum, SQLite. Keep it to one crate.",
+        "cargo init",
+        "The crate is there, with axum and sqlx. I decided for SQLite in WAL mode, since one process writes.",
+    ),
+    (
+        "Add a route for health checks.",
+        "file_edit src/http.rs",
+        "GET /health answers 200 once the database can be read, else 503.",
+    ),
+    (
+        "Users complain that login takes 4 seconds. Find out why.",
+        "grep argon2",
+        "Argon2 ran with 1 GiB of memory per login. It is 64 MiB now, which takes 180 ms on bill-1.",
+    ),
+    (
+        "Implement auth with JWT. Tokens last an hour.",
+        "file_write src/auth.rs",
+        "Tokens are signed with HS256 and last 60 minutes; the key comes from AUTH_KEY_FILE.",
+    ),
+    (
+        "Add tests for expired and forged tokens.",
+        "cargo test auth",
+        "Seven tests, all green. A token without `exp` was accepted: fixed in src/auth.rs.",
+    ),
+    (
+        "We must never log tokens. Is that so?",
+        "grep -n Authorization src",
+        "The access log held the header. It is redacted now, and a test fails if it comes back.",
+    ),
+    (
+        "Refactor error handling to use Result<T> everywhere.",
+        "file_edit src/errors.rs",
+        "No unwrap is left outside of tests; errors name the field and the cure.",
+    ),
+    (
+        "Document the new error handling.",
+        "file_write docs/errors.md",
+        "docs/errors.md has a table: error, status, what the client does next.",
+    ),
+    (
+        "Deploy to staging.",
+        "ssh bill-2 deploy 0.4.1",
+        "Version 0.4.1 runs on bill-2 since the migration 12 went through.",
+    ),
+    (
+        "Add structured logging.",
+        "cargo add tracing",
+        "Requests have ids now; next are spans around the database.",
+    ),
+];
+
+/// What this conversation needs before `--set` does.
+pub(super) fn settings() -> Vec<String> {
+    [
+        format!("window.budget_tokens={BUDGET_TOKENS}"),
+        "model.mode=offline".to_owned(),
+        "fallback.mode=none".to_owned(),
+        "queue.batch_exchanges=1".to_owned(),
+        "queue.debounce_ms=0".to_owned(),
+    ]
+    .into()
+}
+
+/// What to look at, for whoever started it.
+pub(super) const NEXT: &str = "\
+recapd: a demonstration: nothing of it stays, no key is needed, no model is asked. In another terminal:
+  recapd history demo      which exchanges the model still sees
+  recapd summary demo      what is known of the others
+  recapd status            how updates are doing";
+
+/// Stores the conversation as if it had just taken place.
+pub(super) async fn tell(parts: &Parts) -> Result<(), Failed> {
+    let agent: AgentId = AGENT.parse().map_err(anyhow::Error::new)?;
+    let messages = messages(parts.clock.now())?;
+    for exchange in messages.chunks(MESSAGES_EACH) {
+        parts.keeper.append(&agent, exchange.to_vec()).await?;
+    }
+    parts.keeper.index_all().await?;
+    Ok(())
+}
+
+/// Messages of one exchange.
+const MESSAGES_EACH: usize = 4;
+
+fn messages(now: Timestamp) -> Result<Vec<Message>, Failed> {
+    let mut messages = Vec::new();
+    for (back, exchange) in (1..).zip(EXCHANGES.iter().rev()) {
+        let at = now.plus_ms(-back * APART_MS);
+        for line in lines(exchange, at).into_iter().rev() {
+            let parsed = formats::parse(Format::Native, &line.to_string());
+            messages.push(parsed.map_err(anyhow::Error::new)?);
+        }
+    }
+    messages.reverse();
+    Ok(messages)
+}
+
+fn lines((asked, done, said): &(&str, &str, &str), at: Timestamp) -> [Value; MESSAGES_EACH] {
+    let (name, arguments) = done.split_once(' ').unwrap_or((done, ""));
+    let call = format!("call-{}", at.0);
+    [
+        json!({ "kind": "user", "at": at, "content": asked }),
+        json!({ "kind": "tool_call", "at": at, "data": { "tool_call_id": call, "name": name, "arguments": { "args": arguments } } }),
+        json!({ "kind": "tool_result", "at": at, "data": { "tool_call_id": call, "output": "ok", "success": true } }),
+        json!({ "kind": "assistant", "at": at.plus_ms(MINUTE_MS), "content": said }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_conversation_can_be_read_and_is_in_order() {
+        let messages = messages(Timestamp(1_000_000_000_000)).unwrap();
+        assert_eq!(messages.len(), EXCHANGES.len() * MESSAGES_EACH);
+        let first = messages.first().unwrap();
+        assert!(first.payload.contains("Set up the project"), "{}", first.payload);
+    }
+}

@@ -1,0 +1,295 @@
+//! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
+
+mod batches;
+mod block;
+mod spend;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            hands::Hands,
+            open,
+            remote::{self, NotReady, Remote},
+        },
+        exit::Failed,
+        terminal::{
+            figures::{span, thousands},
+            output,
+        },
+    },
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{
+        agent::AgentId,
+        spend::{SpendLimit, SpendLimits},
+        time::{DAY_MS, HOUR_MS, Timestamp},
+    },
+    http::AgentFigures,
+    store::{Paused, Sample, Store as _, operate::RunFigures},
+    telemetry::metrics::Circuit,
+};
+
+/// Seconds between two looks unless said otherwise, and at most.
+const WATCH_SECONDS: &str = "2";
+const WATCH_SECONDS_MAX: u64 = 3_600;
+/// The span of the figures, and at most: a year.
+const WINDOW: &str = "24h";
+const WINDOW_HOURS_MAX: i64 = 366 * 24;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything is counted in the database, so a restart doesn't zero it. Examples:
+  recapd status                    the last 24 hours, and how it stands
+  recapd status --window 7d --json
+  recapd status --watch            again every two seconds, until Ctrl-C
+  recapd status my-agent           one agent's window, summary and what waits")]
+pub(in crate::cli) struct Status {
+    /// The span of the figures about updates, in hours or days
+    #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
+    window: i64,
+    /// Look again every so many seconds, until it is stopped
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = WATCH_SECONDS,
+        value_parser = clap::value_parser!(u64).range(1..=WATCH_SECONDS_MAX), conflicts_with = "agents")]
+    watch: Option<u64>,
+    /// Agents to show one by one
+    #[arg(value_name = "AGENT")]
+    agents: Vec<AgentId>,
+}
+
+impl Status {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let now = SystemClock.now();
+            if !self.agents.is_empty() {
+                let agents = match &shared.server {
+                    Some(server) => self.ask(&Remote::new(server)?).await?,
+                    None => self.look(config).await?,
+                };
+                if shared.json {
+                    output::one_or_all(&agents.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
+                } else {
+                    let lines: Vec<String> = agents.iter().map(|agent| line(agent, now)).collect();
+                    output::text(&lines.join("\n"))?;
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
+            let hands = Hands::looking(config, shared).await?;
+            let every = self.watch.map(Duration::from_secs);
+            loop {
+                let now = SystemClock.now();
+                let figures = Figures {
+                    not_ready: not_ready(config, shared).await,
+                    ..figures(&hands, config, self.window, now).await?
+                };
+                if shared.json {
+                    output::json(&figures)?;
+                } else {
+                    let text = block::text(&figures, now, config.summary.max_tokens);
+                    output::frame(&text, every.is_some())?;
+                }
+                match every {
+                    None => return Ok(ExitCode::SUCCESS),
+                    Some(every) => tokio::time::sleep(every).await,
+                }
+            }
+        })
+    }
+
+    async fn look(&self, config: &Config) -> Result<Vec<AgentFound>, Failed> {
+        let store = open::look(config).await?;
+        let mut found = Vec::new();
+        for agent in &self.agents {
+            let Some(row) = store.agent(agent).await? else {
+                return Err(open::unknown(&store, agent).await);
+            };
+            found.push(AgentFound {
+                figures: row.into(),
+                paused: store.paused(agent).await?,
+            });
+        }
+        Ok(found)
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<Vec<AgentFound>, Failed> {
+        let mut found = Vec::new();
+        for agent in &self.agents {
+            found.push(daemon.read(&format!("/v1/agents/{agent}")).await?);
+        }
+        Ok(found)
+    }
+}
+
+/// What there is to say of an agent.
+#[derive(Deserialize)]
+struct AgentFound {
+    #[serde(flatten)]
+    figures: AgentFigures,
+    paused: Option<Paused>,
+}
+
+/// How it stands: what the database knows, and what only the daemon does.
+#[derive(Default, Serialize, Deserialize)]
+struct Figures {
+    #[serde(flatten)]
+    sample: Sample,
+    /// What all agents together may spend in a day.
+    #[serde(default)]
+    spend_limits: SpendLimits,
+    /// The models that may be asked, and until when one is left alone.
+    #[serde(default)]
+    circuits: Vec<Circuit>,
+    /// The span of `updates`.
+    #[serde(default)]
+    window_hours: i64,
+    /// What ended in it.
+    #[serde(default)]
+    updates: RunFigures,
+    /// Since when all updates are paused.
+    #[serde(default)]
+    paused_since: Option<Timestamp>,
+    /// Why the daemon that was asked isn't ready, if it isn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_ready: Option<String>,
+}
+
+/// What the daemon tells of a span of time.
+#[derive(Deserialize)]
+struct Span {
+    updates: RunFigures,
+}
+
+/// The figures of the last day, as JSON has them.
+pub(super) async fn day(config: &Config, shared: &Shared) -> Result<Value, Failed> {
+    let hands = Hands::looking(config, shared).await?;
+    let found = figures(&hands, config, DAY_MS / HOUR_MS, SystemClock.now()).await?;
+    Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
+}
+
+async fn figures(
+    hands: &Hands,
+    config: &Config,
+    window_hours: i64,
+    now: Timestamp,
+) -> Result<Figures, Failed> {
+    let paused_since = hands.queue(None, 1).await?.paused_since;
+    let (figures, updates) = match hands {
+        Hands::Daemon(daemon) => {
+            let span: Span = daemon.read(&format!("/v1/stats?window={window_hours}h")).await?;
+            (daemon.read("/v1/status").await?, span.updates)
+        }
+        Hands::Database(operator, store) => {
+            let figures = Figures {
+                sample: store.sample(now, DAY_MS).await?,
+                spend_limits: config.spend.limits().all,
+                ..Figures::default()
+            };
+            (figures, operator.run_figures(window_hours * HOUR_MS).await?)
+        }
+    };
+    Ok(Figures {
+        window_hours,
+        updates,
+        paused_since,
+        ..figures
+    })
+}
+
+/// Its figures can be read where nothing can be written any more.
+async fn not_ready(config: &Config, shared: &Shared) -> Option<String> {
+    let server = shared.server.as_ref()?;
+    match remote::answers(Some(server), &config.http, "/readyz").await {
+        Err(NotReady::Says(why)) => Some(why),
+        Ok(()) | Err(NotReady::Away | NotReady::Silent(_)) => None,
+    }
+}
+
+/// `24h` or `7d` in hours.
+fn hours(text: &str) -> Result<i64, String> {
+    let (digits, factor) = match text.strip_suffix('d') {
+        Some(days) => (days, 24),
+        None => (text.strip_suffix('h').unwrap_or_default(), 1),
+    };
+    let hours = digits
+        .parse::<i64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor));
+    let hours = hours.filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours));
+    hours.ok_or_else(|| format!("expected hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h"))
+}
+
+/// One agent's figures.
+#[derive(Serialize)]
+struct AgentStatus<'a> {
+    agent_id: &'a AgentId,
+    messages: i64,
+    exchanges: i64,
+    window_tokens: i64,
+    budget_tokens: i64,
+    first_exchange: i64,
+    covers_through: i64,
+    pending_since: Option<Timestamp>,
+    summary_version: i64,
+    summary_tokens: i64,
+    updated_at: Timestamp,
+    /// The limit of spending for which updates wait, and until when.
+    paused: Option<Paused>,
+}
+
+impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
+    fn from(AgentFound { figures, paused }: &'a AgentFound) -> Self {
+        Self {
+            agent_id: &figures.agent_id,
+            messages: figures.messages,
+            exchanges: figures.exchanges,
+            window_tokens: figures.window_tokens,
+            budget_tokens: figures.budget_tokens,
+            first_exchange: figures.first_exchange,
+            covers_through: figures.covers_through,
+            pending_since: figures.pending_since,
+            summary_version: figures.version,
+            summary_tokens: figures.summary_tokens,
+            updated_at: figures.updated_at,
+            paused: *paused,
+        }
+    }
+}
+
+fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
+    let pending = match figures.pending_exchanges {
+        0 => "nothing pending".to_owned(),
+        pending => format!(
+            "{pending} pending for {}",
+            span(now.since_ms(figures.pending_since.unwrap_or(now)))
+        ),
+    };
+    let paused = paused.map_or(String::new(), |paused| {
+        let (key, until) = (paused.limit.key(), paused.until);
+        match paused.limit {
+            SpendLimit::Price => {
+                format!(
+                    ", paused: a limit in dollars, and a model without a price (see {key}), until {until}"
+                )
+            }
+            _ => format!(", paused: spend limit {key} until {until}"),
+        }
+    });
+    format!(
+        "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
+        figures.agent_id,
+        figures.messages,
+        figures.exchanges,
+        thousands(figures.window_tokens),
+        thousands(figures.budget_tokens),
+        figures.first_exchange,
+        figures.version,
+        thousands(figures.summary_tokens),
+        figures.covers_through,
+    )
+}

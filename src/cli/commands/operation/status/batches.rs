@@ -1,0 +1,40 @@
+//! The line about batches.
+
+use crate::{cli::terminal::figures::span, domain::time::Timestamp, store::batch::BatchFigures};
+
+/// The questions that wait for a provider's batch, if there are any.
+pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
+    let open = figures.intents + figures.submitted;
+    if open + figures.waiting == 0 {
+        return None;
+    }
+    let oldest = figures.oldest_at.map_or(String::new(), |at| {
+        format!(", the oldest for {}", span(now.since_ms(at)))
+    });
+    Some(format!(
+        "batches      {open} open with {} questions{oldest}; {} questions wait for one",
+        figures.out, figures.waiting
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_batches_are_shown_and_nothing_else() {
+        let now = Timestamp(3_600_000);
+        assert_eq!(line(&BatchFigures::default(), now), None);
+        let figures = BatchFigures {
+            intents: 1,
+            submitted: 2,
+            waiting: 4,
+            out: 30,
+            oldest_at: Some(Timestamp(0)),
+        };
+        assert_eq!(
+            line(&figures, now).unwrap(),
+            "batches      3 open with 30 questions, the oldest for 1h 0m; 4 questions wait for one"
+        );
+    }
+}

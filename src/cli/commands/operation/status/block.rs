@@ -1,0 +1,203 @@
+//! The dashboard block: how updates went on the left, how it stands on the right. Its limits are those of the dashboard's
+//! lamps and of the alerts.
+
+use super::{Figures, spend};
+use crate::{
+    cli::terminal::{
+        figures::{duration, grouped, permille, span, thousands},
+        output,
+    },
+    dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX},
+    domain::time::Timestamp,
+    store::CalibrationFigures,
+};
+
+/// Where the right half begins.
+const LEFT_COLUMNS: usize = 50;
+
+/// The block, and below it what isn't always there.
+pub(super) fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
+    let left = left(figures, tokens_max);
+    let right = right(figures, now);
+    let block = left.iter().zip(&right).map(|(left, right)| {
+        let blanks = LEFT_COLUMNS.saturating_sub(left.chars().count()).max(1);
+        format!("{left}{}{right}", " ".repeat(blanks))
+    });
+    block.chain(below(figures, now)).collect::<Vec<_>>().join("\n")
+}
+
+fn left(figures: &Figures, tokens_max: i64) -> [String; 6] {
+    let updates = &figures.updates;
+    let ended = updates.completed + updates.failed;
+    let failed = if ended == 0 {
+        String::new()
+    } else {
+        format!("  ({})", permille(updates.failed, ended))
+    };
+    let size = format!(
+        "{}/{}",
+        thousands(updates.mean_document_tokens),
+        thousands(tokens_max)
+    );
+    [
+        format!("Summary updates, last {}", window(figures.window_hours)),
+        format!("  completed  {:>8}", grouped(updates.completed)),
+        format!("  failed     {:>8}{failed}", grouped(updates.failed)),
+        format!(
+            "  avg duration {:>6}  p95 {:<6} limit {}",
+            duration(updates.mean_duration_ms),
+            duration(updates.p95_duration_ms),
+            duration(DURATION_MS_MAX)
+        ),
+        format!(
+            "  avg size   {size:>12}      limit {}",
+            thousands(DOCUMENT_TOKENS_MAX)
+        ),
+        format!("  emergency truncations  {}", updates.truncated),
+    ]
+}
+
+fn right(figures: &Figures, now: Timestamp) -> [String; 6] {
+    let sample = &figures.sample;
+    let age = |since: Option<Timestamp>| since.map_or("none".to_owned(), |at| span(now.since_ms(at)));
+    [
+        format!("queue  {} ready · {} running", sample.ready, sample.running),
+        format!("oldest wait        {}", age(sample.oldest_ready_at)),
+        format!("stalest agent      {}", age(sample.oldest_pending_at)),
+        format!("parked             {}", sample.parked),
+        format!("spend  {}", spend::today(sample.today, figures.spend_limits)),
+        spend::provider(sample, &figures.circuits, now),
+    ]
+}
+
+fn below(figures: &Figures, now: Timestamp) -> Vec<String> {
+    let sample = &figures.sample;
+    let updates = &figures.updates;
+    let estimated = if sample.stock_is_estimated {
+        " (estimated)"
+    } else {
+        ""
+    };
+    let lines = [
+        format!(
+            "  model      {} calls, {} tokens in, {} out",
+            updates.spent.calls,
+            thousands(updates.input_tokens),
+            thousands(updates.output_tokens)
+        ),
+        format!(
+            "{} agents, {} summaries of {} tokens{estimated}, {} updates scheduled",
+            sample.agents,
+            sample.documents,
+            thousands(sample.documents_tokens),
+            sample.scheduled
+        ),
+    ];
+    let paused = figures.paused_since.map(|since| {
+        format!("all updates are paused since {since}; `recapd queue resume` goes on with them")
+    });
+    let not_ready = figures.not_ready.as_ref();
+    lines
+        .into_iter()
+        .chain(not_ready.map(|why| format!("the daemon isn't ready: {why}")))
+        .chain(paused)
+        .chain(spend::lines(sample, &figures.circuits, now))
+        .chain(super::batches::line(&sample.batches, now))
+        .chain(sample.calibrations.iter().map(calibration))
+        .collect()
+}
+
+/// `24h`, `7d`.
+fn window(hours: i64) -> String {
+    if hours > 24 && hours % 24 == 0 {
+        format!("{}d", hours / 24)
+    } else {
+        format!("{hours}h")
+    }
+}
+
+/// How far the estimate of one model's tokens is off.
+fn calibration(figures: &CalibrationFigures) -> String {
+    format!(
+        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {} reports",
+        figures.provider,
+        figures.model,
+        output::factor(figures.average_permille),
+        output::factor(figures.guard_permille),
+        figures.samples
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::spend::{SpendLimits, Spent},
+        store::{Sample, operate::RunFigures},
+        telemetry::metrics::Circuit,
+    };
+
+    #[test]
+    fn the_block_is_the_dashboards() {
+        let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
+        let figures = Figures {
+            sample: Sample {
+                agents: 12,
+                running: 1,
+                documents: 11,
+                documents_tokens: 85_800,
+                oldest_ready_at: Some(now.plus_ms(-12_000)),
+                oldest_pending_at: Some(now.plus_ms(-130_000)),
+                today: Spent {
+                    cost_microusd: 1_920_000,
+                    ..Spent::default()
+                },
+                ..Sample::default()
+            },
+            spend_limits: SpendLimits {
+                cost_microusd: 5_000_000,
+                ..SpendLimits::default()
+            },
+            circuits: vec![Circuit {
+                provider: "anthropic".to_owned(),
+                model: "claude-haiku-5-5".to_owned(),
+                open_until: None,
+            }],
+            window_hours: 24,
+            updates: RunFigures {
+                completed: 1_247,
+                failed: 3,
+                mean_duration_ms: 8_200,
+                p95_duration_ms: 19_000,
+                mean_document_tokens: 7_800,
+                ..RunFigures::default()
+            },
+            paused_since: None,
+            not_ready: None,
+        };
+        insta::assert_snapshot!(text(&figures, now, 10_000), @r"
+        Summary updates, last 24h                         queue  0 ready · 1 running
+          completed     1,247                             oldest wait        12s
+          failed            3  (0.2%)                     stalest agent      2m 10s
+          avg duration   8.2s  p95 19.0s  limit 30.0s     parked             0
+          avg size     7.8k/10.0k      limit 9.0k         spend  $1.92 of $5.00
+          emergency truncations  0                        provider  anthropic claude-haiku-5-5 ok
+          model      0 calls, 0 tokens in, 0 out
+        12 agents, 11 summaries of 85.8k tokens, 0 updates scheduled
+        ");
+        let nothing = Figures {
+            window_hours: 168,
+            ..Figures::default()
+        };
+        insta::assert_snapshot!(text(&nothing, now, 10_000), @r"
+        Summary updates, last 7d                          queue  0 ready · 0 running
+          completed         0                             oldest wait        none
+          failed            0                             stalest agent      none
+          avg duration    0ms  p95 0ms    limit 30.0s     parked             0
+          avg size        0/10.0k      limit 9.0k         spend  $0.00
+          emergency truncations  0                        provider  not asked yet
+          model      0 calls, 0 tokens in, 0 out
+        0 agents, 0 summaries of 0 tokens, 0 updates scheduled
+        ");
+    }
+}

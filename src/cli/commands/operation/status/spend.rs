@@ -1,0 +1,167 @@
+//! What `recapd status` says of money and of those who take it.
+
+use crate::{
+    cli::terminal::figures::{span, thousands},
+    domain::{
+        spend::{MICROUSD_PER_USD, SpendLimits, Spent},
+        time::Timestamp,
+    },
+    store::Sample,
+    telemetry::metrics::Circuit,
+};
+
+/// What was spent today, with the limits that there are: `$1.92 of $5.00, 12 of 100 calls`.
+pub(super) fn today(spent: Spent, limits: SpendLimits) -> String {
+    let limited = |text: String, of: String, limit: i64| match limit {
+        0 => text,
+        _ => format!("{text} of {of}"),
+    };
+    let cost = limited(
+        usd(spent.cost_microusd),
+        usd(limits.cost_microusd),
+        limits.cost_microusd,
+    );
+    let calls = (0 < limits.calls).then(|| format!("{} of {} calls", spent.calls, limits.calls));
+    let tokens = (0 < limits.tokens).then(|| {
+        format!(
+            "{} of {} tokens",
+            thousands(spent.tokens),
+            thousands(limits.tokens)
+        )
+    });
+    let unpriced =
+        (0 < spent.unpriced_calls).then(|| format!("{} calls without a price", spent.unpriced_calls));
+    let parts = [Some(cost), calls, tokens, unpriced];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Who is asked, and how that went last.
+pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> String {
+    if let [circuit, ..] = circuits {
+        return format!("provider  {}", line(circuit, now));
+    }
+    match &sample.last_run {
+        Some(last) => {
+            let how = last.error_class.as_deref().unwrap_or("ok");
+            let ago = span(now.since_ms(last.at));
+            format!("provider  {} {how}, {ago} ago", last.provider)
+        }
+        None => "provider  not asked yet".to_owned(),
+    }
+}
+
+/// Who is asked in its place, and what waits for the next day.
+pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
+    let others = circuits
+        .iter()
+        .skip(1)
+        .map(|circuit| format!("  in its place  {}", line(circuit, now)));
+    let mut lines: Vec<String> = others.collect();
+    if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
+        lines.push(format!(
+            "  paused     {} agents: spend limit until {until}",
+            sample.paused
+        ));
+    }
+    lines
+}
+
+fn line(circuit: &Circuit, now: Timestamp) -> String {
+    let Circuit {
+        provider,
+        model,
+        open_until,
+    } = circuit;
+    let how = open_until.map_or("ok".to_owned(), |until| match until.since_ms(now) {
+        wait_ms @ 1.. => format!("failing, left alone for {}", span(wait_ms)),
+        _ => "failing, to be asked again".to_owned(),
+    });
+    format!("{provider} {model} {how}")
+}
+
+/// Dollars, to the cent; below a dollar to the hundredth of one.
+fn usd(microusd: i64) -> String {
+    let (whole, rest) = (microusd / MICROUSD_PER_USD, microusd % MICROUSD_PER_USD);
+    if whole == 0 && rest != 0 {
+        format!("$0.{:04}", (rest + 99) / 100)
+    } else {
+        format!("${whole}.{:02}", rest / 10_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::LastRun;
+
+    #[test]
+    fn money_is_told_with_its_limits() {
+        let spent = Spent {
+            calls: 12,
+            tokens: 34_500,
+            cost_microusd: 1_920_000,
+            unpriced_calls: 0,
+        };
+        let limits = SpendLimits {
+            cost_microusd: 5_000_000,
+            ..SpendLimits::default()
+        };
+        assert_eq!(today(spent, limits), "$1.92 of $5.00");
+        assert_eq!(today(spent, SpendLimits::default()), "$1.92");
+        let all = SpendLimits {
+            calls: 100,
+            tokens: 1_000_000,
+            cost_microusd: 5_000_000,
+        };
+        let some = Spent {
+            cost_microusd: 3_001,
+            unpriced_calls: 2,
+            ..spent
+        };
+        assert_eq!(
+            today(some, all),
+            "$0.0031 of $5.00, 12 of 100 calls, 34.5k of 1000.0k tokens, 2 calls without a price"
+        );
+    }
+
+    #[test]
+    fn who_is_asked_and_what_waits_is_told() {
+        let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
+        let circuit = |open_until| Circuit {
+            provider: "anthropic".to_owned(),
+            model: "claude-haiku-5-5".to_owned(),
+            open_until,
+        };
+        let mut sample = Sample {
+            last_run: Some(LastRun {
+                provider: "openai".to_owned(),
+                model: "gpt-5.4-mini".to_owned(),
+                error_class: Some("provider_timeout".to_owned()),
+                at: now.plus_ms(-90_000),
+            }),
+            ..Sample::default()
+        };
+        let circuits = [
+            circuit(None),
+            circuit(Some(now.plus_ms(20_000))),
+            circuit(Some(now)),
+        ];
+        let told = |sample: &Sample, circuits: &[Circuit]| {
+            let lines = lines(sample, circuits, now).join("\n");
+            format!("{}\n{lines}", provider(sample, circuits, now))
+        };
+        insta::assert_snapshot!(told(&sample, &circuits), @r"
+        provider  anthropic claude-haiku-5-5 ok
+          in its place  anthropic claude-haiku-5-5 failing, left alone for 20s
+          in its place  anthropic claude-haiku-5-5 failing, to be asked again
+        ");
+        assert_eq!(
+            told(&sample, &[]),
+            "provider  openai provider_timeout, 1m 30s ago\n"
+        );
+        sample.paused = 3;
+        sample.paused_until = Some(crate::domain::spend::next_day(now));
+        let paused = "  paused     3 agents: spend limit until 2026-11-21T00:00:00Z";
+        assert_eq!(lines(&sample, &[], now), [paused]);
+    }
+}

@@ -1,0 +1,257 @@
+//! `recapd support`: what whoever helps has to know, without anything that was said, and without what only its owner
+//! should know.
+
+mod outline;
+mod places;
+
+use std::{
+    env::consts::{ARCH, OS},
+    process::ExitCode,
+};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{doctor, status};
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{self, Remote},
+        },
+        commands::setup::version,
+        exit::{CONFIGURATION, Failed},
+        terminal::output,
+    },
+    clock::{Clock as _, SystemClock},
+    config::{Config, ConfigError, Entry, Environment, Loaded, Origin},
+    domain::{diagnosis::Check, redaction::Redactor},
+};
+use outline::outline;
+use places::Places;
+
+/// Keys whose values may tell of others than recapd, or hold a token of theirs.
+const KEPT_BACK: [&str; 5] = [
+    "perspective.human_tag",
+    "perspective.participants",
+    "summary.redact_patterns",
+    "trace.attributes",
+    "trace.otlp_url",
+];
+
+/// The configuration, or why there is none.
+type Read<'a> = Result<&'a Loaded, &'a ConfigError>;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A bundle is one JSON document: the version, what in the configuration isn't a default, the checks of `recapd doctor` that ask no
+provider, the figures of `recapd status`, and /metrics of a daemon that runs. What was said isn't in it, nor is any agent's name or
+a key. Of an address it tells scheme, host and port, of a path the first folder. Where the configuration can't be used it tells why,
+without the values, and what needs none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
+Example:
+  recapd support bundle > support.json")]
+pub(in crate::cli) struct Support {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Action {
+    /// Print what belongs to a report of a problem. What can't be had says why in its place
+    Bundle,
+}
+
+impl Support {
+    pub(in crate::cli) fn run(
+        &self,
+        read: Read<'_>,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let Action::Bundle = self.action;
+        let shared = at_the_daemon(read, shared);
+        let found = open::block_on(async { Ok(bundle(read, &shared, environment).await) })?;
+        let redactor = redactor(read);
+        output::json(&each_text(found, &|text| redactor.redact(text).into_owned()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// With the daemon, if one answers. One that doesn't is no reason to tell nothing: it is what needs help.
+fn at_the_daemon(read: Read<'_>, shared: &Shared) -> Shared {
+    let mut shared = shared.clone();
+    if let Ok(loaded) = read
+        && !shared.names_a_place()
+    {
+        shared.server = remote::find(&loaded.config.http, shared.token.clone()).unwrap_or_default();
+    }
+    shared
+}
+
+async fn bundle(read: Read<'_>, shared: &Shared, environment: &Environment) -> Value {
+    let server = shared.server.as_ref().map(|server| server.base.as_str());
+    let places = Places::new(read.ok().map(|loaded| &loaded.config), server, environment);
+    let checks = json!(checks(read, shared, environment).await);
+    let status = or_why_not(figures(read, shared).await, &places);
+    let metrics = or_why_not(metrics(shared).await, &places);
+    json!({
+        "taken_at": SystemClock.now(),
+        "version": version::facts(),
+        "platform": { "os": OS, "arch": ARCH },
+        "config": configuration(read, &places),
+        "checks": each_text(checks, &|text| places.outlined(text)),
+        "status": status,
+        "metrics": metrics,
+    })
+}
+
+fn or_why_not(found: Result<Value, Failed>, places: &Places) -> Value {
+    found.unwrap_or_else(|failed| json!({ "error": places.outlined(&failed.text()) }))
+}
+
+async fn checks(read: Read<'_>, shared: &Shared, environment: &Environment) -> Vec<Check> {
+    match read {
+        Ok(loaded) => doctor::offline(&loaded.config, shared, environment).await,
+        Err(_) => doctor::without_configuration(shared, environment).await,
+    }
+}
+
+/// What `recapd status` tells. A daemon that is named is asked, whatever the configuration says.
+async fn figures(read: Read<'_>, shared: &Shared) -> Result<Value, Failed> {
+    let config = match read {
+        Ok(loaded) => loaded.config.clone(),
+        Err(_) if shared.server.is_some() => Config::default(),
+        Err(_) => {
+            let why = anyhow::anyhow!("the configuration can't be used");
+            return Err(Failed::new(CONFIGURATION, why));
+        }
+    };
+    status::day(&config, shared).await
+}
+
+/// The series of a daemon; nothing where none runs.
+async fn metrics(shared: &Shared) -> Result<Value, Failed> {
+    let Some(server) = &shared.server else {
+        return Ok(Value::Null);
+    };
+    let text = Remote::new(server)?.get("/metrics", "text/plain").await?;
+    let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    Ok(json!(series))
+}
+
+/// What in the configuration isn't a default, or what is wrong with it.
+fn configuration(read: Read<'_>, places: &Places) -> Value {
+    let loaded = match read {
+        Ok(loaded) => loaded,
+        Err(error) => return json!({ "error": wrong(error, places) }),
+    };
+    let mut entries = loaded.entries();
+    entries.retain(|entry| entry.origin != Origin::Default);
+    let told = |entry: &Entry| {
+        let (value, origin) = (value(entry, places), origin(&entry.origin));
+        json!({ "key": entry.key, "value": value, "origin": origin })
+    };
+    entries.iter().map(told).collect()
+}
+
+fn value(entry: &Entry, places: &Places) -> String {
+    if KEPT_BACK.contains(&entry.key.as_str()) {
+        return "(kept back)".to_owned();
+    }
+    match places.setting(&entry.key) {
+        Some(outline) => format!("\"{outline}\""),
+        None => places.outlined(&entry.value),
+    }
+}
+
+/// Where a value comes from.
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),
+        origin => origin.to_string(),
+    }
+}
+
+/// What is wrong with a configuration, without its values: one may be a secret that stands where it doesn't belong.
+fn wrong(error: &ConfigError, places: &Places) -> String {
+    match error {
+        ConfigError::Unreadable { path, source } => format!("{}: {source}", outline(&path.to_string_lossy())),
+        ConfigError::Invalid(problems) => {
+            let lines = problems.iter().map(|problem| {
+                let what = places.outlined(&problem.without_values());
+                format!("{}: {what}", origin(&problem.origin))
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// Finds secrets whether summaries keep them or not. Without a configuration nobody knows of more than what is shipped.
+fn redactor(read: Read<'_>) -> Redactor {
+    match read {
+        Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
+        Err(_) => Redactor::standard(),
+    }
+}
+
+/// The value with each of its texts as it is told.
+fn each_text(value: Value, told: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(told(&text)),
+        Value::Array(values) => values.into_iter().map(|value| each_text(value, told)).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (name, each_text(value, told)))
+            .collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    /// Texts that are told as they are: names of models and of this daemon, hosts, times, numbers.
+    const TOLD: [&str; 12] = [
+        "convergence.weights",
+        "fallback.model",
+        "http.allowed_hosts",
+        "http.socket_mode",
+        "model.model",
+        "queue.owner",
+        "schedule.ageing",
+        "schedule.prune",
+        "summary.time_zone",
+        "trace.service_name",
+        "window.model",
+        "window.provider",
+    ];
+
+    /// The keys that can hold any text.
+    fn keys_of_texts() -> Vec<String> {
+        let schema = config::json_schema();
+        let sections = schema["properties"].as_object().unwrap().iter();
+        let keys = sections.flat_map(|(section, keys)| {
+            let keys = keys["properties"].as_object().unwrap().iter();
+            keys.map(move |(key, property)| (format!("{section}.{key}"), property))
+        });
+        let any = keys.filter(|(_, property)| {
+            let is_text = property["type"] == "string" && property["enum"].is_null();
+            is_text || property["type"] == "array"
+        });
+        any.map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn of_each_text_in_the_configuration_it_is_decided_what_is_told() {
+        let places = places::settings(&Config::default()).map(|(key, _)| key);
+        let decided = [&places[..], &KEPT_BACK, &TOLD].concat();
+        let keys = keys_of_texts();
+        for key in &keys {
+            assert!(decided.contains(&key.as_str()), "{key}: may it be told?");
+        }
+        assert!(keys.contains(&"model.base_url".to_owned()), "{keys:?}");
+    }
+}

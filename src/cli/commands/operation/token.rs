@@ -1,0 +1,317 @@
+//! `recapd token`: who may ask the daemon over HTTP.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
+use serde_json::{Value, json};
+
+use crate::{
+    access::{SECRET_BYTES, digest_of, file, token_text},
+    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{
+        access::{Named, Reach, Scope, TokenName},
+        agent::AgentId,
+        project::ProjectId,
+        time::{DAY_MS, HOUR_MS, Timestamp},
+    },
+    randomness,
+    store::access::{AccessStore, Kept, NewToken, TOKENS_MAX, Token as KeptToken},
+};
+
+/// The most agents and projects of one token.
+const NAMED_MAX: usize = 1_000;
+/// The longest time after which a token expires: ten years.
+const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Works on the database itself, so whoever may write it decides who may ask. Daemons follow within seconds. Once a token was
+made, every request needs one, also on loopback; `reset` takes that back. Examples:
+  recapd token create laptop --scope admin
+  recapd token create coder --scope write --agent coder --expires 90d
+  recapd token create dashboard --scope read --project web
+  recapd token create ci --scope write --offline       its line goes into the file that http.tokens_file names
+  recapd token list
+  recapd token revoke laptop")]
+pub(in crate::cli) struct Token {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a token and print it, this once
+    Create(Create),
+    /// Print the tokens: what they may do, when they end, when they were used last
+    List,
+    /// Take a token back
+    Revoke {
+        /// Its name
+        name: TokenName,
+    },
+    /// Forget all tokens: on loopback everybody may do everything again
+    Reset,
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// Its name, for lists and for revoking it
+    name: TokenName,
+    /// What it may do: `read` looks, `write` also appends and corrects, `admin` also changes settings, pauses, and forgets
+    #[arg(long, value_name = "SCOPE",
+        value_parser = PossibleValuesParser::new(["read", "write", "admin"]).try_map(|name| scope(&name)))]
+    scope: Scope,
+    /// Only for this agent, also before it exists; may be given several times
+    #[arg(long = "agent", value_name = "AGENT")]
+    agents: Vec<AgentId>,
+    /// Only for this project's summary and the agents that belong to it; may be given several times
+    #[arg(long = "project", value_name = "PROJECT")]
+    projects: Vec<ProjectId>,
+    /// When it ends, in hours or days from now, such as 12h or 30d [default: never]
+    #[arg(long, value_name = "TIME", value_parser = span_ms)]
+    expires: Option<i64>,
+    /// Keep it in no database: print it, and the line for the file that `http.tokens_file` names
+    #[arg(long)]
+    offline: bool,
+}
+
+fn scope(name: &str) -> Result<Scope, String> {
+    Scope::from_name(name).ok_or_else(|| "expected read, write or admin".to_owned())
+}
+
+/// `12h` or `30d` in milliseconds.
+fn span_ms(text: &str) -> Result<i64, String> {
+    let unit = |text: &str| match text.as_bytes().last() {
+        Some(b'h') => Some(HOUR_MS),
+        Some(b'd') => Some(DAY_MS),
+        _ => None,
+    };
+    let number = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
+    let span = unit(text).and_then(|unit| number.parse::<i64>().ok()?.checked_mul(unit));
+    span.filter(|span| (1..=EXPIRES_MAX_MS).contains(span))
+        .ok_or_else(|| "expected hours or days, such as 12h or 30d, at most 3653d".to_owned())
+}
+
+impl Token {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if shared.server.is_some() {
+            let cure = "name the database with --db or --config";
+            return Err(Failed::usage(format!(
+                "tokens are made in the database, not over --server: {cure}"
+            )));
+        }
+        if let Action::Create(create) = &self.action
+            && create.offline
+        {
+            create.run_offline(shared)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        open::block_on(async {
+            let store: Arc<dyn AccessStore> = Arc::new(open::look(config).await?);
+            match self.action {
+                Action::Create(create) => create.run(store.as_ref(), shared).await,
+                Action::List => list(store.as_ref(), shared).await,
+                Action::Revoke { name } => revoke(store.as_ref(), &name, shared).await,
+                Action::Reset => reset(store.as_ref(), shared).await,
+            }
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Create {
+    /// A new token: its text, and what is kept of it.
+    fn make(&self, now: Timestamp) -> Result<(String, NewToken), Failed> {
+        let reach = self.reach()?;
+        let secret = randomness::bytes::<SECRET_BYTES>()?;
+        let text = token_text(&secret);
+        let token = NewToken {
+            name: self.name.clone(),
+            digest: digest_of(&text),
+            scope: self.scope,
+            reach,
+            expires_at: self.expires.map(|span| now.plus_ms(span)),
+        };
+        Ok((text, token))
+    }
+
+    /// The token goes to its holder, the line into the file.
+    fn run_offline(&self, shared: &Shared) -> Result<(), Failed> {
+        let (text, token) = self.make(SystemClock.now())?;
+        let line = file::line(&token);
+        if shared.json {
+            let expires_at = token.expires_at;
+            output::json(
+                &json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at, "line": line }),
+            )?;
+        } else {
+            output::note(
+                "recapd: this is the token, which can't be shown again, and its line for http.tokens_file",
+            );
+            output::text(&format!("{text}\n{line}"))?;
+        }
+        Ok(())
+    }
+
+    async fn run(self, store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+        let now = SystemClock.now();
+        let (text, token) = self.make(now)?;
+        let expires_at = token.expires_at;
+        match store.keep_token(token, now).await? {
+            Kept::Done => {}
+            Kept::NameTaken => {
+                let cure = "revoke it first, or take another name";
+                return Err(anyhow::anyhow!("there is a token `{}` already: {cure}", self.name).into());
+            }
+            Kept::TooMany => {
+                let cure = "`recapd token list` shows them; a revoked one's name can be used again";
+                return Err(
+                    anyhow::anyhow!("there are {TOKENS_MAX} tokens, and no more can be: {cure}").into(),
+                );
+            }
+        }
+        if shared.json {
+            output::json(&json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at }))?;
+        } else {
+            output::note("recapd: this is the token; it can't be shown again");
+            output::text(&text)?;
+        }
+        Ok(())
+    }
+
+    fn reach(&self) -> Result<Reach, Failed> {
+        let named = Named {
+            agents: self.agents.iter().cloned().collect(),
+            projects: self.projects.iter().cloned().collect(),
+        };
+        match named.agents.len() + named.projects.len() {
+            0 => Ok(Reach::All),
+            count if count <= NAMED_MAX => Ok(Reach::Only(named)),
+            count => Err(Failed::usage(format!(
+                "{count} agents and projects are more than one token can name, {NAMED_MAX}: make several, or let the \
+                 agents join a project"
+            ))),
+        }
+    }
+}
+
+async fn list(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+    let now = SystemClock.now();
+    let tokens: Vec<Value> = store
+        .tokens()
+        .await?
+        .into_iter()
+        .map(|token| shown(&token, now))
+        .collect();
+    if shared.json {
+        output::json(&tokens)?;
+    } else if tokens.is_empty() {
+        output::text(
+            "(no tokens yet: on loopback everybody may do everything; `recapd token create` makes one)",
+        )?;
+    } else {
+        let lines: Vec<String> = tokens.iter().map(line).collect();
+        output::text(&lines.join("\n"))?;
+    }
+    Ok(())
+}
+
+fn shown(token: &KeptToken, now: Timestamp) -> Value {
+    let state = match (token.revoked_at, token.expires_at) {
+        (Some(_), _) => "revoked",
+        (None, Some(at)) if at <= now => "expired",
+        _ => "valid",
+    };
+    let named = token.reach.named().cloned();
+    json!({
+        "name": token.name.as_str(),
+        "state": state,
+        "scope": token.scope,
+        "agents": named.as_ref().map(|named| &named.agents),
+        "projects": named.as_ref().map(|named| &named.projects),
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+        "last_used_at": token.last_used_at,
+    })
+}
+
+fn line(token: &Value) -> String {
+    let text = |name: &str| token[name].as_str().unwrap_or_default().to_owned();
+    let of = |name: &str| {
+        let names = token[name].as_array().into_iter().flatten();
+        names
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let names = [of("agents"), of("projects")].concat();
+    let reach = if token["agents"].is_null() {
+        "everything".to_owned()
+    } else {
+        names.join(", ")
+    };
+    let mut parts = vec![
+        text("name"),
+        text("state"),
+        format!("{} of {reach}", text("scope")),
+    ];
+    for (name, words) in [("expires_at", "until"), ("last_used_at", "used about")] {
+        if let Some(at) = token[name].as_str() {
+            parts.push(format!("{words} {at}"));
+        }
+    }
+    parts.join("  ")
+}
+
+async fn revoke(store: &dyn AccessStore, name: &TokenName, shared: &Shared) -> Result<(), Failed> {
+    if !store.revoke_token(name, SystemClock.now()).await? {
+        return Err(Failed::not_found(format!(
+            "there is no token `{name}`; `recapd token list` shows them"
+        )));
+    }
+    if shared.json {
+        output::json(&json!({ "name": name.as_str(), "state": "revoked" }))?;
+    } else {
+        output::text(&format!(
+            "{name} opens nothing any more, at the latest in a few seconds"
+        ))?;
+    }
+    Ok(())
+}
+
+async fn reset(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+    let tokens = store.reset_tokens().await?;
+    if shared.json {
+        output::json(&json!({ "forgotten": tokens }))?;
+    } else {
+        output::text(&format!("{tokens} tokens forgotten"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_hours_or_days() {
+        assert_eq!(span_ms("12h"), Ok(12 * HOUR_MS));
+        assert_eq!(span_ms("30d"), Ok(30 * DAY_MS));
+        for bad in [
+            "",
+            "d",
+            "0d",
+            "-1d",
+            "30",
+            "30m",
+            "9999999d",
+            "99999999999999999999h",
+            "ö",
+        ] {
+            assert!(span_ms(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `recapd config`: what can be configured, what is in force, and what is wrong with it.
+
+use std::{path::Path, process::ExitCode};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::{
+    access::file,
+    cli::{Shared, exit::Failed, terminal::output},
+    config::{self, Config, DEFAULT_TOML, Entry, Environment, Loaded, Origin},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sources, each over the one before: the defaults, the preset, the file, the environment, --set. Examples:
+  recapd config check --config /etc/recapd/config.toml
+  recapd config check --without-keys                where the service alone has them, as credentials of systemd
+  recapd config show --changed --origin
+  recapd config default | less                   `recapd init` writes a file to begin with
+  recapd config schema > config.schema.json      for an editor that completes and checks TOML
+
+Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]
+pub(in crate::cli) struct ConfigCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check the configuration, and that what it wants of keys, tokens and headers can be read
+    Check {
+        /// Print nothing if all is well
+        #[arg(short, long)]
+        quiet: bool,
+        /// Don't look for keys, tokens and headers, which the service alone may be able to read
+        #[arg(long)]
+        without_keys: bool,
+    },
+    /// Print all keys with the values in force, as TOML
+    Show {
+        /// With where each value comes from
+        #[arg(long)]
+        origin: bool,
+        /// Only what isn't a default
+        #[arg(long)]
+        changed: bool,
+    },
+    /// Print the commented reference: every key, its meaning, its limits, its default
+    Default {
+        /// As the page of the documentation
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Print the JSON Schema of a configuration file
+    Schema,
+}
+
+impl ConfigCommand {
+    /// The configuration has been read and checked already; what is wrong was told then.
+    pub(in crate::cli) fn run(
+        self,
+        loaded: &Loaded,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        match self.action {
+            Action::Check { quiet, without_keys } => {
+                if !without_keys {
+                    find_secrets(&loaded.config, environment)?;
+                }
+                if !quiet {
+                    check(loaded, shared)?;
+                }
+            }
+            Action::Show { origin, changed } => {
+                let mut entries = loaded.entries();
+                entries.retain(|entry| !changed || entry.origin != Origin::Default);
+                if shared.json {
+                    output::json(&json!(entries.iter().map(entry_json).collect::<Vec<Value>>()))?;
+                } else {
+                    output::text(&toml(&entries, origin))?;
+                }
+            }
+            Action::Default { markdown: true } => output::text(&config::markdown())?,
+            Action::Default { markdown: false } => output::text(DEFAULT_TOML)?,
+            Action::Schema => output::json(&config::json_schema())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a start reads beside the configuration. That the service finds it is seen from its own environment only.
+fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Failed> {
+    config::api_key(&config.model, environment)?;
+    config::fallback_api_key(&config.fallback, &config.model, environment)?;
+    // Variables that can't be used are no reason not to start.
+    if let Ok(Some(trace)) = config.trace.in_force(environment) {
+        trace.headers(environment)?;
+    }
+    let tokens = &config.http.tokens_file;
+    if !tokens.is_empty() {
+        file::read(Path::new(tokens)).map_err(|error| Failed::tokens_file(&error))?;
+    }
+    Ok(())
+}
+
+fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
+    let entries = loaded.entries();
+    let changed = entries
+        .iter()
+        .filter(|entry| entry.origin != Origin::Default)
+        .count();
+    if shared.json {
+        return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
+    }
+    output::text(&format!(
+        "the configuration is fine: {} keys, {changed} of them not the default's",
+        entries.len()
+    ))
+}
+
+/// A key as JSON has it.
+fn entry_json(entry: &Entry) -> Value {
+    json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
+}
+
+/// The entries as TOML, which is a configuration file again.
+fn toml(entries: &[Entry], origin: bool) -> String {
+    let parts = |entry: &Entry| {
+        let (section, name) = entry.key.split_once('.').unwrap_or(("", &entry.key));
+        (section.to_owned(), format!("{name} = {}", entry.value))
+    };
+    let width = entries.iter().map(|entry| parts(entry).1.chars().count()).max();
+    let width = width.unwrap_or_default().min(COLUMN_CHARS_MAX);
+    let sections = entries.chunk_by(|one, next| parts(one).0 == parts(next).0);
+    let texts: Vec<String> = sections
+        .map(|section| {
+            let lines = section.iter().map(|entry| match (origin, parts(entry).1) {
+                (true, line) => format!("{line:width$}  # {}\n", entry.origin),
+                (false, line) => format!("{line}\n"),
+            });
+            let name = section.first().map(|entry| parts(entry).0).unwrap_or_default();
+            format!("[{name}]\n{}", lines.collect::<String>())
+        })
+        .collect();
+    if texts.is_empty() {
+        return "# nothing differs from the defaults".to_owned();
+    }
+    texts.join("\n")
+}
+
+/// Beyond this width a value pushes its origin to the right instead of all others.
+const COLUMN_CHARS_MAX: usize = 60;

@@ -1,0 +1,75 @@
+//! `recapd init`: a configuration to begin with.
+
+use std::{
+    fs::OpenOptions,
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+
+use crate::{
+    cli::{Shared, exit::Failed, terminal::output},
+    config,
+};
+
+/// Where the configuration of a folder is put.
+const FILE: &str = "recapd.toml";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes every key with its meaning, limits and default, all of them commented out: what isn't set follows the defaults of each
+version. A file that is there is never written over. Examples:
+  recapd init                                  ./recapd.toml
+  recapd init /etc/recapd/config.toml          where recapd looks by itself
+  recapd init - | less")]
+pub(in crate::cli) struct Init {
+    /// The file; `-` prints it
+    #[arg(default_value = FILE)]
+    file: PathBuf,
+}
+
+impl Init {
+    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+        let text = config::commented();
+        if self.file.as_os_str() == "-" {
+            output::text(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        write(&self.file, &text)?;
+        let name = self.file.display();
+        if shared.json {
+            output::json(&serde_json::json!({ "file": name.to_string() }))?;
+        } else {
+            output::text(&format!("wrote {name}"))?;
+        }
+        let option = if self.file == Path::new(config::SYSTEM_FILE) {
+            String::new()
+        } else {
+            format!(" --config {name}")
+        };
+        output::note(&format!(
+            "next: edit it; `recapd config check{option}`; `recapd doctor{option}`; `recapd serve{option}`"
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failed> {
+    let mut made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file)
+        .map_err(|error| {
+            let name = file.display();
+            if error.kind() == ErrorKind::AlreadyExists {
+                Failed::from(anyhow::anyhow!(
+                    "{name} is there already, and isn't written over; name another file"
+                ))
+            } else {
+                Failed::usage(format!("{name}: {error}"))
+            }
+        })?;
+    Ok(made.write_all(text.as_bytes())?)
+}

@@ -1,0 +1,214 @@
+//! What is the same for all commands, to be read: `recapd help exit-codes`, `environment` and `hooks`.
+
+use std::process::ExitCode;
+
+use clap::{Command, Subcommand};
+
+use crate::cli::{
+    exit::{self, Failed},
+    terminal::output,
+};
+
+/// A topic has no options to show.
+const TEMPLATE: &str = "{about}{after-help}";
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Topic {
+    /// How commands end
+    #[command(hide = true, help_template = TEMPLATE, after_help = exit_codes())]
+    ExitCodes,
+    /// Which variables are heard
+    #[command(hide = true, help_template = TEMPLATE, after_help = ENVIRONMENT)]
+    Environment,
+    /// What the hooks of Claude Code and Codex do
+    #[command(hide = true, help_template = TEMPLATE, after_help = HOOKS)]
+    Hooks,
+}
+
+const MORE_ON_CODES: &str = "\
+The unit isn't started again after 2 and 78, which time doesn't cure. 69, 75
+and 78 are those of sysexits.h. Where a command means more by a code, its --help
+says so. Hooks end with 0 whatever happens.
+
+Examples:
+  recapd verify || echo 'an invariant is broken'
+  recapd update my-agent --wait || test $? -eq 75    done, or not done yet";
+
+const ENVIRONMENT: &str = "\
+The configuration
+  RECAPD__SECTION__KEY            any key of it; one that is no key is an error
+  IKIGAI_SLIDING_CONTEXT_TOKENS   an older name of window.budget_tokens
+
+Secrets, which no option and no key of the configuration takes
+  RECAPD_TOKEN                    opens the daemon; --token-file goes before it
+  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY,
+  OLLAMA_API_KEY                  the provider's key, where no api_key_file is
+  PGPASSFILE, PGPASSWORD          passwords of PostgreSQL
+  CREDENTIALS_DIRECTORY           set by systemd: what is in there goes before
+                                  files and variables, such as llm-api-key
+
+Terminals and logs
+  NO_COLOR, CLICOLOR_FORCE, TERM  whether there are colours, unless --color says
+  LC_ALL, LC_CTYPE, LANG          whether a terminal is shown ASCII alone
+  RUST_LOG                        what is logged, whatever log.level says
+
+Hooks
+  RECAPD_HOOK                     `off` switches them off
+  XDG_STATE_HOME, HOME            where they keep what the daemon couldn't take
+  CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
+  CLAUDE_PROJECT_DIR              set by Claude Code: whose history it is
+
+Set by systemd for the daemon
+  NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, JOURNAL_STREAM
+
+Network
+  SSL_CERT_FILE, SSL_CERT_DIR     certificates to trust in place of the system's
+
+Traces, where [trace] says nothing
+  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+  OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_EXPORTER_OTLP_TRACES_PROTOCOL,
+  OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TRACES_HEADERS,
+  OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
+  OTEL_TRACES_EXPORTER=none, OTEL_SDK_DISABLED=true
+
+Variables of a proxy aren't heard: model.proxy names one. Examples:
+  RECAPD__WINDOW__BUDGET_TOKENS=50000 recapd serve
+  recapd config show --changed --origin    what came from a variable";
+
+const HOOKS: &str = "\
+Hosts call `recapd hook EVENT` with what happened on stdin:
+
+  SessionStart        gives the session the brief: the newest of the summary
+  Stop, SubagentStop, PostCompact
+                      push what is new in the transcript
+  StopFailure         the same, and marks the turn as interrupted
+  PreCompact, SessionEnd
+                      the same, and clear the window: it is summarised now
+  UserPromptSubmit    tells of a newer summary, if hook.announce is on
+
+A hook takes 300 ms at most, ends with 0 and prints nothing but what is meant
+for the host, whatever happens. It never starts the daemon: what that couldn't
+take waits in a spool for the next hook. The history is that of one agent per
+host and project folder, unless --agent names another. Codex runs hooks only
+after you have trusted them: /hooks. RECAPD_HOOK=off switches them off.
+
+Examples:
+  recapd hook install claude-code --user    shows what changes, and asks
+  recapd hook status                        what was pushed, what waits, and why
+  recapd hook test < input.json             what a session would be given";
+
+/// The exit codes, each on a line.
+fn exit_codes() -> String {
+    let lines = exit::CODES.map(|(code, meaning)| format!("{code:>4}  {meaning}"));
+    format!("{}\n\n{MORE_ON_CODES}", lines.join("\n"))
+}
+
+/// The topics among the commands below `root`: nothing else there is hidden.
+pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
+    root.get_subcommands().filter(|sub| sub.is_hide_set())
+}
+
+/// What a topic says.
+pub(super) fn text(topic: &Command) -> String {
+    topic
+        .get_after_help()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+impl Topic {
+    pub(in crate::cli) fn run(&self) -> Result<ExitCode, Failed> {
+        match self {
+            Self::ExitCodes => output::text(&exit_codes())?,
+            Self::Environment => output::text(ENVIRONMENT)?,
+            Self::Hooks => output::text(HOOKS)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::hook::Event;
+
+    /// Names of variables without the `_` that tells such names from other words.
+    const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
+    /// Read by a constant of another module, or by libraries.
+    const READ_ELSEWHERE: [&str; 3] = ["RECAPD_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+    /// Heard in tests alone.
+    const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
+
+    /// Whether this is the name of a variable, and of no key of the configuration.
+    fn is_variable(word: &str) -> bool {
+        let is_name = word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+        is_name && (word.contains('_') || SHORT.contains(&word)) && !word.starts_with("RECAPD__")
+    }
+
+    /// The sources below `folder`, without their tests.
+    fn sources(folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_stem().is_some_and(|stem| stem == "tests") {
+                continue;
+            }
+            if path.is_dir() {
+                found.extend(sources(&path));
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.extend(text.split("#[cfg(test)]").next().map(str::to_owned));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn all_variables_that_are_read_are_told_and_no_others() {
+        let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+        let mut read = BTreeSet::from(READ_ELSEWHERE);
+        for text in sources.iter().filter(|text| text.contains("Environment")) {
+            read.extend(
+                text.split('"')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|word| is_variable(word)),
+            );
+        }
+        assert!(read.remove(UNTOLD), "the sources are read");
+        let words = ENVIRONMENT.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let told: BTreeSet<&str> = words.filter(|word| is_variable(word)).collect();
+        assert_eq!(told, read);
+    }
+
+    #[test]
+    fn all_events_and_exit_codes_are_told() {
+        for event in Event::ALL {
+            assert!(HOOKS.contains(event.name()), "{}", event.name());
+        }
+        let (_, short) = crate::cli::EXAMPLES.split_once("Exit codes: ").unwrap();
+        let told: Vec<&str> = short.split([' ', '\n']).collect();
+        for (code, _) in exit::CODES {
+            assert!(told.contains(&code.to_string().as_str()), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_topic_fits_on_any_terminal() {
+        let root = crate::cli::Cli::command();
+        let topics: Vec<&Command> = among(&root).collect();
+        assert_eq!(topics.len(), 3, "{topics:?}");
+        for topic in topics {
+            let told = text(topic);
+            let width = told.lines().map(|line| line.chars().count()).max();
+            assert!(width <= Some(80), "{}: {width:?}", topic.get_name());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `recapd version`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Shared, exit::Failed, terminal::output},
+    store::schema,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd version
+  recapd version --json       with the version of the tables that it makes, on each database")]
+pub(in crate::cli) struct Version {}
+
+/// Which recapd this is.
+pub(in crate::cli) fn facts() -> Value {
+    let [sqlite, postgres] = schema::newest();
+    json!({
+        "name": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "schema": { "sqlite": sqlite, "postgres": postgres },
+        "features": { "mcp": cfg!(feature = "mcp") },
+    })
+}
+
+impl Version {
+    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+        let Self {} = self;
+        if shared.json {
+            output::json(&facts())?;
+        } else {
+            output::text(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,178 @@
+//! `recapd check-request`
+
+use std::{fs, io::Read as _, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        Shared,
+        exit::{Failed, USAGE},
+        terminal::output,
+    },
+    domain::text::one_line,
+    validator::{Evidence, Severity, Target, Violation, validate},
+};
+
+/// Bytes of a file that is read: more than any provider takes.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads a whole request body or the bare array of its messages. Examples:
+  recapd check-request --format anthropic request.json
+  recapd check-request --format gemini --model gemini-3-pro contents.json
+  jq .messages log.json | recapd check-request --format openai -
+
+Exit codes: 0 nothing would be refused, 1 something would (with --strict: anything found), 2 no request to check.")]
+pub(in crate::cli) struct CheckRequest {
+    /// The API the request is meant for
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The model it goes to; wins over the request's own
+    #[arg(long)]
+    model: Option<String>,
+    /// Let what is only risky fail the check too
+    #[arg(long)]
+    strict: bool,
+    /// The request as JSON; `-` reads stdin
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Anthropic,
+    Openai,
+    OpenaiResponses,
+    Gemini,
+}
+
+impl From<Format> for Target {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Anthropic => Self::Anthropic,
+            Format::Openai => Self::OpenAiChat,
+            Format::OpenaiResponses => Self::OpenAiResponses,
+            Format::Gemini => Self::Gemini,
+        }
+    }
+}
+
+impl CheckRequest {
+    pub(in crate::cli) fn run(&self, shared: &Shared) -> Result<ExitCode, Failed> {
+        let request = self.read().map_err(|error| Failed::new(USAGE, error))?;
+        let violations = validate(self.format.into(), &request, self.model.as_deref());
+        if shared.json {
+            output::json(&violations)?;
+        } else {
+            output::text(&text(&violations))?;
+        }
+        let fails = |violation: &Violation| self.strict || violation.severity == Severity::Refused;
+        Ok(ExitCode::from(u8::from(violations.iter().any(fails))))
+    }
+
+    fn read(&self) -> anyhow::Result<Value> {
+        let name = self.file.display();
+        let mut bytes = Vec::new();
+        let read = if self.file.as_os_str() == "-" {
+            std::io::stdin()
+                .lock()
+                .take(FILE_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)
+        } else {
+            fs::File::open(&self.file).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        };
+        read.with_context(|| format!("can't read {name}"))?;
+        anyhow::ensure!(
+            bytes.len() as u64 <= FILE_BYTES_MAX,
+            "{name} is larger than 256 MB"
+        );
+        let request: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} is no JSON"))?;
+        anyhow::ensure!(
+            request.is_object() || request.is_array(),
+            "{name} is neither a request nor an array of messages"
+        );
+        Ok(request)
+    }
+}
+
+/// A paragraph for each violation: where, which rule, how bad, how it is known, and what the provider says.
+fn text(violations: &[Violation]) -> String {
+    if violations.is_empty() {
+        return "fine: nothing found".to_owned();
+    }
+    let count = |severity| {
+        violations
+            .iter()
+            .filter(|violation| violation.severity == severity)
+            .count()
+    };
+    let mut lines: Vec<String> = violations.iter().map(paragraph).collect();
+    lines.push(format!(
+        "{} refused, {} risky",
+        count(Severity::Refused),
+        count(Severity::Risky)
+    ));
+    lines.join("\n")
+}
+
+fn paragraph(violation: &Violation) -> String {
+    let place = if violation.path.is_empty() {
+        "(the whole request)"
+    } else {
+        &violation.path
+    };
+    let severity = match violation.severity {
+        Severity::Refused => "refused",
+        Severity::Risky => "risky",
+    };
+    let evidence = match violation.evidence {
+        Evidence::Documented => "documented",
+        Evidence::Schema => "schema",
+        Evidence::Reported => "reported",
+        Evidence::Unverified => "unverified",
+    };
+    format!(
+        "{place}  {severity}: {} ({evidence})\n    {}",
+        violation.rule,
+        one_line(&violation.message)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_violation_is_a_paragraph() {
+        let request = serde_json::json!([
+            {"role": "user", "content": "What time is it?"},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "toolu_1", "name": "clock", "input": {}},
+                {"type": "text", "text": " "},
+            ]},
+            {"role": "user", "content": "Hello?"},
+            {"role": "user", "content": "Anybody?"},
+        ]);
+        insta::assert_snapshot!(text(&validate(Target::Anthropic, &request, None)), @r#"
+        /1/content/1  refused: text_empty (reported)
+            messages: text content blocks must contain non-whitespace text
+        /3  risky: roles_alternate (schema)
+            messages: roles must alternate between "user" and "assistant" (the API joins them, compatible servers may refuse)
+        /1  refused: call_unanswered (documented)
+            messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1. Each `tool_use` block must have a corresponding `tool_result` block in the next message.
+        2 refused, 1 risky
+        "#);
+        assert_eq!(text(&[]), "fine: nothing found");
+    }
+
+    #[test]
+    fn nothing_of_a_request_reaches_the_terminal_raw() {
+        let request = serde_json::json!([{"role": "\u{1b}[31mred\n", "content": "x"}]);
+        let printed = text(&validate(Target::OpenAiChat, &request, None));
+        assert!(!printed.contains('\u{1b}'), "{printed}");
+    }
+}

@@ -1,0 +1,169 @@
+//! `recapd count`: how many tokens a request body has, and where they come from.
+
+use std::{
+    fs::File,
+    io::{Read, stdin},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Shared,
+        backend::open,
+        exit::{Failed, USAGE},
+        terminal::output,
+    },
+    config::Config,
+    store::{KeptCalibration, Store as _},
+    tokenizer::{self, RequestCount, count_request},
+};
+
+/// The longest body that is read: twice what any provider takes.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd count --provider openai --model gpt-5 request.json
+  recapd count --provider anthropic --model claude-opus-5 --json - < request.json
+  recapd count --provider anthropic --model claude-opus-5 --db recapd.db request.json
+                                                      with what agents' reports say about the estimate")]
+pub(in crate::cli) struct Count {
+    /// Whose tokenizer: openai, anthropic, google or local; any other is counted by bytes [default: window.provider]
+    #[arg(long)]
+    provider: Option<String>,
+    /// Which model's [default: window.model]
+    #[arg(long)]
+    model: Option<String>,
+    /// The request body as it goes to the provider, or `-` for standard input
+    file: PathBuf,
+}
+
+/// A count, and what it comes to by what was learned about the estimate.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    count: RequestCount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibrated: Option<Calibrated>,
+}
+
+#[derive(Serialize)]
+struct Calibrated {
+    /// To be shown.
+    average_tokens: i64,
+    /// To be held against a ceiling.
+    guard_tokens: i64,
+    average_permille: i64,
+    guard_permille: i64,
+    samples: usize,
+}
+
+impl Calibrated {
+    fn new(tokens: i64, kept: &KeptCalibration) -> Self {
+        let known = &kept.calibration;
+        Self {
+            average_tokens: known.average(tokens),
+            guard_tokens: known.guard(tokens),
+            average_permille: known.average_permille(),
+            guard_permille: known.guard_permille(),
+            samples: known.samples(),
+        }
+    }
+}
+
+impl Count {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let provider = self.provider.as_ref().unwrap_or(&config.window.provider);
+        let model = self.model.as_ref().unwrap_or(&config.window.model);
+        let body = body(&self.file)?;
+        let shown = open::block_on(async {
+            let count = count_request(provider, model, &body);
+            let is_exact = tokenizer::counter_for(provider, model).is_exact();
+            let calibrated = match &shared.db {
+                Some(_) if !is_exact => calibrated(config, provider, model, count.tokens).await?,
+                _ => None,
+            };
+            Ok(Shown { count, calibrated })
+        })?;
+        if shared.json {
+            output::json(&shown)?;
+        } else {
+            output::text(&table(&shown))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the database knows about the estimate.
+async fn calibrated(
+    config: &Config,
+    provider: &str,
+    model: &str,
+    tokens: i64,
+) -> Result<Option<Calibrated>, Failed> {
+    let all = open::look(config).await?.calibrations().await?;
+    let mut about = all
+        .iter()
+        .filter(|one| one.provider == provider && one.model == model);
+    Ok(about.next().map(|one| Calibrated::new(tokens, one)))
+}
+
+fn body(file: &Path) -> Result<Vec<u8>, Failed> {
+    let unreadable =
+        |error: std::io::Error| Failed::new(USAGE, anyhow::anyhow!("{}: {error}", file.display()));
+    let mut bytes = Vec::new();
+    let source: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(stdin().lock())
+    } else {
+        Box::new(File::open(file).map_err(unreadable)?)
+    };
+    source
+        .take(BODY_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > BODY_BYTES_MAX {
+        let error = anyhow::anyhow!(
+            "{}: longer than {BODY_BYTES_MAX} bytes; no provider takes that",
+            file.display()
+        );
+        return Err(Failed::new(USAGE, error));
+    }
+    Ok(bytes)
+}
+
+fn table(shown: &Shown) -> String {
+    let RequestCount {
+        tokens,
+        method,
+        parts,
+    } = &shown.count;
+    let rows = [
+        ("system", parts.system),
+        ("tools", parts.tools),
+        ("messages", parts.messages),
+        ("overhead", parts.overhead),
+    ];
+    let rows = rows.map(|(name, tokens)| format!("  {name:<10} {tokens:>10}\n"));
+    let calibrated = shown.calibrated.as_ref().map(line).unwrap_or_default();
+    format!("{tokens} tokens ({method})\n{}{calibrated}", rows.concat())
+}
+
+fn line(calibrated: &Calibrated) -> String {
+    let Calibrated {
+        average_tokens,
+        guard_tokens,
+        samples,
+        ..
+    } = calibrated;
+    let factor = output::factor;
+    format!(
+        "by {samples} reports of usage about {average_tokens} (×{}), at most {guard_tokens} (×{})\n",
+        factor(calibrated.average_permille),
+        factor(calibrated.guard_permille),
+    )
+}

@@ -1,0 +1,100 @@
+//! Figures as people read them.
+
+use crate::domain::time::Timestamp;
+
+/// Thousands of tokens with one decimal: `15.8k`.
+pub(in crate::cli) fn thousands(tokens: i64) -> String {
+    if tokens < 1_000 {
+        tokens.to_string()
+    } else {
+        format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100)
+    }
+}
+
+/// A number with commas between its thousands: `1,247`.
+pub(in crate::cli) fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let head = digits.len() % 3;
+    let groups = digits.char_indices().map(|(at, digit)| {
+        let is_next = at > 0 && at % 3 == head;
+        if is_next {
+            format!(",{digit}")
+        } else {
+            digit.to_string()
+        }
+    });
+    let sign = if number < 0 { "-" } else { "" };
+    std::iter::once(sign.to_owned()).chain(groups).collect()
+}
+
+/// A share in percent, with one decimal.
+pub(in crate::cli) fn permille(part: i64, whole: i64) -> String {
+    let permille = part * 1_000 / whole.max(1);
+    format!("{}.{}%", permille / 10, permille % 10)
+}
+
+/// A span of time in its two largest units.
+pub(in crate::cli) fn span(span_ms: i64) -> String {
+    let seconds = (span_ms / 1_000).max(0);
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3_599 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3_600..=172_799 => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// How long something took: `820ms`, `8.2s`, `2m 10s`.
+pub(in crate::cli) fn duration(duration_ms: i64) -> String {
+    match duration_ms {
+        ..1_000 => format!("{duration_ms}ms"),
+        1_000..60_000 => format!("{}.{}s", duration_ms / 1_000, duration_ms % 1_000 / 100),
+        _ => span(duration_ms),
+    }
+}
+
+/// How long ago something was, in its largest unit; `in …` for what is to come.
+pub(in crate::cli) fn ago(at: Timestamp, now: Timestamp) -> String {
+    match now.since_ms(at) {
+        ms @ ..=-1_000 => format!("in {}", unit(-ms)),
+        ..1_000 => "now".to_owned(),
+        ms => format!("{} ago", unit(ms)),
+    }
+}
+
+fn unit(span_ms: i64) -> String {
+    let seconds = span_ms / 1_000;
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3_599 => format!("{}m", seconds / 60),
+        3_600..=172_799 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Micro-dollars as dollars.
+pub(in crate::cli) fn dollars(microusd: i64) -> String {
+    format!("${}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_told_in_the_units_people_use() {
+        let told = [0, 59_999, 61_000, 7_260_000, 200_000_000].map(span);
+        assert_eq!(told, ["0s", "59s", "1m 1s", "2h 1m", "2d 7h"]);
+        assert_eq!([7, 8_240, 61_000].map(duration), ["7ms", "8.2s", "1m 1s"]);
+        let now = Timestamp(10_000_000_000);
+        let told = [0, 5_000, 180_000, 10_800_000, 864_000_000, -90_000].map(|ms| ago(now.plus_ms(-ms), now));
+        assert_eq!(told, ["now", "5s ago", "3m ago", "3h ago", "10d ago", "in 1m"]);
+        assert_eq!([999, 15_870].map(thousands), ["999", "15.8k"]);
+        assert_eq!(
+            [0, 999, 1_247, 1_204_000].map(grouped),
+            ["0", "999", "1,247", "1,204,000"]
+        );
+        assert_eq!(permille(2, 1_000), "0.2%");
+        assert_eq!(dollars(12_300), "$0.0123");
+    }
+}

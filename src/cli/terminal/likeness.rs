@@ -1,0 +1,34 @@
+//! Did you mean …?
+
+use crate::domain::likeness::nearest;
+
+/// What to say of an agent that isn't there, with those that are.
+pub(in crate::cli) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
+    if known.is_empty() {
+        let cure =
+            format!("store messages with `recapd push {agent} < messages.jsonl`, or run `recapd replay`");
+        return format!("agent `{agent}` is unknown: the database holds no agents yet; {cure}");
+    }
+    if let Some(nearest) = nearest(agent, known.iter().copied()) {
+        return format!("agent `{agent}` is unknown; did you mean `{nearest}`?");
+    }
+    let shown: Vec<&str> = known.iter().copied().take(shown_max).collect();
+    let more = if known.len() > shown.len() { ", …" } else { "" };
+    format!(
+        "agent `{agent}` is unknown; known agents: {}{more}; `recapd agents` lists them",
+        shown.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_agent_is_told_or_some_that_there_are() {
+        let known = ["ikigai-main", "coder", "planner"];
+        assert!(unknown_agent("codr", &known, 2).ends_with("did you mean `coder`?"));
+        assert!(unknown_agent("zebra", &known, 2).contains("known agents: ikigai-main, coder, …"));
+        assert!(unknown_agent("zebra", &[], 2).contains("recapd push zebra"));
+    }
+}

@@ -1,0 +1,225 @@
+//! What the commands print: the one place that writes to stdout and stderr.
+
+use std::{
+    borrow::Cow,
+    io::{ErrorKind, IsTerminal as _, Write as _},
+    sync::OnceLock,
+};
+
+use clap::ColorChoice;
+use serde::Serialize;
+
+use crate::{config::Environment, domain::text::ascii};
+
+/// Whether a terminal is told everything in ASCII.
+static IS_PLAIN: OnceLock<bool> = OnceLock::new();
+
+/// Whether what is printed may have colours.
+static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
+
+/// Whether notes and progress are left out.
+static IS_QUIET: OnceLock<bool> = OnceLock::new();
+
+/// Columns of an output that isn't a terminal's.
+const COLUMNS: usize = 80;
+
+/// Prints from now on what the terminal of this `environment` can show.
+pub(in crate::cli) fn adapt(environment: &Environment) {
+    IS_PLAIN.get_or_init(|| is_plain(environment));
+}
+
+/// Prints from now on with colours or without, as was chosen; unless it was, as the `environment` says and stdout can.
+pub(in crate::cli) fn choose_colour(choice: ColorChoice, environment: &Environment) {
+    HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
+}
+
+/// Leaves out from now on what is neither an answer nor an error.
+pub(in crate::cli) fn be_quiet(is_quiet: bool) {
+    IS_QUIET.get_or_init(|| is_quiet);
+}
+
+/// Whether notes and progress are left out.
+pub(in crate::cli) fn is_quiet() -> bool {
+    IS_QUIET.get().copied().unwrap_or_default()
+}
+
+/// Whether what is printed may have colours.
+pub(in crate::cli) fn has_colour() -> bool {
+    HAS_COLOUR.get().copied().unwrap_or_default()
+}
+
+/// By <https://no-color.org> and the conventions of CLICOLOR.
+fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool) -> bool {
+    let is_set = |name: &str| environment.get(name).is_some();
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto
+            if environment
+                .get("CLICOLOR_FORCE")
+                .is_some_and(|force| force != "0") =>
+        {
+            true
+        }
+        ColorChoice::Auto => is_terminal && environment.get("TERM").is_some_and(|term| term != "dumb"),
+    }
+}
+
+/// Whether the locale names characters, and not those of Unicode. Where nothing is set, as in a container, nothing is
+/// known, and most terminals can.
+fn is_plain(environment: &Environment) -> bool {
+    // In POSIX's order.
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| environment.get(name));
+    let names_utf8 = |locale: &str| locale.to_ascii_lowercase().replace('-', "").contains("utf8");
+    locale.is_some_and(|locale| !names_utf8(locale))
+}
+
+/// What a terminal is shown. A file or a program gets what is there.
+fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
+    if is_terminal && is_plain {
+        Cow::Owned(ascii(text))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Prints text to stdout, for people.
+pub(in crate::cli) fn text(text: &str) -> std::io::Result<()> {
+    let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
+    verbatim(&shown(text, std::io::stdout().is_terminal(), is_plain))
+}
+
+/// Writes text to stdout. A reader that went away (`| head`) is no error.
+fn verbatim(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| {
+        let line_end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+        stdout.write_all(line_end)
+    });
+    match written.and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Prints what is shown again and again: on a terminal in the place of what was there, else below it.
+pub(in crate::cli) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
+    if !is_repeated {
+        return text(shown);
+    }
+    if std::io::stdout().is_terminal() {
+        verbatim("\u{1b}[H\u{1b}[J")?;
+        return text(shown);
+    }
+    text(&format!("{shown}\n"))
+}
+
+/// Prints a value as JSON to stdout.
+pub(in crate::cli) fn json(value: &impl Serialize) -> std::io::Result<()> {
+    verbatim(&as_json(value)?)
+}
+
+/// Prints one value as JSON, several as an array.
+pub(in crate::cli) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
+    verbatim(&one_or_all_text(values)?)
+}
+
+/// What [`one_or_all`] prints.
+pub(in crate::cli) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<String> {
+    match values {
+        [value] => as_json(value),
+        values => as_json(&values),
+    }
+}
+
+fn as_json(value: &impl Serialize) -> std::io::Result<String> {
+    serde_json::to_string_pretty(value).map_err(std::io::Error::other)
+}
+
+/// Prints a line to stderr.
+#[expect(clippy::print_stderr, reason = "the one place that prints errors and notes")]
+pub(in crate::cli) fn error(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Whether somebody looks on who is to see how far something is.
+pub(in crate::cli) fn shows_progress() -> bool {
+    !is_quiet() && std::io::stderr().is_terminal()
+}
+
+/// Prints a line to stderr that nobody has to read: a hint, or how far something is.
+pub(in crate::cli) fn note(line: &str) {
+    if !is_quiet() {
+        error(line);
+    }
+}
+
+/// Columns to use.
+pub(in crate::cli) fn width() -> usize {
+    COLUMNS
+}
+
+/// A factor in thousandths, as people read it: 1,115 is 1.12.
+pub(in crate::cli) fn factor(permille: i64) -> String {
+    let percent = (permille + 5) / 10;
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_says_what_a_terminal_can_show() {
+        for (variables, expected) in [
+            (vec![], false),
+            (vec![("LANG", "de_DE.UTF-8")], false),
+            (vec![("LANG", "C.utf8")], false),
+            (vec![("LC_CTYPE", "UTF-8"), ("LANG", "C")], false),
+            (vec![("LC_ALL", ""), ("LANG", "en_US.UTF-8")], false),
+            (vec![("LANG", "C")], true),
+            (vec![("LANG", "de_DE@euro")], true),
+            (vec![("LC_ALL", "POSIX"), ("LANG", "en_US.UTF-8")], true),
+        ] {
+            let environment = variables.iter().copied().collect();
+            assert_eq!(is_plain(&environment), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_and_those_who_want_them() {
+        let xterm = ("TERM", "xterm");
+        for (choice, variables, is_terminal, expected) in [
+            (ColorChoice::Auto, vec![xterm], true, true),
+            (ColorChoice::Auto, vec![xterm], false, false),
+            (ColorChoice::Auto, vec![("TERM", "dumb")], true, false),
+            (ColorChoice::Auto, vec![xterm, ("NO_COLOR", "1")], true, false),
+            (ColorChoice::Auto, vec![xterm, ("NO_COLOR", "")], true, true),
+            (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "1")], false, true),
+            (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "0")], false, false),
+            (ColorChoice::Always, vec![("NO_COLOR", "1")], false, true),
+            (
+                ColorChoice::Never,
+                vec![xterm, ("CLICOLOR_FORCE", "1")],
+                true,
+                false,
+            ),
+        ] {
+            let environment = variables.iter().copied().collect();
+            let found = is_coloured(choice, &environment, is_terminal);
+            assert_eq!(found, expected, "{choice:?} {variables:?} {is_terminal}");
+        }
+    }
+
+    #[test]
+    fn only_a_terminal_without_unicode_is_shown_less() {
+        let text = "──── 16k · 18% ├ └ … für\n";
+        assert_eq!(shown(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
+        for (is_terminal, is_plain) in [(true, false), (false, true), (false, false)] {
+            assert_eq!(shown(text, is_terminal, is_plain), text);
+        }
+    }
+}

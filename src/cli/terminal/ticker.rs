@@ -1,0 +1,60 @@
+//! Lines that say now and then how far something is, where no bar shows it: without a terminal, or on one that can't.
+
+use std::{sync::Mutex, time::Duration};
+
+use indicatif::ProgressBar;
+use tokio::time::Instant;
+
+use super::output;
+
+/// How often a line is printed.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Prints lines to stderr in place of a bar.
+pub(in crate::cli) struct Ticker {
+    is_needed: bool,
+    told_at: Mutex<Instant>,
+}
+
+impl Ticker {
+    /// Prints nothing if `bar` is shown.
+    pub(in crate::cli) fn beside(bar: &ProgressBar) -> Self {
+        Self {
+            is_needed: bar.is_hidden(),
+            told_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Prints a line if it is time for one: what is over soon prints none.
+    pub(in crate::cli) fn tell(&self, line: impl FnOnce() -> String) {
+        if self.is_due() {
+            output::note(&line());
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let Ok(mut told_at) = self.told_at.lock() else {
+            return false;
+        };
+        let is_due = self.is_needed && told_at.elapsed() >= LINE_EVERY;
+        if is_due {
+            *told_at = Instant::now();
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_comes_now_and_then_in_place_of_a_bar() {
+        let ticker = Ticker::beside(&ProgressBar::hidden());
+        assert!(!ticker.is_due());
+        for _ in 0..2 {
+            tokio::time::advance(LINE_EVERY).await;
+            assert_eq!([ticker.is_due(), ticker.is_due()], [true, false]);
+        }
+    }
+}

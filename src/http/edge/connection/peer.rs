@@ -1,0 +1,109 @@
+//! The other ends of connections, and how many connections each has.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// How many bits of an IPv6 address name a network: its owner has all addresses of it.
+const NETWORK_BITS: u32 = 64;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::http) enum Peer {
+    /// An address, or the network of one.
+    Address(IpAddr),
+    /// A program on this machine, by the Unix socket.
+    Local,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(match address.ip().to_canonical() {
+            IpAddr::V6(ip) if !ip.is_loopback() => {
+                let network = ip.to_bits() >> (128 - NETWORK_BITS) << (128 - NETWORK_BITS);
+                Ipv6Addr::from_bits(network).into()
+            }
+            ip => ip,
+        })
+    }
+}
+
+/// How many connections each peer has. It has no more entries than there are connections.
+pub(super) struct Peers {
+    most: usize,
+    counts: Mutex<HashMap<Peer, usize>>,
+}
+
+impl Peers {
+    pub(super) fn of_at_most(most: usize) -> Self {
+        Self {
+            most,
+            counts: Mutex::default(),
+        }
+    }
+
+    /// A place for one more connection of `peer`, if it may have one.
+    pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<Place> {
+        let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(peer).or_default();
+        if *count >= peers.most {
+            return None;
+        }
+        *count += 1;
+        Some(Place {
+            peers: Arc::clone(peers),
+            peer,
+        })
+    }
+}
+
+/// A connection's place, given back when it is dropped.
+pub(super) struct Place {
+    peers: Arc<Peers>,
+    peer: Peer,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: &str) -> Peer {
+        SocketAddr::new(address.parse().unwrap(), 1).into()
+    }
+
+    #[test]
+    fn a_network_is_one_peer() {
+        assert_eq!(peer("2001:db8::1"), peer("2001:db8::2:0:0:1"));
+        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
+        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
+        assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
+        assert_eq!(peer("::1"), Peer::Address(Ipv6Addr::LOCALHOST.into()));
+    }
+
+    #[test]
+    fn places_come_back() {
+        let peers = Arc::new(Peers::of_at_most(2));
+        let (one, other) = (peer("192.0.2.1"), Peer::Local);
+        let held = [Peers::take(&peers, one), Peers::take(&peers, one)];
+        assert!(held.iter().all(Option::is_some));
+        assert!(Peers::take(&peers, one).is_none());
+        assert!(Peers::take(&peers, other).is_some());
+        drop(held);
+        assert!(Peers::take(&peers, one).is_some());
+        assert!(peers.counts.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! Finding members of a body that its type doesn't have, or has of another type.
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _, Visitor, value},
+    forward_to_deserialize_any,
+};
+use serde_json::{Map, Value};
+
+use super::extract::proposal;
+use crate::http::response::problem::{Finding, Place, Problem};
+
+/// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
+/// for; or else with the known ones that are of a wrong type.
+pub(in crate::http) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
+    let known = known::<T>();
+    let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
+    let findings: Vec<Finding> = unknown
+        .map(|name| Finding {
+            place: Place::member(name),
+            detail: meant(name, known),
+        })
+        .collect();
+    match findings.first().map(|finding| finding.detail.clone()) {
+        None => problem.findings(wrong::<T>(members)),
+        Some(hint) => problem.hint(hint).findings(findings),
+    }
+}
+
+/// The members that a `T` can't have as they are, each tried alone.
+fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
+    let finding = |(name, value): (String, Value)| {
+        let place = Place::member(&name);
+        let alone = Value::Object(Map::from_iter([(name, value)]));
+        let detail = serde_json::from_value::<T>(alone).err()?.to_string();
+        // It would do, with others.
+        (!detail.starts_with("missing field")).then_some(Finding { place, detail })
+    };
+    members.into_iter().filter_map(finding).collect()
+}
+
+fn meant(name: &str, known: &[&str]) -> String {
+    if known.is_empty() {
+        "this route's body has no members".to_owned()
+    } else {
+        proposal(name, known)
+    }
+}
+
+/// The members that a `T` has.
+fn known<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut known: &'static [&'static str] = &[];
+    // It can't be made of nothing, but in trying it names its members.
+    drop(<T as Deserialize<'_>>::deserialize(Asked(&mut known)));
+    known
+}
+
+/// Records which members a type asks for.
+struct Asked<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Asked<'_> {
+    type Error = value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(value::Error::custom("there is nothing"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        members: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = members;
+        self.deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}

@@ -1,0 +1,7 @@
+//! What handlers answer with: problems, and documents in the form that a client prefers.
+
+pub(super) mod document;
+pub(super) mod excerpt;
+pub(super) mod negotiate;
+pub(super) mod prepared;
+pub(super) mod problem;

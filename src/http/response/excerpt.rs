@@ -1,0 +1,57 @@
+//! `?view=brief`, `?max_tokens=` and `?max_chars=`: a part of a summary, for readers without room for all of it.
+
+use std::sync::Arc;
+
+use super::problem::Problem;
+use crate::{
+    domain::{
+        agent::AgentId,
+        number::usize_or_max,
+        summary::brief::{Excerpt, Wanted},
+    },
+    http::{
+        SharedApp,
+        request::extract::{Parameters, invalid},
+    },
+    snapshot::Snapshot,
+    threads,
+};
+
+/// The parameters' names.
+pub(in crate::http) const VIEW: &str = "view";
+pub(in crate::http) const MAX_TOKENS: &str = "max_tokens";
+pub(in crate::http) const MAX_CHARS: &str = "max_chars";
+/// The largest limits that can be asked for: far more than a document has.
+const TOKENS_MAX: i64 = 1_000_000;
+const CHARS_MAX: i64 = 10_000_000;
+
+/// The excerpt that the parameters ask for; `None` for the whole summary.
+pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>, Problem> {
+    let is_brief = match parameters.text(VIEW) {
+        None | Some("full") => false,
+        Some("brief") => true,
+        Some(other) => {
+            return Err(invalid(
+                VIEW,
+                &format!("can't be `{other}`"),
+                "give brief or full",
+            ));
+        }
+    };
+    let chars_max = parameters.integer(MAX_CHARS, 1..=CHARS_MAX)?.map(usize_or_max);
+    let tokens_max = parameters.integer(MAX_TOKENS, 1..=TOKENS_MAX)?;
+    Ok(Wanted::new(is_brief, chars_max, tokens_max))
+}
+
+/// The excerpt of `snapshot`, made on another thread, since it takes a while.
+pub(in crate::http) async fn made(
+    wanted: Wanted,
+    app: &SharedApp,
+    agent: &AgentId,
+    snapshot: Arc<Snapshot>,
+) -> Result<Excerpt, Problem> {
+    let counter = Arc::clone(app.parts.snapshots.counter());
+    let agent = agent.clone();
+    let cut = move || wanted.of(&agent, &snapshot.markdown, counter.as_ref());
+    Ok(threads::computed("cutting an excerpt", cut).await?)
+}

@@ -1,0 +1,180 @@
+//! The kinds of problems. Their codes are a contract: programs branch on them.
+
+use axum::http::StatusCode;
+
+/// A kind of problem.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Kind {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) title: &'static str,
+}
+
+pub(super) const fn kind(status: StatusCode, code: &'static str, title: &'static str) -> Kind {
+    Kind { status, code, title }
+}
+
+pub(in crate::http) const INVALID_BODY: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_body", "Unreadable body");
+pub(in crate::http) const INVALID_MESSAGE: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_message", "Unreadable message");
+pub(in crate::http) const INVALID_AGENT_ID: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_agent_id", "Invalid agent id");
+pub(in crate::http) const UNKNOWN_PARAMETER: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "unknown_parameter",
+    "Unknown query parameter",
+);
+pub(in crate::http) const INVALID_PARAMETER: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_parameter",
+    "Invalid query parameter",
+);
+pub(in super::super) const UNKNOWN_AGENT: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
+pub(in crate::http) const INVALID_PROJECT_ID: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_project_id",
+    "Invalid project id",
+);
+pub(in crate::http) const UNKNOWN_PROJECT: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_project", "Unknown project");
+pub(in super::super) const UNKNOWN_MARK: Kind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
+pub(in super::super) const UNKNOWN_MESSAGE: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");
+pub(in super::super) const UNKNOWN_VERSION: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_version", "Unknown version");
+pub(in super::super) const UNKNOWN_ITEM: Kind = kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
+pub(in crate::http) const INVALID_EDIT: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_edit",
+    "Invalid change of an item",
+);
+pub(in crate::http) const UNKNOWN_QUEUE_ROW: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_queue_row", "Not in the queue");
+pub(in crate::http) const UNKNOWN_RUN: Kind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
+pub(in crate::http) const UNKNOWN_EXCHANGE: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
+pub(in crate::http) const EXCHANGE_TOO_LARGE: Kind =
+    kind(StatusCode::CONFLICT, "exchange_too_large", "Exchange too large");
+pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
+pub(in super::super) const PINS_FULL: Kind =
+    kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
+pub(in crate::http) const UNKNOWN_SPEAKER: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_speaker", "Unknown speaker");
+pub(in crate::http) const UNKNOWN_ROUTE: Kind = kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
+pub(in super::super) const WRONG_METHOD: Kind = kind(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "wrong_method",
+    "Method not allowed",
+);
+pub(in super::super) const AGENT_EXISTS: Kind =
+    kind(StatusCode::CONFLICT, "agent_exists", "Agent exists already");
+pub(in super::super) const CLIENT_ID_REUSED: Kind =
+    kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
+pub(in super::super) const WOULD_OVERFLOW: Kind =
+    kind(StatusCode::CONFLICT, "would_overflow", "Exchange over the budget");
+pub(in crate::http) const INVALID_SETTING: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_setting", "Invalid setting");
+pub(in crate::http) const BODY_TOO_SLOW: Kind = kind(
+    StatusCode::REQUEST_TIMEOUT,
+    "body_too_slow",
+    "Body came too slowly",
+);
+pub(in crate::http) const BODY_TOO_LARGE: Kind =
+    kind(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large");
+pub(in crate::http) const TOO_MANY_MESSAGES: Kind = kind(
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "too_many_messages",
+    "Too many messages",
+);
+pub(in crate::http) const UNSUPPORTED_BODY: Kind = kind(
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    "unsupported_media_type",
+    "Unsupported media type",
+);
+pub(in super::super) const INTERNAL: Kind =
+    kind(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error");
+pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "database_unavailable",
+    "Database unavailable",
+);
+pub(in crate::http) const INVALID_HEADER: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_header", "Invalid header");
+pub(in super::super) const IDEMPOTENCY_KEY_REUSED: Kind = kind(
+    StatusCode::UNPROCESSABLE_ENTITY,
+    "idempotency_key_reused",
+    "Idempotency key used before",
+);
+pub(in crate::http) const TOO_MANY_REQUESTS: Kind = kind(
+    StatusCode::TOO_MANY_REQUESTS,
+    "too_many_requests",
+    "Too many requests",
+);
+pub(in crate::http) const TOO_MANY_SUBSCRIBERS: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_subscribers",
+    "Too many subscribers",
+);
+pub(in crate::http) const TOO_MANY_BODIES: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_bodies",
+    "Too many long bodies",
+);
+pub(in crate::http) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
+pub(in super::super) const TIMED_OUT: Kind =
+    kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
+
+pub(in crate::http) const UNAUTHORIZED: Kind = kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
+pub(in crate::http) const FORBIDDEN: Kind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
+pub(in crate::http) const FOREIGN_ORIGIN: Kind =
+    kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
+pub(in crate::http) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
+
+/// All of them.
+pub(super) const ALL: [Kind; 43] = [
+    UNAUTHORIZED,
+    FORBIDDEN,
+    FOREIGN_ORIGIN,
+    FOREIGN_HOST,
+    UNKNOWN_QUEUE_ROW,
+    UNKNOWN_RUN,
+    INVALID_BODY,
+    INVALID_MESSAGE,
+    INVALID_AGENT_ID,
+    UNKNOWN_PARAMETER,
+    INVALID_PARAMETER,
+    UNKNOWN_AGENT,
+    INVALID_PROJECT_ID,
+    UNKNOWN_PROJECT,
+    UNKNOWN_MARK,
+    UNKNOWN_MESSAGE,
+    UNKNOWN_VERSION,
+    UNKNOWN_ITEM,
+    INVALID_EDIT,
+    UNKNOWN_EXCHANGE,
+    EXCHANGE_TOO_LARGE,
+    HAS_FORKS,
+    PINS_FULL,
+    UNKNOWN_SPEAKER,
+    UNKNOWN_ROUTE,
+    WRONG_METHOD,
+    AGENT_EXISTS,
+    CLIENT_ID_REUSED,
+    WOULD_OVERFLOW,
+    INVALID_SETTING,
+    BODY_TOO_SLOW,
+    BODY_TOO_LARGE,
+    TOO_MANY_MESSAGES,
+    UNSUPPORTED_BODY,
+    INTERNAL,
+    DATABASE_UNAVAILABLE,
+    NOT_READY,
+    TOO_MANY_SUBSCRIBERS,
+    TOO_MANY_BODIES,
+    INVALID_HEADER,
+    IDEMPOTENCY_KEY_REUSED,
+    TOO_MANY_REQUESTS,
+    TIMED_OUT,
+];

@@ -1,0 +1,118 @@
+//! `GET /v1/agents`: all agents in figures, page by page.
+
+use axum::{Extension, Json, extract::State, http::Uri};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    access::Caller,
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+        time::Timestamp,
+    },
+    http::{
+        App, SharedApp,
+        edge::access::Asking,
+        openapi::{answers, parameters::Paging},
+        request::{extract::Parameters, page},
+        response::problem::Problem,
+    },
+    store::{AgentRow, StoreResult},
+};
+
+/// A page of agents, by id.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AgentPage)]
+pub(super) struct Page {
+    agents: Vec<AgentFigures>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
+
+/// An agent in figures, over HTTP and on the command line alike.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+pub(crate) struct AgentFigures {
+    pub(crate) agent_id: AgentId,
+    pub(crate) project_id: Option<String>,
+    pub(crate) messages: i64,
+    pub(crate) exchanges: i64,
+    pub(crate) first_exchange: i64,
+    pub(crate) covers_through: i64,
+    pub(crate) pending_exchanges: i64,
+    /// Since when exchanges are pending; null if none is.
+    #[serde(default)]
+    pub(crate) pending_since: Option<Timestamp>,
+    pub(crate) window_tokens: i64,
+    pub(crate) budget_tokens: i64,
+    pub(crate) version: i64,
+    pub(crate) summary_tokens: i64,
+    pub(crate) updated_at: Timestamp,
+}
+
+/// Lists agents.
+#[utoipa::path(
+    get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
+    params(Paging),
+    responses((status = 200, description = "A page of agents, by id.", body = Page),
+        answers::Always),
+)]
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters, List::Agents)?;
+    let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (rows, last) = page::cut(found, limit, |row| row.agent.clone());
+    Ok(Json(Page {
+        agents: rows.into_iter().map(AgentFigures::from).collect(),
+        next_cursor: page::next(List::Agents, last),
+    }))
+}
+
+/// Agents that `caller` may see.
+pub(in crate::http) async fn rows(
+    app: &App,
+    caller: &Caller,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
+    let store = &app.parts.store;
+    let Some(seen) = app.parts.access.seen(caller, after, limit).await? else {
+        return store.agents(after, limit).await;
+    };
+    let mut rows = Vec::new();
+    for agent in &seen {
+        rows.extend(store.agent(agent).await?);
+    }
+    Ok(rows)
+}
+
+/// The agent, if it exists.
+pub(in crate::http) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+    let row = app.parts.store.agent(agent).await?;
+    row.ok_or_else(|| Problem::unknown_agent(agent))
+}
+
+impl From<AgentRow> for AgentFigures {
+    fn from(row: AgentRow) -> Self {
+        let ledger = &row.ledger;
+        Self {
+            messages: ledger.last_seq,
+            exchanges: ledger.last_exchange,
+            first_exchange: ledger.first_exchange,
+            covers_through: ledger.summarized_through,
+            pending_exchanges: ledger.pending_numbers(),
+            pending_since: row.pending_since,
+            window_tokens: ledger.window_tokens(),
+            budget_tokens: row.budget_tokens,
+            version: row.version,
+            summary_tokens: row.summary_tokens,
+            updated_at: row.updated_at,
+            agent_id: row.agent,
+            project_id: row.project,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `POST /v1/agents/{id}/sessions/end`: ends a session, so that its pending exchanges become urgent.
+
+use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use crate::http::{
+    SharedApp,
+    openapi::{answers, parameters::AgentPath},
+    request::extract::{Agent, Parameters},
+    response::problem::Problem,
+};
+
+/// What the end of a session did.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = SessionEnded)]
+pub(super) struct Ended {
+    /// The session that ended.
+    session: i64,
+    /// Something was pending, and is summarised now.
+    queued: bool,
+}
+
+/// Ends the running session.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
+    params(AgentPath),
+    responses((status = 200, description = "What it did.", body = Ended),
+        answers::Always,
+        answers::OfAgent),
+)]
+pub(super) async fn end(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Ended>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let keeper = app.parts.keeper.clone();
+    let ended = app
+        .see_through(async move { keeper.end_session(&agent).await })
+        .await?;
+    Ok(Json(Ended {
+        session: ended.session,
+        queued: ended.enqueued.is_some(),
+    }))
+}
