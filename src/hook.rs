@@ -24,7 +24,7 @@ mod rollout;
 mod spool;
 mod status;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -138,7 +138,8 @@ impl Call<'_> {
 
     fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<Mark>) {
         let agent_folder = folder.agent(agent);
-        if mark == Some(Mark::Clear) {
+        let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
+        if mark == Some(Mark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
             // What was injected into the session leaves the model's view with the rest.
             brief::forget(folder, agent, input);
         }

@@ -184,12 +184,17 @@ impl Gathering<'_> {
         let Some(mut original) = cursor.original.take() else {
             return Ok(true);
         };
-        let Ok((offset, is_all)) = original.compare(&cursor.transcript, cursor.offset, self.deadline) else {
+        let compared = original.compare(&cursor.transcript, cursor.offset, self.deadline);
+        let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
+        let is_gathered = gathered.is_none_or(|of| original.offset <= of.offset);
+        let Ok((offset, is_all)) = compared else {
             // Nobody can tell what is a copy any more; at worst it is pushed a second time.
+            if !is_gathered {
+                transcript.pass_to(0)?;
+            }
             return Ok(true);
         };
-        let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
-        let is_done = is_all && gathered.is_none_or(|of| original.offset <= of.offset);
+        let is_done = is_all && is_gathered;
         cursor.original = (!is_done).then_some(original);
         transcript.pass_to(offset)?;
         replace_json(file, &transcript.cursor)?;
@@ -202,7 +207,7 @@ impl Gathering<'_> {
         let cursors = files(&self.folder.cursors()).into_iter();
         cursors
             .filter_map(|file| read_json::<Cursor>(&file))
-            .find(|cursor| cursor.is_of(&parent) && cursor.transcript != path)
+            .find(|cursor| cursor.is_of(&parent) && rollout::is_of(&cursor.transcript, &parent))
             .map(|cursor| Original {
                 rollout: cursor.transcript,
                 offset: 0,
@@ -217,10 +222,13 @@ impl Gathering<'_> {
         let in_time = others.take_while(|_| Instant::now() < self.deadline);
         let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
         let marks = files(&self.folder.marks());
+        // A mark of a transcript that isn't there can't be placed, and mustn't take the room of others.
         let is_behind = |cursor: &Cursor| {
-            let length = cursor.transcript.metadata().map(|of| of.len());
-            length.is_ok_and(|length| length > cursor.offset)
-                || marks.iter().any(|file| is_mark_of(file, &cursor.session))
+            cursor.transcript.metadata().is_ok_and(|of| {
+                of.is_file()
+                    && (of.len() > cursor.offset
+                        || marks.iter().any(|file| is_mark_of(file, &cursor.session)))
+            })
         };
         let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
         for (file, cursor) in behind.take(STRAGGLERS_MAX) {

@@ -19,9 +19,10 @@ use crate::{domain::message::Format, formats};
 
 /// How many things that were said are compared between two looks at the time.
 const COMPARED_AT_ONCE: usize = 64;
-/// The type of a header, and of a line with something that was said.
+/// The type of a header.
 const HEADER: &str = "session_meta";
-const ITEM: &str = "response_item";
+/// The types of lines with something that was said.
+const ITEMS: [&str; 2] = ["response_item", "compacted"];
 
 /// A line.
 #[derive(Deserialize)]
@@ -60,6 +61,12 @@ pub(super) fn is_subagents(path: &Path) -> bool {
     header().is_some_and(|header| header.source.get("subagent").is_some())
 }
 
+/// Whether it is the rollout of that session, as its first line says.
+pub(super) fn is_of(path: &Path, session: &str) -> bool {
+    let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
+    header().is_some_and(|header| header.id == session)
+}
+
 /// The session whose lines a rollout begins with behind its own header. Newer versions only refer to the lines.
 pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
@@ -80,6 +87,9 @@ impl Original {
     /// Compares it from its offset on with the copy at `path` from `offset` on, until they differ or until `deadline`.
     /// Returns how far the copy was read, and whether what follows there is its own.
     pub(super) fn compare(&mut self, path: &Path, offset: u64, deadline: Instant) -> io::Result<(u64, bool)> {
+        if self.rollout.metadata()?.len() < self.offset {
+            return Err(io::Error::other("the other rollout was cut off"));
+        }
         let mut copy = Lines::open(path, offset)?;
         let mut original = Lines::open(&self.rollout, self.offset)?;
         for count in 1_usize.. {
@@ -168,7 +178,7 @@ impl Lines {
         let Ok(line) = serde_json::from_str::<Line<'_>>(line) else {
             return false;
         };
-        let is_item = line.r#type == ITEM;
+        let is_item = ITEMS.contains(&line.r#type.as_str());
         if !is_item && let Ok(Named { turn_id }) = serde_json::from_str(line.payload.get()) {
             self.turn = Some(turn_id);
         }

@@ -84,7 +84,7 @@ impl Store for SqlStore {
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
+        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
             Box::pin(append::append(tx, request, true))
         })
         .await
@@ -146,7 +146,7 @@ impl Store for SqlStore {
 
     async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
+        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
             Box::pin(recount::recount(tx, request))
         })
         .await
@@ -217,7 +217,7 @@ impl Store for SqlStore {
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let agent = request.agent.clone();
         let forgotten = self
-            .write(Lock::Family(agent), move |tx| {
+            .write_extent(Lock::Family(agent), Extent::Unbounded, move |tx| {
                 Box::pin(forget::forget(tx, request))
             })
             .await?;
@@ -262,7 +262,7 @@ impl Store for SqlStore {
 
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
+        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
             Box::pin(rollback::roll_back(tx, request))
         })
         .await
@@ -270,7 +270,7 @@ impl Store for SqlStore {
 
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
         let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
+        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
             Box::pin(rebuild::rebuild(tx, request))
         })
         .await

@@ -1631,7 +1631,7 @@ export interface components {
         Messages: components["schemas"]["Message"][] | components["schemas"]["MessageBatch"] | components["schemas"]["Message"];
         /** @description What a session remembers. */
         MotorheadMemory: {
-            /** @description The context that was sent, and the summary. */
+            /** @description The newest context that was sent and is in the window, and the summary. */
             context?: string | null;
             /** @description The window, the newest first. */
             messages: components["schemas"]["MotorheadMessage"][];
@@ -1649,7 +1649,10 @@ export interface components {
         };
         /** @description What is to be remembered. Further members are passed over, as motorhead does. */
         MotorheadMessages: {
-            /** @description What was remembered elsewhere, for a session that begins here. */
+            /**
+             * @description What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
+             *     in their order.
+             */
             context?: string | null;
             /** @description The oldest first. */
             messages: components["schemas"]["MotorheadMessage"][];

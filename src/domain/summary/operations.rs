@@ -177,20 +177,28 @@ impl<'a> Question<'a> {
                     .first()
                     .map(|(section, ..)| format!("{}:", section.heading())),
             );
-            lines.extend(of_section.iter().map(|(section, label, index)| {
-                let item = &self.items[*index];
-                let day = began_at(item).format("%F");
-                let text = item_text(item, section.default_form());
-                format!("{label}. {}, {day}: {text}", item.importance.name())
-            }));
+            lines.extend(
+                of_section
+                    .iter()
+                    .map(|(section, label, index)| self.line(*label, *index, *section)),
+            );
         }
         lines
     }
 
-    /// How many of the items asked about fit into a question. Their lines in the document say more than those in it.
+    /// An item as a model reads it.
+    fn line(&self, label: usize, index: usize, section: Section) -> String {
+        let item = &self.items[index];
+        let day = began_at(item).format("%F");
+        let text = item_text(item, section.default_form());
+        format!("{label}. {}, {day}: {text}", item.importance.name())
+    }
+
+    /// How many of the items asked about fit into a question.
     fn fitting(&self) -> usize {
-        let tokens = self.asked.iter().scan(0, |sum: &mut i64, index| {
-            *sum += self.standings[*index]?.tokens;
+        let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
+            let section = self.standings[*index]?.section;
+            *sum += self.rules.counter.count(&self.line(label, *index, section));
             Some(*sum)
         });
         let within = tokens.take_while(|tokens| *tokens <= self.rules.tokens_max);

@@ -3,8 +3,8 @@
 //!
 //! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
 //! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
-//! `DELETE /v1/agents/{id}` does. A context is a system message: the newest one is shown, as there, but an earlier one
-//! stays in the history, since messages are never changed.
+//! `DELETE /v1/agents/{id}` does. A context is a system message: the newest one in the window is shown, but an earlier
+//! one stays in the history, since messages are never changed, and is shown again where a later one has left the window.
 
 use axum::{
     Json,
@@ -189,8 +189,13 @@ pub(super) async fn append(
     Ok(OK)
 }
 
+/// A context as a message. The id stands in the payload, which is all that is read again.
+fn context_of(id: &str, text: &str) -> Result<Message, Problem> {
+    native(None, &json!({ "id": id, "kind": "system", "content": text }))
+}
+
 /// Gives a context, which comes first, an id of its own, or leaves it out if it is the one that the session has.
-async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Message>) -> StoreResult<()> {
+async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Message>) -> Result<(), Problem> {
     let Some(context) = messages.first_mut().filter(|first| is_context(first)) else {
         return Ok(());
     };
@@ -205,7 +210,8 @@ async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Mess
         messages.remove(0);
     } else {
         let last = row.map_or(0, |row| row.ledger.last_seq);
-        context.client_id = Some(format!("{CONTEXT_ID}-{last}-{:08x}", fnv32(text.bytes())));
+        let id = format!("{CONTEXT_ID}-{last}-{:08x}", fnv32(text.bytes()));
+        *context = context_of(&id, &text)?;
     }
     Ok(())
 }
@@ -228,12 +234,7 @@ fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Pro
 /// The messages of a request, one by one: each text is freed when its message is made.
 fn messages(given: Given) -> Result<Vec<Message>, Problem> {
     let context = given.context.filter(|text| !text.is_empty());
-    let context = context.map(|text| {
-        native(None, &json!({ "kind": "system", "content": text })).map(|message| Message {
-            client_id: Some(CONTEXT_ID.to_owned()),
-            ..message
-        })
-    });
+    let context = context.map(|text| context_of(CONTEXT_ID, &text));
     let said = given.messages.into_iter().enumerate().map(|(number, said)| {
         let kind = kind(&said.role).ok_or_else(|| {
             wrong(

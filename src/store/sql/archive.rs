@@ -13,6 +13,7 @@ use super::{
     super::{
         StoreResult,
         archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
+        sqlite::Extent,
     },
     SqlStore, agent, append, fork, row,
 };
@@ -46,8 +47,11 @@ impl Archive for SqlStore {
             Some(fork) => Lock::Family(fork.parent.clone()),
             None => Lock::Agent(request.agent.clone()),
         };
-        self.write(lock, move |tx| Box::pin(restore::restore(tx, request)))
-            .await?
+        // A rewind among what is restored sets aside as much as an agent has.
+        self.write_extent(lock, Extent::Unbounded, move |tx| {
+            Box::pin(restore::restore(tx, request))
+        })
+        .await?
     }
 }
 

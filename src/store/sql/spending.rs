@@ -134,7 +134,9 @@ pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) ->
         Resume::Waiting => resume!("-- sql/spending.resume_waiting", "paused_for <> 'hand'"),
         Resume::Refused => resume!(
             "-- sql/spending.resume_refused",
-            "(paused_for <> 'hand' OR (parked_at IS NOT NULL AND last_error LIKE 'provider_auth:%'))"
+            // Who was woken meanwhile isn't parked, but waits.
+            "(paused_for <> 'hand' OR (last_error LIKE 'provider_auth:%' AND (parked_at IS NOT NULL \
+             OR (visible_at > $1 AND lease_token IS NULL AND paused_for IS NULL AND deferred_at IS NULL))))"
         ),
     };
     let now = tx.now(now).await?;

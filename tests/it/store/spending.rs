@@ -167,19 +167,23 @@ pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
         store.postpone(&lease, waits).await.unwrap();
     }
     assert_eq!(store.claim(claim("other", 9, minute(1))).await.unwrap(), []);
-    assert_eq!(store.resume(Resume::Waiting, minute(1)).await.unwrap(), 1);
+    let resumed = store.resume(Resume::Waiting, minute(1)).await.unwrap();
+    assert_eq!(resumed, 2, "and whoever a limit paused");
     assert_eq!(store.resume(Resume::Waiting, minute(1)).await.unwrap(), 0);
-    assert_eq!(the_lease(db, minute(1)).await.agent, agent("a"));
-    assert!(
-        store.paused(&agent("b")).await.unwrap().is_some(),
-        "for the limit"
-    );
+    let leases = store.claim(claim("daemon", 9, minute(1))).await.unwrap();
+    assert_eq!(leases.len(), 2);
+    assert_eq!(store.paused(&agent("b")).await.unwrap(), None);
 }
 
 /// The key may be another one now; what failed for something else is left alone, and what a hand stopped.
 pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend) {
     let store = db.store();
-    for (name, class) in [("a", "provider_auth"), ("b", "provider_server")] {
+    let attempts = [
+        ("a", "provider_auth", true),
+        ("b", "provider_server", true),
+        ("f", "provider_auth", false),
+    ];
+    for (name, class, park) in attempts {
         let lease = leased(db, name, T0).await;
         let error = AttemptError {
             class: class.to_owned(),
@@ -187,11 +191,11 @@ pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend
         };
         let failure = Failure {
             error,
-            backoff_ms: 60_000,
-            park: true,
+            backoff_ms: 60 * 60_000,
+            park,
             run: run(T0),
         };
-        assert!(store.fail(&lease, failure).await.unwrap(), "it is parked");
+        assert_eq!(store.fail(&lease, failure).await.unwrap(), park);
     }
     for name in ["c", "d"] {
         let lease = leased(db, name, T0).await;
@@ -201,13 +205,17 @@ pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend
     db.operator().cancel(&agent("c"), T0).await.unwrap();
     db.operator().pause_agent(&agent("d"), T0).await.unwrap();
     assert_eq!(store.resume(Resume::Waiting, minute(9)).await.unwrap(), 0);
-    assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 1);
+    assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 2);
     assert_eq!(store.resume(Resume::Refused, minute(9)).await.unwrap(), 0);
-    let lease = the_lease(db, minute(9)).await;
+    let mut leases = store.claim(claim("daemon", 10, minute(9))).await.unwrap();
+    leases.sort_by(|one, other| one.agent.cmp(&other.agent));
+    let claimed = leases
+        .into_iter()
+        .map(|lease| (lease.agent, lease.attempt, lease.ready_at));
     assert_eq!(
-        (lease.agent, lease.attempt, lease.ready_at),
-        (agent("a"), 1, minute(9)),
-        "with all attempts, and it has waited for nobody"
+        claimed.collect::<Vec<_>>(),
+        [(agent("a"), 1, minute(9)), (agent("f"), 2, minute(9))],
+        "the parked one with all attempts, and it has waited for nobody"
     );
     let lease = leased(db, "e", minute(9)).await;
     let waits = postponement(minute(60), Some(SpendLimit::Usd), run(minute(9)));

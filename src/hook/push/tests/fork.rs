@@ -98,6 +98,17 @@ fn a_fork_is_pushed_from_where_it_is_its_own() {
 }
 
 #[test]
+fn a_forks_own_compaction_is_its_own() {
+    let hooks = codex();
+    hooks.see("parent", &parent(&["one"]));
+    let compacted = envelope(LATER, "compacted", r#"{"message":"the short of it"}"#);
+    hooks.see("fork", &(fork(&["one"], &[]) + &compacted));
+    assert_eq!(hooks.asked(), ["one"]);
+    let stored = hooks.stored();
+    assert!(stored.iter().any(|line| line.contains("the short of it")));
+}
+
+#[test]
 fn a_turn_of_its_own_is_none_that_was_copied() {
     let hooks = codex();
     hooks.see("parent", &(parent(&["one"]) + &turn("two", "again", BEFORE, "")));
