@@ -58,7 +58,7 @@ async def read_everything(client, agent, later):
     uri = TEMPLATE.format(agent_id=agent)
     resources = (await client.list_resources()).resources
     found = next(resource for resource in resources if resource.uri == uri)
-    assert found.mime_type == "text/markdown" and found.size > 0 and found.annotations.audience == ["assistant"]
+    assert found.mime_type == "text/markdown" and found.annotations.audience == ["assistant"]
     templates = (await client.list_resource_templates()).resource_templates
     assert [template.uri_template for template in templates][0] == TEMPLATE
     document = (await client.read_resource(uri)).contents[0].text
