@@ -215,7 +215,10 @@ where
     let logs = layer.and_then(counts).with_filter(filter.and(is_logged));
     let spans =
         spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
-    Ok((Registry::default().with(logs).with(spans), logging))
+    // A layer that isn't there would be one without a filter: every span would be made, for nobody.
+    let layers = [Some(logs.boxed()), spans.map(Layer::boxed)];
+    let layers: Vec<_> = layers.into_iter().flatten().collect();
+    Ok((Registry::default().with(layers), logging))
 }
 
 fn directives(level: LogLevel) -> String {
@@ -469,6 +472,20 @@ mod tests {
             .unwrap()
             .to_string();
         assert!(error.starts_with("RUST_LOG is wrong: "), "{error}");
+    }
+
+    #[test]
+    fn spans_are_made_only_where_somebody_traces_them() {
+        let log = LogConfig {
+            level: LogLevel::Info,
+            format: LogFormat::Json,
+        };
+        let (subscriber, _) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(tracing::info_span!(target: trace::TARGET, "request").is_disabled());
+            assert!(!tracing::info_span!("of a log").is_disabled());
+            assert!(!tracing::enabled!(Level::DEBUG));
+        });
     }
 
     #[test]
