@@ -78,6 +78,7 @@ impl Texts {
 
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
+    // A run is interrupted as a whole or not at all.
     let interrupted = run.iter().any(|reading| reading.interrupted);
     let tell = |chars_max: usize, folding: Folding| {
         let candidates = candidates::of(batch, run, folding);

@@ -155,12 +155,51 @@ fn coding_keeps_paths_errors_and_the_interruption() {
             ),
         ],
     );
-    insta::assert_snapshot!(shown(&summarise(&[first, second])), @r"
-    #1-2 constraint
-    text:  “The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts. “Never touch the files in vendor/, please.” → shell(cargo test ledger::) (failed) → failed: error[E0308]: mismatched types in src/ledger/sum.rs:41 (interrupted)
-    brief: “The ledger sums are off by one cent.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts. “Never touch the files in vendor/, please.” (interrupted)
-    gist:  “The ledger sums are off by one cent.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) (interrupted)
-    ");
+    let items = summarise(&[first, second]);
+    let told = shown(&items);
+    let [done, broken_off] = items.try_into().unwrap();
+    for (item, words) in [
+        (&done, "Fix the rounding in src/ledger/sum.rs"),
+        (&done, "edit(src/ledger/sum.rs) → The sum is now rounded once"),
+        (&broken_off, "“Never touch the files in vendor/, please.”"),
+        (
+            &broken_off,
+            "failed: error[E0308]: mismatched types in src/ledger/sum.rs:41",
+        ),
+    ] {
+        assert!(item.text.contains(words), "{words}: {told}");
+    }
+    assert_eq!(broken_off.importance.name(), "constraint");
+    for (item, is_interrupted) in [(done, false), (broken_off, true)] {
+        for text in [item.text, item.brief, item.gist] {
+            assert_eq!(text.ends_with(" (interrupted)"), is_interrupted, "{told}");
+        }
+    }
+}
+
+/// A job that was broken off isn't told as done, nor what came of the next one as broken off.
+#[test]
+fn what_was_finished_stands_apart_from_what_was_broken_off() {
+    let mut deploy = transcript(1, 0, &[(Voice::User, "", "Deploy the shop to production")]);
+    deploy.interrupted = true;
+    let lines = [
+        (Voice::User, "", "Fix the login bug in auth.rs instead"),
+        (
+            Voice::Assistant,
+            "",
+            "Fixed the login bug in auth.rs; all tests pass.",
+        ),
+    ];
+    let items = summarise(&[deploy, transcript(2, 1, &lines)]);
+    let told: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
+    let [broken_off, done] = told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(broken_off, "“Deploy the shop to production” (interrupted)");
+    assert!(
+        done.contains("Fixed the login bug in auth.rs") && !done.contains("interrupted"),
+        "{told:?}"
+    );
 }
 
 /// What a user says on refusing a call, or in answer to a question, is a tool's result.

@@ -46,7 +46,9 @@ fn links(batch: &Batch) -> Vec<Option<f64>> {
         };
         let pause_ms = after.started_at.since_ms(before.started_at);
         let adjacent = before.exchange.checked_add(1) == Some(after.exchange);
-        let strength = (adjacent && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
+        // An item is marked as interrupted as a whole: nothing that was finished may be told as broken off.
+        let alike = before.interrupted == after.interrupted;
+        let strength = (adjacent && alike && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
             let hangs = |index: usize| tiny.get(index).copied().unwrap_or_default();
             likeness(batch, at)
                 + by_pause(pause_ms, pace_ms)
@@ -221,9 +223,8 @@ mod tests {
     /// A name, the exchanges, and the first and last exchange of each run expected.
     type Case<'a> = (&'a str, &'a [Said<'a>], &'a [(i64, i64)]);
 
-    fn runs_of(said: &[Said<'_>]) -> Vec<(i64, i64)> {
-        let transcripts: Vec<Transcript> = said
-            .iter()
+    fn transcripts(said: &[Said<'_>]) -> Vec<Transcript> {
+        said.iter()
             .map(|&(exchange, seconds, text)| {
                 Transcript::of_lines(
                     exchange,
@@ -231,11 +232,14 @@ mod tests {
                     &[(Voice::User, "", text)],
                 )
             })
-            .collect();
-        let batch = Batch::read(&transcripts);
-        runs(&batch)
+            .collect()
+    }
+
+    fn runs_of(transcripts: &[Transcript]) -> Vec<(i64, i64)> {
+        let number = |at: usize| transcripts[at].exchange;
+        runs(&Batch::read(transcripts))
             .into_iter()
-            .map(|run| (said[run.start].0, said[run.end - 1].0))
+            .map(|run| (number(run.start), number(run.end - 1)))
             .collect()
     }
 
@@ -288,8 +292,19 @@ mod tests {
             ),
         ];
         for (name, said, expected) in cases {
-            assert_eq!(runs_of(said), expected, "{name}");
+            assert_eq!(runs_of(&transcripts(said)), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_was_interrupted_joins_only_its_like() {
+        let parser = "Make the config parser in src/config.rs accept comments";
+        let mut said = transcripts(&[(1, 0, parser), (2, 60, parser), (3, 90, "yes"), (4, 120, "/undo")]);
+        assert_eq!(runs_of(&said), [(1, 4)]);
+        for at in [1, 2] {
+            said[at].interrupted = true;
+        }
+        assert_eq!(runs_of(&said), [(1, 1), (2, 3), (4, 4)]);
     }
 
     #[test]
@@ -297,7 +312,7 @@ mod tests {
         let said: Vec<Said<'_>> = (1..=30)
             .map(|n| (n, n * 10, "more of the same parser work"))
             .collect();
-        let runs = runs_of(&said);
+        let runs = runs_of(&transcripts(&said));
         assert!(runs.iter().all(|(first, last)| last - first < 12), "{runs:?}");
         assert_eq!(runs.len(), 3);
     }
