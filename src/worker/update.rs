@@ -28,6 +28,7 @@ use crate::{
         StoreError, StoreResult, StoredExchange,
     },
     telemetry::{
+        ALERT_TARGET,
         metrics::labels::{self, ItemAction, UpdateOutcome, UpdatePath},
         trace,
     },
@@ -369,7 +370,7 @@ impl Worker {
     /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert. Where digests stand
     /// already and time has changed nothing, a version would be the same as the one before: there is none.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
-        let AttemptError { class, message } = fault.clone();
+        let cause = fault.clone();
         let applied = async {
             // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
@@ -393,28 +394,22 @@ impl Worker {
         };
         match caught(lease, applied).await {
             Ok(Ok(None)) => {
-                let cause = AttemptError {
-                    class: class.clone(),
-                    message: message.clone(),
-                };
                 let retry = Retry {
                     after_ms: WOKEN_RETRY_MS_MIN,
                     park: true,
                 };
-                let outcome = self.fail(lease, cause, retry, run).await;
-                if outcome == Outcome::GivenUp {
-                    error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
-                }
-                outcome
+                self.fail(lease, cause, retry, run).await
             }
             Ok(Ok(Some(outcome))) => {
                 // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.
-                self.parts.metrics.updates.failed(reason(&class));
+                self.parts.metrics.updates.failed(reason(&cause.class));
                 if outcome == Outcome::Parked {
-                    self.parts.metrics.updates.retries_exhausted(1);
-                    error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
+                    self.tell_parked(lease, &cause);
                 } else {
-                    warn!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.stood_in");
+                    warn!(
+                        agent_id = %lease.agent, attempt = lease.attempt, error_class = %cause.class,
+                        error = %cause.message, "update.stood_in"
+                    );
                 }
                 outcome
             }
@@ -445,7 +440,7 @@ impl Worker {
         run.finished_at = self.parts.clock.now();
         let spent = run.clone();
         let failure = Failure {
-            error: fault,
+            error: fault.clone(),
             backoff_ms,
             park: retry.park,
             run,
@@ -453,7 +448,7 @@ impl Worker {
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(true) => {
-                self.parts.metrics.updates.retries_exhausted(1);
+                self.tell_parked(lease, &fault);
                 Outcome::GivenUp
             }
             Ok(false) => Outcome::Retried,
@@ -465,6 +460,15 @@ impl Worker {
                 Outcome::Retried
             }
         }
+    }
+
+    /// Says that the row is parked: nobody goes on with it but the next eviction or an operator.
+    fn tell_parked(&self, lease: &Lease, fault: &AttemptError) {
+        error!(
+            target: ALERT_TARGET, agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class,
+            error = %fault.message, "update.parked"
+        );
+        self.parts.metrics.updates.retries_exhausted(1);
     }
 
     async fn after_store_error(&self, lease: &Lease, error: StoreError, run: RunRecord) -> Outcome {

@@ -371,6 +371,9 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
             daemon.metric("recapd_retries_exhausted_total").await == 1
         })
         .await;
+    // As what an operator has to see at once, not as any error.
+    let alerts = "recapd_log_events_total{level=\"alert\"}";
+    assert_eq!(daemon.metric(alerts).await, 1);
 
     fake.otherwise(Planned::Good);
     daemon.turn(3).await;
