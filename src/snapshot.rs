@@ -382,7 +382,7 @@ fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
         at: zone.wall(exchange.opened_at),
         tokens: exchange.tokens,
         // By today's rules: the headline was redacted by those of its day.
-        digest: redactor.redact(&exchange.headline.digest()).into_owned(),
+        digest: redactor.redact(&exchange.digest()).into_owned(),
     });
     let unnamed = row
         .pending

@@ -26,6 +26,9 @@ pub const HEADLINE_TOOLS_MAX: usize = 8;
 /// The title of an exchange that was forgotten.
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
+/// What stands before the digest of an exchange that was interrupted.
+const INTERRUPTED_MARK: &str = "(interrupted) ";
+
 /// Whether more is expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -225,6 +228,20 @@ impl Exchange {
     pub fn tokens_through(&self) -> i64 {
         self.tokens_before + self.tokens
     }
+
+    /// A summary of it in one line, made without a model: the headline's, and that it was interrupted if it was.
+    pub fn digest(&self) -> String {
+        self.marked(&self.headline.digest())
+    }
+
+    /// What is `said` of it, marked if it was interrupted: in front, where no cut takes the mark away.
+    pub(super) fn marked(&self, said: &str) -> String {
+        let mark = match self.state {
+            ExchangeState::Interrupted => INTERRUPTED_MARK,
+            ExchangeState::Open | ExchangeState::Closed => "",
+        };
+        format!("{mark}{said}")
+    }
 }
 
 impl Headline {
@@ -291,8 +308,7 @@ impl Headline {
         place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
-    /// A summary of the exchange in one line, made without a model: what was asked, with which tools, how often they
-    /// failed, what was answered.
+    /// What was asked, with which tools, how often they failed, what was answered; see [`Exchange::digest`].
     pub fn digest(&self) -> String {
         let tools: Vec<String> = self
             .tools
@@ -385,6 +401,15 @@ mod tests {
             exchange.headline
         );
         assert!(stored.contains("failures") && !stored.contains("speakers"));
+    }
+
+    #[test]
+    fn a_digest_says_that_its_exchange_was_interrupted() {
+        let mut exchange = Exchange::open(1, 1, 0, 1, &entry(Kind::User, "Deploy the shop", &[]));
+        exchange.add(2, &entry(Kind::ToolCall, "", &["deploy"]));
+        assert_eq!(exchange.digest(), "Deploy the shop → deploy");
+        exchange.add(3, &entry(Kind::Metadata(Metadata::Interrupted), "", &[]));
+        assert_eq!(exchange.digest(), "(interrupted) Deploy the shop → deploy");
     }
 
     #[test]

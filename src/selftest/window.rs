@@ -94,10 +94,7 @@ impl<'c> Filling<'c> {
             self.check_exchange(held, findings);
         }
         let last = evicted.len().saturating_sub(DIGESTS_MAX);
-        let digests = evicted
-            .iter()
-            .skip(last)
-            .map(|held| held.exchange.headline.digest());
+        let digests = evicted.iter().skip(last).map(|held| held.exchange.digest());
         self.left.extend(digests);
         let oldest = self.left.len().saturating_sub(DIGESTS_MAX);
         self.left.drain(..oldest);

@@ -274,7 +274,7 @@ fn no_digest_reaches_the_document_or_the_pending_lines() {
                 exchange: 1,
                 at: Timestamp(0),
                 tokens: 40,
-                digest: exchange.headline.digest(),
+                digest: exchange.digest(),
             };
             let (pending, _) = with_pending("", &[line], 10_000, &BytesCounter);
             harms.extend(harm(&pending, &text, place));

@@ -156,15 +156,14 @@ fn digest(covered: &[&Exchange]) -> Item {
             .collect();
         parts.join("; ")
     };
-    let digest = |exchange: &Exchange| exchange.headline.digest();
     let title = |exchange: &Exchange| match exchange.headline.title.as_str() {
-        "" => exchange.headline.digest(),
-        title => title.to_owned(),
+        "" => exchange.digest(),
+        title => exchange.marked(title),
     };
     Item {
-        text: joined(TEXT_CHARS_MAX, &digest),
+        text: joined(TEXT_CHARS_MAX, &Exchange::digest),
         brief: if covered.len() == 1 {
-            joined(BRIEF_CHARS_MAX, &digest)
+            joined(BRIEF_CHARS_MAX, &Exchange::digest)
         } else {
             joined(BRIEF_CHARS_MAX, &title)
         },
@@ -233,6 +232,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{
+        exchange::ExchangeState,
         summary::fixtures::exchange,
         time::{DAY_MS, HOUR_MS, Timestamp},
     };
@@ -318,6 +318,24 @@ mod tests {
             assert!(text.chars().count() <= chars_max);
             assert!(text.contains(last), "{text}");
         }
+    }
+
+    #[test]
+    fn a_digest_says_what_was_interrupted_however_little_room_there_is() {
+        let mut said = exchanges(&[1, 2]);
+        said[0].state = ExchangeState::Interrupted;
+        said[0].headline.title = "many words ".repeat(14);
+        let [item] = digest_items(&said).try_into().unwrap();
+        for text in [&item.text, &item.brief, &item.gist] {
+            assert!(text.starts_with("(interrupted) many words"), "{text}");
+            assert_eq!(text.matches("(interrupted)").count(), 1, "{text}");
+        }
+        assert!(
+            item.text.ends_with("; Question 2 → bash ×2 → Answer 2"),
+            "{item:?}"
+        );
+        let [alone] = digest_items(&said[..1]).try_into().unwrap();
+        assert!(alone.brief.starts_with("(interrupted) many words"), "{alone:?}");
     }
 
     #[test]

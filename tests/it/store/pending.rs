@@ -26,7 +26,7 @@ async fn shown(db: &dyn Backend, name: &str) -> Vec<String> {
     let pending = row.pending.iter();
     pending
         .map(|exchange| {
-            let digest = exchange.headline.digest();
+            let digest = exchange.digest();
             format!("{}: {digest}, {}", exchange.exchange, exchange.tokens)
         })
         .collect()
