@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
     (
         1,
         "schema",
@@ -56,5 +56,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
         11,
         "pending exchanges",
         include_str!("../../../migrations/postgres/0011_pending.sql"),
+    ),
+    (
+        12,
+        "digests",
+        include_str!("../../../migrations/postgres/0012_digest.sql"),
     ),
 ];

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 19] = [
     (
         1,
         "schema",
@@ -91,5 +91,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
         19,
         "half an emoji",
         include_str!("../../../migrations/sqlite/0019_half_emoji.sql"),
+    ),
+    (
+        20,
+        "digests",
+        include_str!("../../../migrations/sqlite/0020_digest.sql"),
     ),
 ];

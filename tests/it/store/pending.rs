@@ -79,10 +79,14 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
         said("assistant", "Füße → 🦶", 10, minute(1)),
         said("user", "…", 10, minute(2)),
         said("tool_call", "ls", 10, minute(2)),
+        said("tool_result", r#"{"error": "no such folder"}"#, 10, minute(2)),
         said("user", "…", 10, minute(3)),
         said("assistant", "Only this", 10, minute(3)),
         said("user", "…", 10, minute(4)),
-        said("user", "The next one fills the window", TURN_TOKENS, minute(5)),
+        said("user", "Deploy the shop", 10, minute(5)),
+        said("tool_call", "deploy", 10, minute(5)),
+        said("interrupted", "", 0, minute(5)),
+        said("user", "The next one fills the window", TURN_TOKENS, minute(6)),
     ];
     let outcome = db.store().append(append(&agent("a"), messages)).await.unwrap();
     let told = told(db, "a").await;
@@ -90,8 +94,10 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     assert_eq!(i64::try_from(told.len()).unwrap(), outcome.first_exchange - 1);
     for words in [
         "Find \"it\" in C:\\src, it's there → grep ×2, cat → Füße → 🦶",
+        "2: ls (1 failed), ",
         "Only this",
         "(no text)",
+        "(interrupted) Deploy the shop → deploy",
     ] {
         assert!(told.iter().any(|line| line.contains(words)), "{words}: {told:?}");
     }
