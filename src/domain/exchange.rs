@@ -87,6 +87,9 @@ pub struct Headline {
     /// The names of the speakers, if messages have them, by when each spoke last; without humans who step in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
+    /// The first of the exchanges that it continues, if a fork or a rewind kept these from taking more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
 }
 
 /// A message as the ledger sees it: its kind, tokens and time, and what it adds to the headline.
@@ -185,6 +188,18 @@ impl Exchange {
         };
         opened.add(seq, entry);
         opened
+    }
+
+    /// The same, as a continuation of exchanges of which `first` is the first.
+    #[must_use]
+    pub fn continuing(mut self, first: Option<i64>) -> Self {
+        self.headline.continues = first;
+        self
+    }
+
+    /// The exchange with which it begins: itself, or the first of those that it continues.
+    pub fn begins_with(&self) -> i64 {
+        self.headline.continues.unwrap_or(self.exchange)
     }
 
     /// Takes one more message in.

@@ -20,7 +20,7 @@ pub use self::{
 use super::{
     agent::AgentId,
     exchange::{Entry, Exchange},
-    ledger::Ledger,
+    ledger::{Ledger, Placement},
     message::{Format, Kind, is_tombstone},
     time::Timestamp,
 };
@@ -225,7 +225,13 @@ pub fn take_in(
         && matches!(entry.kind, Kind::System | Kind::Metadata(_))
         && exchange == ledger.next_preamble();
     let tokens_before = ledger.tokens_through();
-    let open = |tokens_before| Exchange::open(exchange, record.session, tokens_before, seq, entry);
+    let continues = match ledger.place(entry) {
+        Placement::Continues(first) => Some(first),
+        Placement::Preamble | Placement::Joins | Placement::Opens => None,
+    };
+    let open = |tokens_before| {
+        Exchange::open(exchange, record.session, tokens_before, seq, entry).continuing(continues)
+    };
     let mut left = None;
     match (&mut ledger.newest, &mut ledger.preamble) {
         (Some(newest), _) if exchange == newest.exchange => newest.add(seq, entry),

@@ -24,6 +24,8 @@ pub enum Placement {
     Joins,
     /// Into a new exchange.
     Opens,
+    /// Into a new exchange that continues earlier ones, of which this is the first: the newest takes no more.
+    Continues(i64),
 }
 
 /// The state of one agent between two messages.
@@ -60,11 +62,20 @@ pub struct Appended {
     pub new_session: bool,
 }
 
-/// The window is over budget: the new first exchange must have at least so many tokens before it.
+/// The window is over budget: the new first exchange must have at least so many tokens before it, or be the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
     /// The least tokens before the new first exchange.
     pub tokens_before_min: i64,
+    /// The first exchange that stays in any case: see [`Ledger::floor`].
+    pub floor: i64,
+}
+
+impl Overflow {
+    /// Whether the window may begin with `cut`.
+    pub fn is_met_by(self, cut: Cut) -> bool {
+        cut.tokens_before >= self.tokens_before_min || cut.exchange >= self.floor
+    }
 }
 
 /// A place where the window may begin.
@@ -170,9 +181,18 @@ impl Ledger {
             (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
                 Placement::Preamble
             }
-            // A message for an exchange that takes no more opens a continuation.
+            (_, Some(newest)) if newest.exchange >= self.first_exchange => {
+                Placement::Continues(newest.begins_with())
+            }
             _ => Placement::Opens,
         }
+    }
+
+    /// The first exchange that never leaves: the newest one, or the first of those that it continues, since a fork or a
+    /// rewind makes what is open no older.
+    pub fn floor(&self) -> Option<i64> {
+        let newest = self.newest.as_ref()?;
+        Some(newest.begins_with().max(self.first_exchange))
     }
 
     /// Whether the newest exchange takes more messages: not if it is before the boundary, or if a rewind went back to
@@ -216,7 +236,8 @@ impl Ledger {
                     new_session: false,
                 }
             }
-            Placement::Opens => self.open(seq, entry, idle_gap_ms),
+            Placement::Opens => self.open(seq, entry, None, idle_gap_ms),
+            Placement::Continues(first) => self.open(seq, entry, Some(first), idle_gap_ms),
             Placement::Joins => {
                 // `place` answers `Joins` only with an exchange to join.
                 let newest = self
@@ -233,7 +254,7 @@ impl Ledger {
         }
     }
 
-    fn open(&mut self, seq: i64, entry: &Entry, idle_gap_ms: i64) -> Appended {
+    fn open(&mut self, seq: i64, entry: &Entry, continues: Option<i64>, idle_gap_ms: i64) -> Appended {
         let tokens_before = self.tokens_through();
         let left = self.newest.take();
         // After an explicit end the new session runs already: the silence before its first word is part of it.
@@ -243,13 +264,8 @@ impl Ledger {
             });
         self.session += i64::from(new_session);
         self.last_exchange += 1;
-        self.newest = Some(Exchange::open(
-            self.last_exchange,
-            self.session,
-            tokens_before,
-            seq,
-            entry,
-        ));
+        let opened = Exchange::open(self.last_exchange, self.session, tokens_before, seq, entry);
+        self.newest = Some(opened.continuing(continues));
         Appended {
             seq,
             exchange: self.last_exchange,
@@ -274,34 +290,36 @@ impl Ledger {
         self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
     }
 
-    /// Whether exchanges have to leave. The newest one always stays, even if it alone is too big (seed 001, "Safety
-    /// floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
+    /// Whether exchanges have to leave. The newest one always stays with what it continues, even if that alone is too
+    /// big (seed 001, "Safety floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
     pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
-        let newest = self.newest.as_ref()?;
-        if !budget.is_exceeded_by(self.window_tokens()) || newest.exchange <= self.first_exchange {
+        let floor = self.floor()?;
+        if !budget.is_exceeded_by(self.window_tokens()) || floor <= self.first_exchange {
             return None;
         }
         let target = budget.low_water_tokens() - self.preamble_tokens();
         Some(Overflow {
-            tokens_before_min: newest.tokens_through() - target,
+            tokens_before_min: self.tokens_through() - target,
+            floor,
         })
     }
 
     /// Where the window has to begin if it holds too many messages; `None` if it doesn't. `held` are its exchanges from
-    /// the first on. The newest exchange always stays, and is counted as it is here.
+    /// the first on. The newest exchange always stays with what it continues, and is counted as it is here.
     pub fn message_overflow(
         &self,
         budget: Budget,
         held: impl Iterator<Item = WindowExchange> + Clone,
     ) -> Option<Cut> {
         let newest = self.newest.as_ref().filter(|_| budget.max_messages() > 0)?;
+        let floor = self.floor()?;
         let earlier = held.filter(|held| held.cut.exchange < newest.exchange);
         let mut messages = newest.messages + earlier.clone().map(|held| held.messages).sum::<i64>();
         if !budget.is_exceeded_by_messages(messages) {
             return None;
         }
         for held in earlier {
-            if !budget.is_exceeded_by_messages(messages) {
+            if held.cut.exchange >= floor || !budget.is_exceeded_by_messages(messages) {
                 return Some(held.cut);
             }
             messages -= held.messages;
@@ -343,7 +361,10 @@ impl Ledger {
             0 => 0,
             _ => newest.tokens_through() - target,
         };
-        (tokens_before_min < self.tokens_before_window).then_some(Overflow { tokens_before_min })
+        (tokens_before_min < self.tokens_before_window).then_some(Overflow {
+            tokens_before_min,
+            floor: newest.exchange,
+        })
     }
 
     /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that came back, if any.
@@ -377,14 +398,14 @@ impl Ledger {
         Some(eviction)
     }
 
-    /// Whether the window is over budget although only the newest exchange is left in it.
+    /// Whether the window is over budget although only the newest exchange is left in it, with what it continues.
     pub fn is_over_budget(&self, budget: Budget) -> bool {
         budget.is_exceeded_by(self.window_tokens())
     }
 
     /// Applies the settings for the case that the newest exchange alone, with the preamble, is over budget. This is
-    /// judged after each message with tokens (`entry`), so that it doesn't matter which messages come together. Returns
-    /// the session that ended by it; the next exchange begins another one.
+    /// judged after each message with tokens (`entry`) and what left for it, so that it doesn't matter which messages
+    /// come together. Returns the session that ended by it; the next exchange begins another one.
     ///
     /// # Errors
     /// [`TooBig`] when the message is to be refused; the caller then has to discard this ledger.
@@ -395,7 +416,7 @@ impl Ledger {
         on_overflow: OnOverflow,
     ) -> Result<Option<i64>, TooBig> {
         let newest = self.newest.as_ref();
-        let tokens = self.preamble_tokens() + newest.map_or(0, |newest| newest.tokens);
+        let tokens = self.window_tokens();
         if entry.tokens == 0 || !budget.is_exceeded_by(tokens) {
             return Ok(None);
         }

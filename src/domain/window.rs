@@ -210,6 +210,7 @@ impl<M: Borrow<Message>> Window<M> {
         if self.on_overflow == OnOverflow::Refuse {
             let mut after = self.ledger.clone();
             after.append(&entry, 0);
+            after.evict_to(None, entry.at);
             after.heed_overflow(&entry, self.budget, self.on_overflow)?;
         }
         let pushed = self.take_in(message, &entry);
@@ -272,7 +273,7 @@ impl<M: Borrow<Message>> Window<M> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
             // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
             let mut fitting = self.held.iter().map(|held| Cut::before(&held.exchange));
-            fitting.find(|cut| cut.tokens_before >= overflow.tokens_before_min)
+            fitting.find(|cut| overflow.is_met_by(*cut))
         });
         let by_messages = self.ledger.message_overflow(
             self.budget,

@@ -249,8 +249,11 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     }
     let in_window = live.iter().filter(|e| e.exchange >= ledger.first_exchange);
     let (in_window, sent) = in_window.fold((0, 0), |(count, sent), e| (count + 1, sent + e.sent));
+    let floor = ledger.floor().unwrap_or(i64::MAX);
+    let may_leave = ledger.first_exchange..floor;
+    let could_fit = live.iter().any(|e| may_leave.contains(&e.exchange));
     let window = ledger.window_tokens();
-    if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && in_window > 1 {
+    if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && could_fit {
         let found = format!(
             "{in_window} exchanges of {window} tokens stand in a window of {}",
             facts.row.budget_tokens
@@ -258,7 +261,7 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
         breach(breaches, Invariant::WindowFits, found);
     }
     let ceiling = facts.row.max_messages;
-    if facts.row.kept_budget().is_exceeded_by_messages(sent) && in_window > 1 {
+    if facts.row.kept_budget().is_exceeded_by_messages(sent) && could_fit {
         let found = format!("{in_window} exchanges of {sent} messages stand in a window of {ceiling}");
         breach(breaches, Invariant::WindowFits, found);
     }

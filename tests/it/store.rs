@@ -180,7 +180,8 @@ macro_rules! every_test {
             fork: what_a_child_took_over_stays, a_child_knows_that_something_had_left, a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
                 marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
-                nothing_later_in_the_parent_reaches_the_child,
+                nothing_later_in_the_parent_reaches_the_child, a_child_keeps_what_it_goes_on_with,
+                a_rewind_keeps_what_it_goes_back_to,
                 a_clear_in_the_child_hides_the_parent,
                 a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone;
             same_window: memory_and_database_decide_the_same_boundary;

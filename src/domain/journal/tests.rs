@@ -91,6 +91,17 @@ fn what_is_no_line_says_why() {
     }
 }
 
+/// A journal doesn't say what an exchange continues; the messages do.
+#[test]
+fn a_continuation_is_known_again() {
+    let mut ledger = Ledger::default();
+    take_in(&mut ledger, &record(1, 1), &entry()).unwrap();
+    // As behind a fork.
+    ledger.last_seq = 2;
+    take_in(&mut ledger, &record(3, 2), &entry_of(Kind::ToolResult)).unwrap();
+    assert_eq!((ledger.last_exchange, ledger.floor()), (2, Some(1)));
+}
+
 #[test]
 fn records_go_where_they_say_or_nowhere() {
     let mut ledger = Ledger::default();

@@ -405,6 +405,38 @@ fn after_a_rewind_everything_begins_anew_behind_the_mark() {
     assert_eq!(ledger.window_tokens(), 30);
 }
 
+/// What is opened after a fork or a rewind without a word of the user makes nothing before it older.
+#[test]
+fn a_continuation_keeps_what_it_continues() {
+    let budget = Budget::new(35, 1.0).with_max_messages(1);
+    let mut ledger = Ledger::default();
+    let [first, open] = [20, 10].map(|tokens| {
+        ledger.append(&entry(Kind::User, tokens, 0), 0);
+        ledger.newest.clone().unwrap()
+    });
+    for (kind, tokens) in [(Kind::Metadata(Metadata::Mark), 0), (Kind::ToolResult, 30)] {
+        // As if the message before were the parent's, or set aside.
+        ledger.last_seq += 1;
+        ledger.append(&entry(kind, tokens, 0), 0);
+        assert_eq!(ledger.floor(), Some(2));
+    }
+    let (overflow, cut) = (ledger.overflow(budget).unwrap(), Cut::before(&open));
+    assert!(overflow.is_met_by(cut) && !overflow.is_met_by(Cut::before(&first)));
+    let held = [&first, &open].map(WindowExchange::from);
+    assert_eq!(ledger.message_overflow(budget, held.into_iter()), Some(cut));
+    let left = ledger.evict_to(Some(cut), Timestamp(0)).unwrap();
+    assert_eq!((left.through_exchange, ledger.window_tokens()), (1, 40));
+    assert_eq!(
+        (ledger.overflow(budget), ledger.is_over_budget(budget)),
+        (None, true)
+    );
+    let refused = ledger.heed_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
+    assert_eq!(refused.map_err(|too_big| too_big.tokens), Err(40));
+    // What the user says next is an exchange of its own.
+    ledger.append(&entry(Kind::User, 1, 0), 0);
+    assert_eq!(ledger.floor(), Some(5));
+}
+
 /// How the messages of a script are put into exchanges: `u:a` is said by a as a user, `m:` by nobody as a model, `c:`
 /// calls, `r:` is a result.
 fn rounds(script: &str) -> String {

@@ -45,6 +45,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
             failures: 0,
             answer: format!("Answer {n}"),
             speakers: Vec::new(),
+            continues: None,
         },
         set_aside_at: None,
     }

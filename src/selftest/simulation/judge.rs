@@ -248,8 +248,8 @@ impl Judge {
             });
         }
         let ledger = &kept.ledger;
-        let newest = ledger.newest.as_ref().map_or(0, |newest| newest.exchange);
-        if kept.budget.is_exceeded_by(ledger.window_tokens()) && ledger.first_exchange < newest {
+        let may_leave = ledger.floor().is_some_and(|floor| ledger.first_exchange < floor);
+        if kept.budget.is_exceeded_by(ledger.window_tokens()) && may_leave {
             self.find(Promise::WindowFits, || {
                 format!("{agent}: {} tokens", ledger.window_tokens())
             });

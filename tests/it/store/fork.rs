@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::{
     clean,
+    forget::forget,
     lineage::step,
     lineage_scripts::{Event, events, live, state, summarise},
 };
@@ -285,6 +286,51 @@ pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backe
     let budgets = prop_oneof![Just(0), 40_i64..400];
     let lives = (events(), events(), events(), budgets);
     tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
+}
+
+/// A child that goes on in the middle of an exchange keeps that whole, as its parent does, until the user says more.
+pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
+    let mut messages = turns(1..=1);
+    messages.push(said("user", "Look it up", 40, minute(2)));
+    messages.push(said("tool_call", "psql", 60, minute(2)));
+    say(db, "a", messages).await;
+    fork(db, "a", "b").await;
+    let window = async |name| {
+        let ledger = row(db, name).await.ledger;
+        (ledger.first_exchange, ledger.window_tokens())
+    };
+    for name in ["a", "b"] {
+        say(db, name, vec![said("tool_result", "rows", 150, minute(3))]).await;
+        assert_eq!(window(name).await, (2, 250), "{name}");
+    }
+    // Nor does what nobody says make it older, or a fork of the fork, or what is forgotten.
+    fork(db, "b", "c").await;
+    say(db, "c", vec![step(&Step::Mark(None), 4)]).await;
+    assert_eq!(window("c").await, (2, 250));
+    say(db, "c", vec![said("assistant", "Found", 10, minute(5))]).await;
+    assert_eq!(window("c").await, (2, 260));
+    forget(db, "c", &[4]).await;
+    assert_eq!(row(db, "c").await.ledger.floor(), Some(2));
+    clean(db, &agent("c")).await;
+    say(db, "c", vec![said("user", "Next", 200, minute(6))]).await;
+    assert_eq!(
+        (window("c").await.1, row(db, "c").await.ledger.floor()),
+        (200, Some(5))
+    );
+}
+
+/// Nor does a rewind make older what it goes back to.
+pub(crate) async fn a_rewind_keeps_what_it_goes_back_to(db: &dyn Backend) {
+    let mut messages = vec![said("user", "Look it up", 250, minute(1))];
+    messages.push(step(&Step::Mark(None), 1));
+    messages.extend(turns(2..=2));
+    messages.push(step(&Step::Rewind(None), 3));
+    say(db, "a", messages).await;
+    for (kind, tokens) in [("command", 0), ("assistant", 10)] {
+        say(db, "a", vec![said(kind, "Words", tokens, minute(4))]).await;
+        let ledger = row(db, "a").await.ledger;
+        assert_eq!((ledger.first_exchange, ledger.last_exchange), (1, 3), "{kind}");
+    }
 }
 
 /// What the child sees of its parent's past leaves its window with a clear, as its own would.

@@ -37,10 +37,10 @@ struct Rewriting<'a> {
 }
 
 impl Kept {
-    /// Live exchanges of which at least so many tokens lie before.
+    /// Live exchanges with which the window may begin.
     fn cuts(&self, room: Overflow) -> impl Iterator<Item = Cut> {
         let live = self.live(1, i64::MAX).map(Cut::before);
-        live.filter(move |cut| cut.tokens_before >= room.tokens_before_min)
+        live.filter(move |cut| room.is_met_by(*cut))
     }
 
     fn evict(&mut self, budget: Budget, at: Timestamp) -> Option<Eviction> {

@@ -1,6 +1,6 @@
 //! Moving the boundary: forward when the window is over budget, back when a raised budget has room.
 
-use crate::store::sql::{Connection, query, sql};
+use crate::store::sql::{Connection, Row, query, sql};
 
 use super::super::super::{AppendRequest, StoreResult};
 use crate::domain::{
@@ -55,11 +55,7 @@ async fn window(
         .fetch_all(tx)
         .await?;
     let stored = found.iter().map(|row| {
-        let cut = Cut {
-            exchange: row.try_get(0)?,
-            tokens_before: row.try_get(1)?,
-        };
-        let messages = row.try_get(2)?;
+        let (cut, messages) = (cut(row)?, row.try_get(2)?);
         Ok(WindowExchange { cut, messages })
     });
     let mut held = stored.collect::<Result<Vec<_>, sqlx::Error>>()?;
@@ -68,8 +64,16 @@ async fn window(
     Ok(held)
 }
 
-/// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
-/// below those of this append.
+/// The cut that a row's first two columns are.
+fn cut(row: &Row) -> Result<Cut, sqlx::Error> {
+    Ok(Cut {
+        exchange: row.try_get(0)?,
+        tokens_before: row.try_get(1)?,
+    })
+}
+
+/// The first exchange with enough tokens before it, or the floor: one index look-up among the stored ones, whose totals
+/// are all below those of this append.
 pub(in super::super) async fn find_cut(
     tx: &mut Connection,
     agent: &AgentId,
@@ -84,19 +88,30 @@ pub(in super::super) async fn find_cut(
     let found = query(sql)
         .bind(agent.as_str())
         .bind(overflow.tokens_before_min)
+        .fetch_optional(&mut *tx)
+        .await?;
+    let stored = found.map(|row| cut(&row)).transpose()?;
+    let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
+    let found = stored.or_else(|| unwritten.get(first).map(Cut::before));
+    match found.filter(|cut| cut.exchange <= overflow.floor) {
+        Some(found) => Ok(Some(found)),
+        None => stored_cut(tx, agent, overflow.floor).await,
+    }
+}
+
+/// The cut before the exchange of that number; `None` if that is a new one, which then is the newest. What others
+/// continue was written before the fork or the rewind.
+async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Cut>> {
+    let sql = sql!(
+        "-- sql/append.stored_cut\nSELECT exchange, tokens_before FROM exchange_log \
+               WHERE agent_id = $1 AND exchange = $2"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(exchange)
         .fetch_optional(tx)
         .await?;
-    if let Some(row) = found {
-        return Ok(Some(Cut {
-            exchange: row.try_get(0)?,
-            tokens_before: row.try_get(1)?,
-        }));
-    }
-    let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
-    Ok(unwritten.get(first).map(|exchange| Cut {
-        exchange: exchange.exchange,
-        tokens_before: exchange.tokens_before,
-    }))
+    Ok(found.map(|row| cut(&row)).transpose()?)
 }
 
 /// Takes pending exchanges back into the window, as many as `budget` has room for; none that a clear sent away.
@@ -128,9 +143,6 @@ pub(super) async fn take_back(
         .bind(budget.max_messages())
         .fetch_optional(tx)
         .await?;
-    let Some(row) = found else { return Ok(None) };
-    Ok(ledger.take_back(Cut {
-        exchange: row.try_get(0)?,
-        tokens_before: row.try_get(1)?,
-    }))
+    let cut = found.map(|row| cut(&row)).transpose()?;
+    Ok(cut.and_then(|cut| ledger.take_back(cut)))
 }

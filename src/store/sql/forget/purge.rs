@@ -119,7 +119,10 @@ impl Purge<'_> {
             headline = exchange.headline;
         }
         headline.note_forgotten();
-        Ok(headline)
+        Ok(Headline {
+            continues: of.headline.continues,
+            ..headline
+        })
     }
 
     /// Writes the document without the items about these exchanges. Such an item is replaced by digests of its other
