@@ -362,6 +362,10 @@ impl ContextMaterial {
             notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
         }
         notes.extend(self.unread_note());
+        // Who asks for less than a window knows that it has less.
+        if query.budget_tokens.is_none() {
+            notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
+        }
         notes.extend(self.shortened_note());
         ContextReply {
             agent_id: self.agent.clone(),
@@ -398,12 +402,7 @@ impl ContextMaterial {
 
     /// That bytes and not tokens leave exchanges out, in words.
     fn unread_note(&self) -> Option<String> {
-        let (first, last) = (self.left_out.first()?, self.left_out.last()?);
-        let which = if first == last {
-            format!("exchange #{first} is")
-        } else {
-            format!("exchanges #{first} to #{last} are")
-        };
+        let which = which(&self.left_out)?;
         Some(format!(
             "{which} left out for the bytes, whatever the tokens: images and long results of the window are more than a request \
              can have"
@@ -451,6 +450,25 @@ impl ContextMaterial {
             ..stored.source()
         }
     }
+}
+
+/// Exchanges of which something is said, in words; `None` for none.
+fn which(numbers: &[i64]) -> Option<String> {
+    let (first, last) = (numbers.first()?, numbers.last()?);
+    Some(if first == last {
+        format!("exchange #{first} is")
+    } else {
+        format!("exchanges #{first} to #{last} are")
+    })
+}
+
+/// That tokens leave exchanges of the window out, which nothing else tells of, in words.
+fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
+    let which = which(left_out?)?;
+    Some(format!(
+        "{which} left out, and no summary tells of them: the window holds more than a request has room for; lower \
+         window.budget_tokens, or raise context.max_tokens"
+    ))
 }
 
 /// What had no room among the copies, in words; `has_more` says that older messages weren't even read.

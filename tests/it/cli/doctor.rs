@@ -72,6 +72,7 @@ fn a_machine_on_which_nothing_is_yet_is_told_what_to_do() {
         ("config", "ok"),
         ("disk", "ok"),
         ("clock", "skip"),
+        ("window", "ok"),
         ("time zone", "ok"),
         ("provider", "ok"),
         ("daemon", "warn"),

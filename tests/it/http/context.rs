@@ -166,6 +166,31 @@ async fn budget_and_alternation_can_be_asked_for() {
     );
 }
 
+/// What is neither sent nor summarised nobody would miss otherwise.
+#[tokio::test]
+async fn a_window_that_no_request_has_room_for_is_told() {
+    let server = Server::start(|config| {
+        config.context.max_tokens = 1_000;
+        config.context.output_reserve_tokens = 0;
+    })
+    .await;
+    server.converse("coder", 1..=40).await;
+    let path = format!("{PATH}?format=openai");
+    let told = server.get(&path).await.json();
+    assert_eq!(told["first_exchange"], 1);
+    let note = told["notes"][0].as_str().unwrap();
+    assert!(
+        note.starts_with("exchanges #1 to #") && note.contains("lower window.budget_tokens"),
+        "{told}"
+    );
+    // Who asks for so much knows it.
+    let asked = server.get(&format!("{path}&budget=1000")).await.json();
+    assert_eq!(
+        (&asked["left_out"], &asked["notes"]),
+        (&told["left_out"], &json!([]))
+    );
+}
+
 #[tokio::test]
 async fn less_of_the_summary_can_be_asked_for() {
     let server = with_archive().await;

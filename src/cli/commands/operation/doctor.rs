@@ -62,6 +62,7 @@ pub(super) async fn from_inside(
         Check::ok("config", "read and checked"),
         surroundings::disk(config),
         database::clock(Some(store), now).await,
+        surroundings::window(config),
         surroundings::time_zone(config, now),
     ];
     checks.extend(provider::checks(config, environment, true).await);
@@ -138,6 +139,7 @@ impl Doctor {
         checks.extend(found);
         checks.push(surroundings::disk(config));
         checks.push(database::clock(store.as_ref(), now).await);
+        checks.push(surroundings::window(config));
         checks.push(surroundings::time_zone(config, now));
         checks.extend(provider::checks(config, environment, self.offline).await);
         checks.push(surroundings::daemon(config, shared).await);

@@ -1,4 +1,4 @@
-//! What lies around: the disk, the time zone, the daemon, the service manager.
+//! What lies around: the disk, the window, the time zone, the daemon, the service manager.
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
@@ -46,6 +46,19 @@ pub(super) fn disk(config: &Config) -> Check {
     } else {
         Check::ok(name, detail)
     }
+}
+
+/// Whether a request has room for a full window: what has none is neither sent nor summarised.
+pub(super) fn window(config: &Config) -> Check {
+    let name = "window";
+    let budget_tokens = config.window.budget_tokens;
+    let room = config.context.options().limit_tokens().unwrap_or(i64::MAX);
+    if budget_tokens > room {
+        let detail = format!("it holds {budget_tokens} tokens, and a request has room for {room}");
+        let fix = "lower window.budget_tokens, or raise context.max_tokens";
+        return Check::warn(name, detail, fix);
+    }
+    Check::ok(name, "a request has room for it")
 }
 
 /// Which days summaries go by.
@@ -141,6 +154,18 @@ mod tests {
         assert_eq!(disk(&config).verdict, Verdict::Fail);
         config.database.url = "postgres://recapd@db/recapd".to_owned();
         assert_eq!(disk(&config).verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn a_request_has_room_for_the_window() {
+        let mut config = Config::default();
+        assert_eq!(window(&config).verdict, Verdict::Ok);
+        config.window.budget_tokens = 200_000;
+        let found = window(&config);
+        assert_eq!(found.verdict, Verdict::Warn);
+        assert!(found.detail.contains("room for 152000"), "{}", found.detail);
+        config.context.max_tokens = 208_000;
+        assert_eq!(window(&config).verdict, Verdict::Ok);
     }
 
     #[test]
