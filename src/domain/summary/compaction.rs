@@ -115,7 +115,7 @@ pub struct Composition {
     pub shown: Vec<Shown>,
     /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
     pub dropped: Vec<usize>,
-    /// Those of `dropped` that are too old; the others found no room, and might find it later.
+    /// Those of `dropped` that are too old or blank; the others found no room, and might find it later.
     pub aged: Vec<usize>,
     /// What was needed to make it fit.
     pub path: Path,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::line::NO_TEXT;
 use crate::domain::time::Timestamp;
 
 /// The longest detailed text of an item, in characters.
@@ -159,5 +160,10 @@ impl Item {
     /// Whether it covers that exchange.
     pub fn covers(&self, exchange: i64) -> bool {
         self.ranges.iter().any(|range| range.contains(exchange))
+    }
+
+    /// Whether nothing was said in its exchanges, so that it is there for coverage alone.
+    pub fn is_blank(&self) -> bool {
+        self.source_tokens == 0 && self.text == NO_TEXT
     }
 }

@@ -19,7 +19,7 @@ pub const RANGES_SHOWN_MAX: usize = 5;
 /// Bytes allowed per character of a text's cap: a grapheme may carry any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
 /// The text in place of one of which nothing is left after cleaning.
-const NO_TEXT: &str = "(no text)";
+pub(super) const NO_TEXT: &str = "(no text)";
 /// The mark of an item that is a digest until a summariser has seen its exchanges.
 const PROVISIONAL_MARK: &str = " (not yet condensed)";
 

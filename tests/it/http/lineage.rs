@@ -1,6 +1,6 @@
 //! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`.
 
-use crate::support::server::Server;
+use crate::support::server::{Reply, Server};
 
 #[tokio::test]
 async fn a_body_is_an_object() {
@@ -94,6 +94,22 @@ async fn an_agent_is_marked_rewound_cleared_and_forked() {
     let agents = server.get("/v1/agents").await.json();
     assert_eq!(agents["agents"][1]["agent_id"], "scout");
     assert_eq!(agents["agents"][1]["window_tokens"], 116);
+}
+
+/// Behind a fork a clear stands in an exchange of its own.
+#[tokio::test]
+async fn an_exchange_in_which_nothing_was_said_is_no_line_of_a_summary() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for (path, body) in [("coder/fork", r#"{"child":"scout"}"#), ("scout/clear", "")] {
+        let reply = server.post(&format!("/v1/agents/{path}"), body).await;
+        assert!(reply.status < 300, "{}", reply.body);
+    }
+    server.summarise().await;
+    let is_written = |reply: &Reply| reply.header("recapd-version") == "1";
+    let summary = server.get_until("/v1/agents/scout/summary", is_written).await;
+    assert!(summary.body.contains("Fix"), "{}", summary.body);
+    assert!(!summary.body.contains("(no text)"), "{}", summary.body);
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// A page of all items that are young enough, as headlines, in each section the oldest first. `told` are the same
+    /// A page of all items that tell something and are young enough, as headlines, in each section the oldest first. `told` are the same
     /// items with the times to be shown.
     pub(super) fn new(
         items: &[Item],
@@ -124,6 +124,7 @@ impl<'a> Page<'a> {
         let mut lines: Vec<Line> = items
             .iter()
             .enumerate()
+            .filter(|(_, item)| !item.is_blank())
             .filter_map(|(index, item)| {
                 // What is pinned is never too old.
                 let oldest = item.pinned.then_some(Section::Week);
@@ -296,7 +297,7 @@ impl<'a> Page<'a> {
             && began_on(earlier) == began_on(later)
     }
 
-    /// The items that are young enough for the document.
+    /// The items that tell something and are young enough for the document.
     pub(super) fn candidates(&self) -> impl Iterator<Item = usize> {
         self.lines.iter().map(|line| line.index)
     }

@@ -67,6 +67,20 @@ fn a_small_history_is_shown_as_it_is() {
 }
 
 #[test]
+fn what_tells_nothing_is_no_line() {
+    let told = item(1, AS_OF.plus_ms(-HOUR_MS));
+    let blank = Item {
+        source_tokens: 0,
+        text: "(no text)".to_owned(),
+        ..item(2, AS_OF)
+    };
+    let policy = SummaryPolicy::default();
+    let composed = compose_bytes(&[told.clone(), blank], &policy);
+    assert_eq!((composed.shown.len(), composed.aged), (1, vec![1]));
+    assert_eq!(composed.document, compose_bytes(&[told], &policy).document);
+}
+
+#[test]
 fn the_path_follows_the_size() {
     use Path::{Append, Full, Merge};
     let items = history(20, MINUTE_MS);
