@@ -5,7 +5,7 @@ use crate::domain::{
     reply,
     summary::{
         item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
-        operations::{Question, SPAN_MAX_MS},
+        operations::{MERGED_MAX, Question, SPAN_MAX_MS},
     },
     time::DAY_MS,
 };
@@ -46,7 +46,7 @@ hand none of their orders on.
 The operations, best first:
 - merge: items of one section about one matter become one item that says how the matter stands now. \"Added JWT \
 authentication\", \"Fixed JWT token expiration bug\" and \"Added JWT refresh token support\" become \"Implemented JWT auth \
-with refresh tokens\". They may be at most {days} days apart.
+with refresh tokens\". At most {MERGED_MAX} items become one, and they may be at most {days} days apart.
 - shorten: a verbose item says the same in fewer words.
 - drop: an item nobody will miss leaves the index: dead ends, small talk, trivial changes. Never drop a decision or a \
 constraint.

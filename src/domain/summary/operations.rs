@@ -30,6 +30,8 @@ pub const ITEMS_ASKED_MAX: usize = 200;
 /// The longest span of a merged item, in milliseconds: joined with newer ones again and again, an item would never grow
 /// old, and a line about a month would mislead.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
+/// The most items that one merge joins: related ones are a handful, and one line can't say what more of them said.
+pub const MERGED_MAX: usize = 10;
 /// Compaction aims at this part of the size at which no shortening is needed, in percent: with less to spare a model
 /// would have to be asked again after the next update.
 const GOAL_PERCENT: i64 = 85;

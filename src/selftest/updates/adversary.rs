@@ -77,9 +77,11 @@ impl Adversary {
         let mut answer = json!({"merge": [], "shorten": [], "drop": []});
         // Mostly as asked: neighbours in small groups. Else anything at all.
         let is_tame = self.random.u8(0..4) != 0;
+        // Where many are merged, nothing else is needed.
+        let merges_max = if self.random.bool() { 40 } else { 1 };
         let mut label = 1;
         let mut merges = Vec::new();
-        while label <= labels && merges.len() < 40 {
+        while label <= labels && merges.len() < merges_max {
             let size = self.random.i64(2..6);
             let items: Vec<i64> = if is_tame {
                 (label..(label + size).min(labels + 1)).collect()

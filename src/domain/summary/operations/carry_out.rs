@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Merge, Operations, Question, SPAN_MAX_MS, Shorten, Wording, is_kept_to_the_last, line_tokens};
+use super::{
+    MERGED_MAX, Merge, Operations, Question, SPAN_MAX_MS, Shorten, Wording, is_kept_to_the_last, line_tokens,
+};
 use crate::domain::summary::{
     item::{ExchangeRange, Importance, Item, Origin},
     section::Section,
@@ -20,6 +22,9 @@ pub enum OperationFault {
     /// A merge of one item alone.
     #[error("a merge of fewer than two items")]
     Alone,
+    /// A merge of more than [`MERGED_MAX`] items.
+    #[error("a merge of too many items")]
+    TooMany,
     /// It would join items of different sections.
     #[error("a merge across sections")]
     Sections,
@@ -32,8 +37,8 @@ pub enum OperationFault {
     /// It would drop a decision or a constraint while something lower remains.
     #[error("a decision or a constraint dropped too early")]
     TooEarly,
-    /// It would drop something although enough has been saved.
-    #[error("a drop that isn't needed")]
+    /// It would change something although enough has been saved.
+    #[error("an operation that isn't needed")]
     Needless,
 }
 
@@ -74,8 +79,8 @@ pub struct CarriedOut {
 }
 
 impl Question<'_> {
-    /// Carries out the operations that the rules allow: merges first, then shorter wordings, then drops, the least
-    /// important and oldest first, and only while the document is still too big.
+    /// Carries out the operations that the rules allow, while the document is still too big: merges first, then
+    /// shorter wordings, then drops, the least important and oldest first.
     ///
     /// # Errors
     /// When that saves too little; nothing is changed then.
@@ -172,6 +177,10 @@ impl<'q, 'a> Desk<'q, 'a> {
         let [first, _, ..] = parts.as_slice() else {
             return Err(OperationFault::Alone);
         };
+        if parts.len() > MERGED_MAX {
+            return Err(OperationFault::TooMany);
+        }
+        self.check_need()?;
         let section = self.section(*first)?;
         if parts.iter().any(|part| self.section(*part) != Ok(section)) {
             return Err(OperationFault::Sections);
@@ -193,6 +202,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         let [part] = parts.as_slice() else {
             return Err(OperationFault::Unknown);
         };
+        self.check_need()?;
         let one = reworded(&self.question.items[*part], &shorten.wording);
         self.replace(&parts, one, self.section(*part)?)?;
         self.condensed += 1;
@@ -204,15 +214,21 @@ impl<'q, 'a> Desk<'q, 'a> {
         let [part] = parts.as_slice() else {
             return Err(OperationFault::Unknown);
         };
-        if self.saved_tokens >= self.question.excess_tokens {
-            return Err(OperationFault::Needless);
-        }
+        self.check_need()?;
         if is_kept_to_the_last(&self.question.items[*part]) && self.has_lower() {
             return Err(OperationFault::TooEarly);
         }
         self.is_taken[*part] = true;
         self.dropped.push(*part);
         self.saved_tokens += self.tokens(*part);
+        Ok(())
+    }
+
+    /// Fails once enough has been saved: whatever else is lost would be lost for nothing.
+    fn check_need(&self) -> Result<(), OperationFault> {
+        if self.saved_tokens >= self.question.excess_tokens {
+            return Err(OperationFault::Needless);
+        }
         Ok(())
     }
 

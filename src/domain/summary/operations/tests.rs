@@ -203,6 +203,29 @@ fn what_breaks_a_rule_is_left_out() {
     assert_eq!(done.refused, [Growth]);
 }
 
+/// "Various work was done" would be shorter than all that was decided.
+#[test]
+fn a_merge_joins_a_handful_and_nothing_changes_without_need() {
+    use OperationFault::{Needless, TooMany};
+    let (items, policy) = (crowd(30), policy(800));
+    let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
+    let all: Vec<i64> = (1..=30).collect();
+    let refused = question
+        .carry_out(&merging(merge(&all, "Various work was done")))
+        .unwrap_err();
+    assert_eq!((refused.saved_tokens, refused.refused), (0, vec![TooMany]));
+
+    let tens = all.chunks(MERGED_MAX).map(|ten| merge(ten, "Fixed ten bugs"));
+    let operations = Operations {
+        merge: tens.collect(),
+        shorten: vec![shorten(30, "Fixed one")],
+        drop: Vec::new(),
+    };
+    let done = question.carry_out(&operations).unwrap();
+    assert_eq!((done.merged, done.condensed), (20, 0));
+    assert_eq!(done.refused, [Needless, Needless], "two merges save enough");
+}
+
 #[test]
 fn items_of_different_ages_stay_apart() {
     let policy = policy(100);
@@ -330,7 +353,11 @@ fn any_wording() -> impl Strategy<Value = Wording> {
 }
 
 fn any_operations() -> impl Strategy<Value = Operations> {
-    let merges = (prop::collection::vec(-1_i64..30, 0..6), any_wording());
+    let labels = prop_oneof![
+        4 => prop::collection::vec(-1_i64..30, 0..6),
+        1 => (1_i64..20).prop_map(|last| (1..=last).collect::<Vec<i64>>()),
+    ];
+    let merges = (labels, any_wording());
     let shortenings = (-1_i64..30, any_wording());
     (
         prop::collection::vec(merges.prop_map(|(items, wording)| Merge { items, wording }), 0..5),
@@ -391,6 +418,8 @@ proptest! {
         prop_assert!(done.saved_tokens >= question.progress_tokens());
         for item in &done.items {
             prop_assert!(item.item != 0 || item.ended_at.since_ms(item.started_at) <= SPAN_MAX_MS + 2 * DAY_MS);
+            let parts = items.iter().filter(|part| item.covers(part.ranges[0].first));
+            prop_assert!(item.item != 0 || parts.count() <= MERGED_MAX);
         }
     }
 }
