@@ -13,7 +13,7 @@ mod operations;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use coverage::{RangeFault, runs};
+pub use coverage::{ITEM_EXCHANGES_MAX, RangeFault, runs};
 pub use operations::{OPERATIONS, parse_operations};
 
 use super::{
@@ -364,6 +364,21 @@ mod tests {
                 Err(ReplyError::Misattributed(fault))
             );
         }
+    }
+
+    /// Digests tell more of what it is about, and an answer of nothing else is asked for again.
+    #[test]
+    fn an_item_about_too_many_exchanges_is_left_out() {
+        let (asked, broad): (Vec<i64>, _) = ((1..=40).collect(), item(1, 16));
+        let checked = parse(&answer(&[broad.clone(), item(17, 31)]), &asked).unwrap();
+        assert_eq!(
+            (ranges(&checked), checked.missing.len()),
+            (vec![(17, 31)], 16 + 9)
+        );
+        let error = parse(&answer(&[broad]), &asked).unwrap_err();
+        let range = ExchangeRange { first: 1, last: 16 };
+        assert_eq!(error, ReplyError::Misattributed(RangeFault::Broad(range)));
+        assert!(error.is_worth_asking_again());
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use super::Checked;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
+/// The most exchanges that one item stands for: at most five are asked for, and one line can't tell of many more.
+pub const ITEM_EXCHANGES_MAX: usize = 15;
+
 /// What is wrong with an item's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeFault {
@@ -15,6 +18,9 @@ pub enum RangeFault {
     /// Two items claim the same exchange.
     #[error("#{} to #{} and #{} to #{} overlap", .0.first, .0.last, .1.first, .1.last)]
     Overlapping(ExchangeRange, ExchangeRange),
+    /// Of more than [`ITEM_EXCHANGES_MAX`] exchanges, as all items of the answer are.
+    #[error("#{} to #{} are too many for one item", .0.first, .0.last)]
+    Broad(ExchangeRange),
 }
 
 /// The exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers: what an item of that range
@@ -26,7 +32,8 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about, sorts them and finds the exchanges they leave out.
+/// Clips the drafts to the exchanges asked about, sorts them, leaves out those about too many, and finds the exchanges
+/// that no draft is about.
 pub(super) fn place(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Checked, RangeFault> {
     for draft in &mut drafts {
         draft.exchanges = clip(draft.exchanges, asked)?;
@@ -39,6 +46,13 @@ pub(super) fn place(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Checked
             return Err(RangeFault::Overlapping(one.exchanges, next.exchanges));
         }
     }
+    let is_broad = |draft: &ItemDraft| within(draft.exchanges, asked).len() > ITEM_EXCHANGES_MAX;
+    if let Some(first) = drafts.first()
+        && drafts.iter().all(is_broad)
+    {
+        return Err(RangeFault::Broad(first.exchanges));
+    }
+    drafts.retain(|draft| !is_broad(draft));
     let is_covered = |exchange: &i64| drafts.iter().any(|draft| draft.exchanges.contains(*exchange));
     let missing = asked
         .iter()
