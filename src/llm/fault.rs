@@ -133,6 +133,12 @@ pub(super) fn is_about_the_request(reply: &HttpReply, error: &ErrorBody) -> bool
     trouble(reply, reply.status.as_u16(), error) == Trouble::Request
 }
 
+/// Whether a server refuses a request because it, or what is to follow, is too long.
+pub(super) fn is_too_long(reply: &HttpReply) -> bool {
+    let is_too_long = |error| trouble(reply, reply.status.as_u16(), &error) == Trouble::TooLong;
+    !reply.status.is_success() && ErrorBody::read(&reply.body).is_some_and(is_too_long)
+}
+
 fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
     let words = error.words();
     let any_of = |wanted: &[&str]| wanted.iter().any(|word| words.contains(word));

@@ -1,8 +1,8 @@
 //! A provider across the network: the common part. What differs between providers is their [`Protocol`].
 //!
 //! Servers differ in what they understand. A model starts with the best wording that can be expected (a strict schema,
-//! little thinking), falls back when a server says that it doesn't know something, and remembers that as long as it
-//! lives.
+//! little thinking), falls back when a server says that it doesn't know something, leaves more room where an answer was
+//! cut off because the model thought first, and remembers that as long as it lives.
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
@@ -126,6 +126,16 @@ impl AnswerFormat {
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
     /// The wording to try after a server's complaint `words` (lower case), if that is about the wording.
     fn after(self, words: &str) -> Option<Self>;
+
+    /// The wording to try after an answer was cut off, if its body shows that the model thought first.
+    fn after_cut_off(self, _body: &Value) -> Option<Self> {
+        None
+    }
+
+    /// The wording to try where prompt and answer together are too much for the model's window.
+    fn after_overflow(self) -> Option<Self> {
+        None
+    }
 }
 
 /// What differs between providers' APIs.
@@ -228,14 +238,29 @@ impl<P: Protocol> RemoteModel<P> {
         let mut dialect = self.dialect();
         for _ in 1..DIALECTS_TRIED_MAX {
             let reply = self.ask(request, dialect).await?;
-            let Some(simpler) = simpler(dialect, &reply) else {
+            if let Some(simpler) = simpler(dialect, &reply) {
+                self.change(dialect, simpler);
+                dialect = simpler;
+            } else if fault::is_too_long(&reply)
+                && let Some(shorter) = dialect.after_overflow()
+            {
+                // Not remembered: a shorter question may leave room for more.
+                dialect = shorter;
+            } else {
                 return Ok(reply);
-            };
-            tracing::info!(provider = P::PROVIDER, from = ?dialect, to = ?simpler, "llm.dialect");
-            self.remember(simpler);
-            dialect = simpler;
+            }
         }
         self.ask(request, dialect).await
+    }
+
+    /// Learns from an answer that was cut off; the next one may have more room.
+    fn learn_from_cut_off(&self, body: &[u8]) {
+        let dialect = self.dialect();
+        if let Ok(body) = serde_json::from_slice::<Value>(body)
+            && let Some(next) = dialect.after_cut_off(&body)
+        {
+            self.change(dialect, next);
+        }
     }
 
     fn read(&self, reply: &HttpReply, discreet: Discreet<'_>) -> Result<ModelAnswer, LlmError> {
@@ -276,8 +301,9 @@ impl<P: Protocol> RemoteModel<P> {
         *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, dialect: P::Dialect) {
-        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+    fn change(&self, from: P::Dialect, to: P::Dialect) {
+        tracing::info!(provider = P::PROVIDER, ?from, ?to, "llm.dialect");
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
 
     /// Request ids are what a provider's support asks for first.
@@ -318,10 +344,13 @@ impl<P: Protocol> ChatModel for RemoteModel<P> {
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let discreet = self.discreet(&request.prompt.user);
         let (request_id, answer) = match self.ask_until_understood(request).await {
-            Ok(reply) => (
-                fault::request_id(&reply, "", discreet),
-                self.read(&reply, discreet),
-            ),
+            Ok(reply) => {
+                let answer = self.read(&reply, discreet);
+                if matches!(answer, Err(LlmError::Truncated { .. })) {
+                    self.learn_from_cut_off(&reply.body);
+                }
+                (fault::request_id(&reply, "", discreet), answer)
+            }
             Err(error) => (None, Err(error)),
         };
         self.log(request_id.as_deref(), &answer);

@@ -2,6 +2,7 @@
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::OPENAI_HOST;
 use crate::llm::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_unknown};
@@ -20,6 +21,18 @@ pub enum OutputLimitField {
     MaxCompletionTokens,
 }
 
+/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and
+/// servers may refuse a limit that is too high, so it is made for those that were seen to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// No answer was cut off after thinking.
+    Unasked,
+    /// One was.
+    Made,
+    /// The server doesn't take so high a limit.
+    Refused,
+}
+
 /// How a request is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatDialect {
@@ -28,6 +41,7 @@ pub struct ChatDialect {
     pub(super) limits_completion: bool,
     /// Whether the field of the limit was set in the configuration.
     pub(super) limit_is_fixed: bool,
+    pub(super) room: Room,
     pub(super) effort: Effort,
     /// OpenRouter cuts the middle out of prompts that don't fit small models, unless it is told not to.
     pub(super) is_openrouter: bool,
@@ -46,6 +60,7 @@ impl ChatDialect {
                 OutputLimitField::Auto => is_openai || reasons,
             },
             limit_is_fixed: field != OutputLimitField::Auto,
+            room: Room::Unasked,
             effort: if reasons { settings.effort } else { Effort::Default },
             is_openrouter: address.host_str() == Some("openrouter.ai"),
         }
@@ -64,6 +79,16 @@ impl Dialect for ChatDialect {
             "grammar",
             "guided",
         ];
+        const LIMIT_WORDS: [&str; 4] = [
+            "max_tokens",
+            "max_new_tokens",
+            "output tokens",
+            "completion tokens",
+        ];
+        if self.room == Room::Made && any_of(words, &LIMIT_WORDS) {
+            let room = Room::Refused;
+            return Some(Self { room, ..self });
+        }
         if !self.limit_is_fixed && words.contains(self.limit_field()) && is_unknown(words) {
             return Some(Self {
                 limits_completion: !self.limits_completion,
@@ -77,6 +102,39 @@ impl Dialect for ChatDialect {
         let format = self.format.simpler()?;
         any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
     }
+
+    fn after_cut_off(self, body: &Value) -> Option<Self> {
+        let can_have_room = self.room == Room::Unasked && !self.limits_completion;
+        (can_have_room && thought(body)).then_some(Self {
+            room: Room::Made,
+            ..self
+        })
+    }
+
+    fn after_overflow(self) -> Option<Self> {
+        (self.room == Room::Made).then_some(Self {
+            room: Room::Refused,
+            ..self
+        })
+    }
+}
+
+/// Whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the
+/// text, where a server doesn't tell thoughts apart.
+fn thought(body: &Value) -> bool {
+    let said = &body["choices"][0]["message"];
+    let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
+    let content = &said["content"];
+    let parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    body["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        .as_i64()
+        .is_some_and(|tokens| tokens > 0)
+        || has("reasoning_content")
+        || has("reasoning")
+        || parts.iter().any(|part| part["type"] == "thinking")
+        || content
+            .as_str()
+            .is_some_and(|text| text.trim_start().starts_with("<think>"))
 }
 
 impl ChatDialect {
@@ -102,6 +160,8 @@ pub fn is_reasoning_model(model: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn dialect(format: AnswerFormat, limits_completion: bool) -> ChatDialect {
@@ -109,6 +169,7 @@ mod tests {
             format,
             limits_completion,
             limit_is_fixed: false,
+            room: Room::Unasked,
             effort: Effort::Default,
             is_openrouter: false,
         }
@@ -186,6 +247,41 @@ mod tests {
             };
             assert_eq!(first, expected, "{base_url} {model}");
         }
+    }
+
+    #[test]
+    fn who_thinks_has_room_for_it_until_the_server_refuses() {
+        let cut_off = |message: Value, reasoning_tokens: i64| {
+            json!({"choices": [{"message": message, "finish_reason": "length"}],
+                   "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
+        };
+        let plain = dialect(AnswerFormat::Schema, false);
+        let [made, refused] = [Room::Made, Room::Refused].map(|room| ChatDialect { room, ..plain });
+        for (message, reasoning_tokens) in [
+            (json!({"content": null}), 7),
+            (json!({"content": "", "reasoning_content": "Hm"}), 0),
+            (json!({"content": "", "reasoning": "Hm"}), 0),
+            (json!({"content": "\n<think>Hm"}), 0),
+            (json!({"content": [{"type": "thinking", "thinking": []}]}), 0),
+        ] {
+            let body = cut_off(message, reasoning_tokens);
+            assert_eq!(plain.after_cut_off(&body), Some(made), "{body}");
+            let others = [made, refused, dialect(AnswerFormat::Schema, true)];
+            assert_eq!(
+                others.map(|other| other.after_cut_off(&body)),
+                [None; 3],
+                "{body}"
+            );
+        }
+        for body in [cut_off(json!({"content": "{\"items\""}), 0), json!({})] {
+            assert_eq!(plain.after_cut_off(&body), None, "{body}");
+        }
+        assert_eq!(made.after("max_tokens is too large: 8000"), Some(refused));
+        assert_eq!(refused.after("max_tokens is too large: 8000"), None);
+        assert_eq!(
+            [plain, made, refused].map(ChatDialect::after_overflow),
+            [None, Some(refused), None]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::dialect::ChatDialect;
+use super::dialect::{ChatDialect, Room};
 use crate::{
     domain::reply::Schema,
     llm::{
@@ -64,7 +64,10 @@ impl<'a> Request<'a> {
                 message("system", &request.prompt.system),
                 message("user", &request.prompt.user),
             ],
-            max_tokens: (!limits_completion).then_some(request.output_tokens_max),
+            max_tokens: (!limits_completion).then(|| match dialect.room {
+                Room::Made => settings.limit_with_thinking(request),
+                Room::Unasked | Room::Refused => request.output_tokens_max,
+            }),
             max_completion_tokens: limits_completion.then(|| settings.limit_with_thinking(request)),
             response_format: ResponseFormat::new(dialect.format, request.prompt.schema)?,
             reasoning_effort: dialect.effort.word(),

@@ -80,6 +80,39 @@ async fn the_field_of_the_limit_is_changed_when_the_server_says_so() {
     );
 }
 
+/// Names don't tell that a model thinks, but its first answer that is cut off does.
+#[tokio::test]
+async fn a_model_that_thinks_gets_room_for_it_where_there_is_some() {
+    let fake = FakeProvider::start();
+    let model = model(Shape::OpenAi, &fake);
+    let message = json!({"content": "", "reasoning_content": "Well, the user wants"});
+    let cut_off = json!({"choices": [{"message": message, "finish_reason": "length"}]}).to_string();
+    fake.plan([
+        Planned::status(200, cut_off.clone()),
+        Planned::Good,
+        Planned::status(
+            400,
+            error("This model's maximum context length is 8192 tokens.", "bad"),
+        ),
+        Planned::Good,
+        Planned::status(400, error("max_tokens is too large: 6000", "bad")),
+        Planned::status(200, cut_off),
+        Planned::Good,
+    ]);
+    for is_answered in [false, true, true, false, true] {
+        let failed = model.answer(&request()).await.err();
+        let is_cut_off = (!is_answered).then_some(LlmError::Truncated { usage: None });
+        assert_eq!(failed, is_cut_off);
+    }
+    let requests = fake.requests();
+    let limits = requests
+        .iter()
+        .filter_map(|request| request.body["max_tokens"].as_i64());
+    let limits: Vec<i64> = limits.collect();
+    assert_eq!(limits, [2_000, 6_000, 6_000, 2_000, 6_000, 2_000, 2_000]);
+    fake.assert_well_formed();
+}
+
 #[tokio::test]
 async fn the_fake_notices_malformed_requests() {
     let fake = FakeProvider::start();
