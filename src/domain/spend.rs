@@ -2,7 +2,7 @@
 //!
 //! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone.
 //! Limits are checked before each call. A call under way is finished, so a day may cost more than its limit by one call
-//! per running update.
+//! per running update. What the updates of another daemon on the same database spend counts when they end.
 
 use serde::{Deserialize, Serialize};
 

@@ -79,6 +79,7 @@ impl Worker {
         }
         if is_model {
             self.bill(model, tokens, run);
+            self.heartbeat.note_spent(&hold.lease, spent_by(run));
         }
         Ok(answer?)
     }
@@ -91,18 +92,17 @@ impl Worker {
         }
     }
 
-    /// The limit of the day that is used up, with what this run has spent, and until when that pauses updates.
+    /// The limit of the day that is used up, with what this run and those beside it have spent, and until when that
+    /// pauses updates.
     pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<Paused>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
-        let so_far = Spent {
-            calls: run.model_calls,
-            tokens: run.input_tokens.saturating_add(run.output_tokens),
-            cost_microusd: run.cost_microusd.unwrap_or(0),
-            unpriced_calls: 0,
-        };
+        // After the look into the store: counted twice, what is recorded meanwhile would pause updates until midnight.
+        let beside = self.heartbeat.spent_by_others(agent);
+        let so_far = spent_by(run);
         let limits = &self.settings.spend;
-        let (by_agent, by_all) = (spending.agent.plus(so_far), spending.all.plus(so_far));
+        let by_agent = spending.agent.plus(so_far);
+        let by_all = spending.all.plus(so_far).plus(beside);
         let limit = limits
             .used_up(&spending.settings, by_agent, by_all)
             .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
@@ -162,6 +162,16 @@ impl Worker {
     fn is_new_to_us(&self, model: &str) -> bool {
         let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         unpriced.insert(model.to_owned())
+    }
+}
+
+/// What a run has spent so far.
+fn spent_by(run: &RunRecord) -> Spent {
+    Spent {
+        calls: run.model_calls,
+        tokens: run.input_tokens.saturating_add(run.output_tokens),
+        cost_microusd: run.cost_microusd.unwrap_or(0),
+        unpriced_calls: 0,
     }
 }
 

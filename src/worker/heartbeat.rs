@@ -11,16 +11,27 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::WorkerParts;
-use crate::{domain::work::Lease, telemetry::metrics::labels::RenewalResult};
+use crate::{
+    domain::{agent::AgentId, spend::Spent, work::Lease},
+    telemetry::metrics::labels::RenewalResult,
+};
 
 /// How often a lease is renewed within its length: three beats may be lost before the lease is.
 const BEATS_PER_LEASE: i64 = 4;
+
+/// A lease in flight.
+struct Held {
+    lease: Lease,
+    lost: CancellationToken,
+    /// What its update has spent so far.
+    spent: Spent,
+}
 
 /// The leases in flight.
 pub(super) struct Heartbeat {
     lease_ms: i64,
     /// By token, so that leases are renewed in the order in which they were given out.
-    held: Mutex<BTreeMap<i64, (Lease, CancellationToken)>>,
+    held: Mutex<BTreeMap<i64, Held>>,
     added: Notify,
 }
 
@@ -37,7 +48,12 @@ impl Heartbeat {
     /// Keeps a lease alive. The token is cancelled when the lease is lost.
     pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
         let lost = CancellationToken::new();
-        self.held().insert(lease.token, (lease.clone(), lost.clone()));
+        let held = Held {
+            lease: lease.clone(),
+            lost: lost.clone(),
+            spent: Spent::default(),
+        };
+        self.held().insert(lease.token, held);
         self.added.notify_one();
         lost
     }
@@ -45,6 +61,21 @@ impl Heartbeat {
     /// Stops renewing a lease.
     pub(super) fn remove(&self, lease: &Lease) {
         self.held().remove(&lease.token);
+    }
+
+    /// Notes what the update of a lease has spent so far.
+    pub(super) fn note_spent(&self, lease: &Lease, spent: Spent) {
+        if let Some(held) = self.held().get_mut(&lease.token) {
+            held.spent = spent;
+        }
+    }
+
+    /// What the updates of other agents have spent that isn't recorded yet: a lease isn't kept alive any more when its
+    /// update records what it spent.
+    pub(super) fn spent_by_others(&self, agent: &AgentId) -> Spent {
+        let held = self.held();
+        let others = held.values().filter(|held| held.lease.agent != *agent);
+        others.fold(Spent::default(), |sum, held| sum.plus(held.spent))
     }
 
     /// Renews the leases until `stop`, as long as any is held.
@@ -68,7 +99,7 @@ impl Heartbeat {
 
     /// Renews the leases in flight, once.
     pub(super) async fn beat(&self, parts: &WorkerParts) {
-        let leases: Vec<Lease> = self.held().values().map(|(lease, _)| lease.clone()).collect();
+        let leases: Vec<Lease> = self.held().values().map(|held| held.lease.clone()).collect();
         if leases.is_empty() {
             return;
         }
@@ -89,9 +120,9 @@ impl Heartbeat {
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
             .filter_map(|lease| held.remove(&lease.token));
-        for (lease, token) in lost {
+        for Held { lease, lost, .. } in lost {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
-            token.cancel();
+            lost.cancel();
             parts.metrics.queue.renewed(RenewalResult::Lost);
         }
         for _ in renewed {
@@ -99,7 +130,7 @@ impl Heartbeat {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, (Lease, CancellationToken)>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

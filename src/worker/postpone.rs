@@ -82,6 +82,7 @@ impl Worker {
             return;
         }
         run.finished_at = self.parts.clock.now();
+        self.heartbeat.remove(lease);
         if let Err(error) = self.parts.store.record_run(lease, run).await {
             self.parts.metrics.service.db_failed(error.class());
             warn!(agent_id = %lease.agent, %error, "spend.not_recorded");

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{
     backend::Backend as _,
-    conversation::T0,
+    conversation::{T0, agent, native},
     flaky_store::When,
     rig::{self, Rig},
     scripted::Reply,
@@ -117,6 +117,25 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Postponed]);
     assert_eq!(rig.model.calls(), 2);
+}
+
+/// What those beside it have spent counts before it is recorded.
+#[tokio::test]
+async fn updates_side_by_side_keep_a_limit_together() {
+    let (config, _folder) = with_prices("calls_per_day=4");
+    let rig = Rig::new(&config).await;
+    for who in ["a", "b", "c", "d"].map(agent) {
+        for _ in 0..6 {
+            let question = native("user", "Please fix the next of the failing tests");
+            let answer = native("assistant", "Fixed, and it was an off-by-one error.");
+            let messages = vec![question, answer];
+            rig.parts.keeper.append(&who, messages).await.unwrap();
+        }
+    }
+    // Each would need three calls to tell of one exchange.
+    rig.model.plan_then([], Reply::Overflow);
+    assert!(rig.drain().await.contains(&Postponed));
+    assert!((4..=4 + 4).contains(&rig.model.calls()), "{}", rig.model.calls());
 }
 
 /// Limits may be others then. It is tried until it is done, and once more for whoever was about to wait by those of before.
