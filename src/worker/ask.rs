@@ -219,7 +219,11 @@ impl Worker {
                 // fails would hold up all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
-                } else if question.is_least() && self.may_lie_in_one(&failed) {
+                } else if question.is_least()
+                    && self.may_lie_in_one(&failed)
+                    // Else it is known to be the model.
+                    && self.portions.may_divide()
+                {
                     self.portions.failed(agent, asked, false);
                 }
                 failed

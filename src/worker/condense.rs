@@ -217,7 +217,7 @@ impl Worker {
             .await;
         let failed = condensed.as_ref().err();
         if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
-            self.portions.was_divided_in_vain();
+            self.portions.was_divided_in_vain(&hold.lease.agent);
         }
         condensed
     }

@@ -122,9 +122,12 @@ impl Portions {
         !self.kept().in_vain
     }
 
-    /// That was of no use: the first model answered about no part.
-    pub(super) fn was_divided_in_vain(&self) {
-        self.kept().in_vain = true;
+    /// That was of no use: the first model answered about no part. It isn't the exchanges, so the agent's next question
+    /// is about as many as ever: about one at a time each would have attempts of its own.
+    pub(super) fn was_divided_in_vain(&self, agent: &AgentId) {
+        let mut kept = self.kept();
+        kept.in_vain = true;
+        kept.agents.remove(agent);
     }
 
     /// Somebody told of those exchanges for good.

@@ -404,6 +404,28 @@ async fn who_declines_everything_is_asked_in_halves_once() {
     );
 }
 
+/// So it is when a model turns useless that told of something before: what stands in tells of everything at once.
+#[tokio::test]
+async fn who_answers_nothing_of_use_any_more_is_asked_about_everything_at_once() {
+    let rig = with_fallbacks(offline()).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    let calls = rig.model.calls();
+    rig.say(6).await;
+    rig.model.plan_then([], Reply::Garbage);
+    let mut outcomes = rig.drain().await;
+    for _ in 0..4 {
+        outcomes.extend(rig.drain_later().await);
+    }
+    assert_eq!(outcomes, [Retried, Retried, Retried, Retried, Completed]);
+    assert_eq!(rig.verify().await.pending, 0);
+    assert!(items(&rig, "offline", 1).await > 0);
+    let calls = rig.model.calls() - calls;
+    assert!(
+        calls <= 20,
+        "{calls}: in halves in the first attempt, and twice in each of the others"
+    );
+}
+
 #[tokio::test]
 async fn a_long_wait_for_the_rate_gives_the_work_back() {
     let limits = MinuteLimits {
