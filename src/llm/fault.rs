@@ -11,13 +11,14 @@ use super::{
 };
 
 /// Codes, types and phrases that mean that the account is at fault, at any status.
-const ACCOUNT: [&str; 12] = [
+const ACCOUNT: [&str; 13] = [
     "insufficient_quota",
     "credit_balance_exhausted",
     "credit balance is too low",
     "enforced_spend_limit_reached",
     "billing_hard_limit_reached",
     "billing_not_active",
+    "budget_exceeded", // LiteLLM
     "invalid_api_key",
     "api_key_invalid", // Gemini, with status 400
     "api key not valid",

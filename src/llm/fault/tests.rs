@@ -118,6 +118,16 @@ const CASES: &[(u16, &str, &str)] = &[
         "provider_auth",
     ),
     (
+        400,
+        r#"{"error":{"message":"Budget has been exceeded! Current cost: 10.2, Max budget: 10.0","type":"budget_exceeded","param":null,"code":"400"}}"#,
+        "provider_auth",
+    ),
+    (
+        429,
+        r#"{"error":{"message":"Budget has been exceeded! Current cost: 10.2, Max budget: 10.0","type":"budget_exceeded","param":null,"code":"429"}}"#,
+        "provider_auth",
+    ),
+    (
         429,
         r#"{"type":"error","error":{"type":"rate_limit_error","message":"limit","details":{"error_code":"enforced_spend_limit_reached"}}}"#,
         "provider_auth",
