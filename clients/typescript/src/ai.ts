@@ -6,10 +6,11 @@ import type { Message } from "./index.js";
 interface Part {
   type: string;
   text?: string;
+  mediaType?: string;
   toolCallId?: string;
   toolName?: string;
   input?: unknown;
-  output?: { type: string; value?: unknown };
+  output?: { type: string; value?: unknown; reason?: string };
 }
 
 /** A message of the AI SDK: of its own calls (`ModelMessage`), or of a model's prompt. */
@@ -80,9 +81,16 @@ function call({ toolCallId, toolName, input }: Part) {
 }
 
 function result({ toolCallId, output }: Part): Message {
+  return { role: "tool", tool_call_id: toolCallId, content: shown(output) };
+}
+
+/** What a tool returned, as text; images and files in it are named. */
+function shown(output: Part["output"]): string {
   const value = output?.value;
-  const content = typeof value === "string" ? value : JSON.stringify(value ?? "");
-  return { role: "tool", tool_call_id: toolCallId, content };
+  if (typeof value === "string") return value;
+  if (output?.type === "execution-denied") return output.reason ? `Denied: ${output.reason}` : "Denied.";
+  if (output?.type !== "content" || !Array.isArray(value)) return JSON.stringify(value ?? "");
+  return value.map((part: Part) => part.text ?? `[${part.mediaType ?? part.type}]`).join("\n");
 }
 
 /** Arguments, which a model may have written wrongly. */

@@ -229,3 +229,17 @@ test("messages of the AI SDK come back as they were", () => {
   ];
   assert.deepEqual(toPrompt(toChat(messages)), messages);
 });
+
+test("of what a tool returned images are named, and so is a denial", () => {
+  const image = { type: "image-data", data: "iVBORw0KGgo=", mediaType: "image/png" };
+  const value = [{ type: "text", text: "Here." }, image, { type: "image-url", url: "https://x.example" }];
+  for (const [output, content] of [
+    [{ type: "content", value }, "Here.\n[image/png]\n[image-url]"],
+    [{ type: "execution-denied", reason: "not on a Friday" }, "Denied: not on a Friday"],
+    [{ type: "execution-denied" }, "Denied."],
+    [{ type: "json", value: [1, 2] }, "[1,2]"],
+  ]) {
+    const said = { role: "tool", content: [{ type: "tool-result", toolCallId: "c", toolName: "ls", output }] };
+    assert.deepEqual(toChat([said]), [{ role: "tool", tool_call_id: "c", content }]);
+  }
+});
