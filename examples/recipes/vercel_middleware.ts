@@ -7,8 +7,8 @@
  *     streamText({ model, messages, onStepFinish });
  */
 import type { LanguageModelMiddleware, ModelMessage } from "ai";
-import { Recapd } from "recapd";
-import { type SdkMessage, toChat, toPrompt } from "recapd/ai";
+import { type Message, Recapd } from "recapd";
+import { beforeTurn, newOf, type SdkMessage, toChat, toPrompt } from "recapd/ai";
 import { Backlog } from "recapd/backlog";
 
 type Chat = Parameters<typeof toPrompt>[0];
@@ -17,13 +17,19 @@ type Step = { stepNumber: number; response: { messages: readonly ModelMessage[] 
 export function recapdFor(agent: string, recapd = new Recapd()) {
   const backlog = new Backlog(recapd, agent, "openai");
 
-  /** A question and what comes of it. Asked again after a failure, it has the same `id`. */
+  /** A question and what comes of it. Asked again after a failure, or going on in another request, it has the same `id`. */
   return (id: string = crypto.randomUUID()) => {
-    /** What was said before the question, which is stored before the model is asked: it may be stopped, or fail. */
-    const begin = async (question: readonly SdkMessage[]) => {
+    /** The question has the id, results have ids of it: what comes again with another request is stored once. */
+    const idOf = ({ role, tool_call_id: call }: Message) =>
+      role === "user" ? id : role === "tool" ? `${id}:${call}` : undefined;
+    const store = (said: readonly SdkMessage[]) =>
+      backlog.store(toChat(said).map((message) => ({ ...message, client_id: idOf(message) })));
+    /** What was said before the turn. What is new of it is stored before the model is asked: it may be stopped, or fail. */
+    const begin = async (turn: readonly SdkMessage[]) => {
       const context = (await backlog.store()) ? await backlog.context() : undefined;
-      const isStored = await backlog.store(toChat(question).map((said) => ({ ...said, client_id: id })));
-      return context && isStored ? toPrompt(context["messages"] as Chat) : undefined;
+      const isStored = await store(newOf(turn));
+      const before = context && isStored ? beforeTurn(turn, context["messages"] as Chat) : undefined;
+      return before && toPrompt(before);
     };
     let begun: ReturnType<typeof begin> | undefined;
 
@@ -32,7 +38,8 @@ export function recapdFor(agent: string, recapd = new Recapd()) {
       /** The turn that goes on stays as it is; what was said before it comes from recapd, if all of it is stored there. */
       transformParams: async ({ params }) => {
         const at = params.prompt.findLastIndex((message) => message.role === "user");
-        const before = await (begun ??= begin(params.prompt.slice(at, at + 1) as SdkMessage[]));
+        if (at < 0) return params;
+        const before = await (begun ??= begin(params.prompt.slice(at) as SdkMessage[]));
         if (!before) return params;
         const system = params.prompt.filter((message) => message.role === "system");
         return { ...params, prompt: [...system, ...before, ...params.prompt.slice(at)] };
@@ -44,7 +51,7 @@ export function recapdFor(agent: string, recapd = new Recapd()) {
     const onStepFinish = async ({ stepNumber, response: { messages } }: Step) => {
       const said = messages.slice(stepNumber === 0 ? 0 : known);
       known = messages.length;
-      await backlog.store(toChat(said as SdkMessage[]));
+      await store(said as SdkMessage[]);
     };
 
     return { middleware, onStepFinish };

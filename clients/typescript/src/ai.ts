@@ -67,6 +67,30 @@ export function toPrompt(messages: readonly ChatMessage[]) {
   });
 }
 
+/** What a request brings of a turn: the question or, where the turn goes on, what tools have returned since. */
+export function newOf(turn: readonly SdkMessage[]): readonly SdkMessage[] {
+  return goesOn(turn) ? turn.slice(turn.findLastIndex(({ role }) => role === "assistant") + 1) : turn.slice(0, 1);
+}
+
+/**
+ * What a context has before this turn: all, but for the question if that was asked there before. `undefined` where the turn
+ * goes on, and its question isn't the last one there.
+ */
+export function beforeTurn(turn: readonly SdkMessage[], context: readonly ChatMessage[]) {
+  const at = context.findLastIndex(({ role }) => role === "user");
+  const [question] = toChat(turn.slice(0, 1));
+  // Neighbouring messages of one side come as one.
+  const [asked, words] = [`\n\n${question?.["content"]}`, `\n\n${context[at]?.content}`];
+  const isThere = words.endsWith(asked) && (goesOn(turn) || at === context.length - 1);
+  if (!isThere) return goesOn(turn) ? undefined : context;
+  const rest = words.slice(2, -asked.length);
+  return [...context.slice(0, at), ...(rest ? [{ role: "user", content: rest }] : [])];
+}
+
+function goesOn(turn: readonly SdkMessage[]): boolean {
+  return turn.some(({ role }) => role === "tool");
+}
+
 function isResult(part: Part): boolean {
   return part.type === "tool-result";
 }

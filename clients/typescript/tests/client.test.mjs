@@ -11,7 +11,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
 import { PLACEHOLDER, Recapd, RecapdError } from "recapd";
-import { toChat, toPrompt } from "recapd/ai";
+import { beforeTurn, newOf, toChat, toPrompt } from "recapd/ai";
 
 const url = process.env.RECAPD_URL;
 // The machine may be busy, and its disk may stand still for seconds; where time isn't the matter there is enough of it.
@@ -228,6 +228,33 @@ test("messages of the AI SDK come back as they were", () => {
     { role: "assistant", content: [{ type: "text", text: "main.rs" }] },
   ];
   assert.deepEqual(toPrompt(toChat(messages)), messages);
+});
+
+test("what a context has before a turn has nothing of it", () => {
+  const user = (content) => ({ role: "user", content });
+  const question = user([{ type: "text", text: "Fix it" }]);
+  const call = { role: "assistant", content: [{ type: "tool-call", toolCallId: "c", toolName: "ls", input: {} }] };
+  const result = { role: "tool", content: [{ type: "tool-result", toolCallId: "c", toolName: "ls", output: {} }] };
+  const [hello, working] = [{ role: "assistant", content: "Hello." }, { role: "assistant", content: "I do." }];
+  for (const [turn, context, before] of [
+    [[question], [user("Hi"), hello], [user("Hi"), hello]],
+    [[question], [], []],
+    // It is asked again.
+    [[question], [user("Hi"), hello, user("Fix it")], [user("Hi"), hello]],
+    [[question], [user("Hi\n\nFix it")], [user("Hi")]],
+    // What was asked before it is another question, or has its answer.
+    [[question], [user("Hi\n\nPlease Fix it")], [user("Hi\n\nPlease Fix it")]],
+    [[question], [user("Fix it"), hello], [user("Fix it"), hello]],
+    // It goes on.
+    [[question, call, result], [user("Hi"), hello, user("Fix it"), working], [user("Hi"), hello]],
+    [[question, call, result], [user("Hi\n\nFix it"), working], [user("Hi")]],
+    [[question, call, result], [user("Hi"), hello], undefined],
+  ]) {
+    assert.deepEqual(beforeTurn(turn, context), before);
+  }
+  assert.deepEqual(newOf([question]), [question]);
+  assert.deepEqual(newOf([question, call, result]), [result]);
+  assert.deepEqual(newOf([question, working]), [question], "the caller began the answer");
 });
 
 test("of what a tool returned images are named, and so is a denial", () => {

@@ -1,6 +1,8 @@
 // An agent on the Vercel AI SDK with the recipe's middleware, which is asked questions with `|` between them and prints the
 // answers as JSON. The user stops a question that ends in `(stopped)` while the model thinks, while one is asked that ends in
-// `(unstored)` the daemon takes nothing, and one that ends in `(refused)` has the id of the first. MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
+// `(unstored)` the daemon takes nothing, and one that ends in `(refused)` has the id of the first. For one that ends in
+// `(browser)` or `(approved)` the turn goes on in another request: the user's browser runs the tool, or the user approves it.
+// MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, type ModelMessage, stepCountIs, streamText, tool, wrapLanguageModel } from "ai";
 import { Recapd } from "recapd";
@@ -25,27 +27,50 @@ const openai = createOpenAI({
     return fetch(input, init);
   },
 });
-const weather = tool({
+const forecast = {
   description: "The weather",
   inputSchema: jsonSchema<{ city: string }>({ type: "object", properties: { city: { type: "string" } } }),
-  execute: async () => "sunny",
-});
+};
+const execute = async () => "sunny";
 
 const messages: ModelMessage[] = [];
 const answers: string[] = [];
 const questions = (process.argv[2] ?? "").split("|");
-for (question of questions) {
-  messages.push({ role: "user", content: question });
+
+/** What is asked with what has been said by now: with a question, or with what came of it. */
+function asking(): Parameters<typeof generateText>[0] {
   const { middleware, onStepFinish } = turnOf(question.endsWith("(refused)") ? questions[0] : question);
   const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
-  const asked = { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3), onStepFinish };
+  const needsApproval = question.endsWith("(approved)");
+  const weather = question.endsWith("(browser)") ? tool(forecast) : tool({ ...forecast, execute, needsApproval });
+  return { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3), onStepFinish };
+}
+
+async function answer() {
+  const result = await generateText(asking());
+  messages.push(...result.response.messages);
+  return result;
+}
+
+for (question of questions) {
+  messages.push({ role: "user", content: question });
   if (question.endsWith("(stopped)")) {
     stop = new AbortController();
-    await streamText({ ...asked, abortSignal: stop.signal }).consumeStream();
+    await streamText({ ...asking(), abortSignal: stop.signal }).consumeStream();
     continue;
   }
-  const result = await generateText(asked);
-  messages.push(...result.response.messages);
+  let result = await answer();
+  for (const part of result.content) {
+    if (part.type === "tool-approval-request") {
+      const { approvalId } = part;
+      messages.push({ role: "tool", content: [{ type: "tool-approval-response", approvalId, approved: true }] });
+    } else if (part.type === "tool-call" && question.endsWith("(browser)")) {
+      const { toolCallId, toolName } = part;
+      const output = { type: "text" as const, value: "sunny" };
+      messages.push({ role: "tool", content: [{ type: "tool-result", toolCallId, toolName, output }] });
+    } else continue;
+    result = await answer();
+  }
   answers.push(result.text);
 }
 console.log(JSON.stringify(answers));

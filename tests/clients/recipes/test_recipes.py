@@ -272,6 +272,23 @@ class VercelAiSdk(Recipe):
         self.assertEqual(asked[-1]["content"], "Go on")
         self.assertEqual(self.kinds("vercel-stopped"), ["user", "assistant", "user", "user", "assistant"])
 
+    def test_a_turn_that_goes_on_in_another_request_is_seen_and_kept_once(self) -> None:
+        for way in ("browser", "approved"):
+            with self.subTest(way):
+                self.model.requests.clear()
+                self.set(AGENT=f"vercel-{way}")
+                question = f"How is the weather in Oslo? ({way})"
+                self.converse([QUESTIONS[0], question])
+                roles = [message["role"] for message in self.model.requests[-1]["messages"]]
+                self.assertEqual(roles[-4:], ["assistant", "user", "assistant", "tool"])
+                asked = json.dumps(self.model.requests[-1]["messages"])
+                self.assertEqual([asked.count(question), asked.count('"id": "call_2"')], [1, 1])
+                self.assertEqual(asked.count('"tool_call_id": "call_2"'), 1)
+                self.assertNotIn("interrupted", asked)
+                turns = ["user", "assistant", "user", "tool_call", "tool_result", "assistant"]
+                self.assertEqual(self.kinds(f"vercel-{way}"), turns)
+                self.assertEqual(self.warnings, "")
+
     def test_turns_that_could_not_be_stored_are_seen(self) -> None:
         self.set(AGENT="vercel-unstored")
         self.converse([QUESTIONS[0], "Fix the lexer (unstored)", "And the printer (unstored)", "Go on"])
