@@ -17,7 +17,8 @@ from typing import Any
 from unittest import mock
 
 from agents import Agent, Runner, function_tool
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -232,6 +233,51 @@ class LangGraph(Recipe):
         self.assertEqual([message["role"] for message in second], ["user", "assistant", "user"])
         self.assertEqual([text_of(second[0]), text_of(second[2])], [MOOSE, "Go on"])
         self.assertEqual(self.kinds("graph-refused"), ["user", "assistant"] * 2)
+
+    def ask_each(self, said: list[list[AnyMessage]], agent: str) -> list[list[AnyMessage]]:
+        """What a model is asked after each of these lists; its answer leads the next one."""
+        seen: list[list[AnyMessage]] = []
+
+        def answer(messages: list[AnyMessage]) -> AnyMessage:
+            seen.append(messages)
+            return said[len(seen)][0]
+
+        node = RecapdNode(RunnableLambda(answer), Recapd(timeout_s=PATIENCE_S))
+        for count in range(1, len(said)):
+            state = {"messages": [message for messages in said[:count] for message in messages]}
+            node(state, {"configurable": {"thread_id": agent}})
+        return seen
+
+    def test_what_openai_has_not_reaches_the_model(self) -> None:
+        media = {"type": "media", "mime_type": "application/pdf", "data": "aGk="}
+        document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}
+        for name, blocks in {
+            "media": [{"type": "text", "text": "Read this"}, media],
+            "document": [document, {"type": "text", "text": "Read this"}, {"cachePoint": {"type": "default"}}],
+            "media-alone": [media],
+            "document-alone": [document],
+        }.items():
+            with self.subTest(name):
+                question = HumanMessage(blocks, id="h-2")
+                hello = [HumanMessage("Hi", id="h-1")], [AIMessage("Hello.", id="a-1"), question]
+                _, asked = self.ask_each([*hello, [AIMessage("I did.", id="a-2")]], f"graph-{name}")
+                self.assertEqual(asked[-1], question)
+                self.assertEqual(["Hi" in str(message.content) for message in asked].count(True), 1)
+                self.assertEqual(str(asked).count("application/pdf"), 1)
+                self.assertEqual(self.kinds(f"graph-{name}"), ["user", "assistant"] * 2)
+
+    def test_thinking_of_an_open_tool_round_is_sent_back(self) -> None:
+        thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+        call = {"id": "c", "name": "weather", "args": {}}
+        called = AIMessage([thinking, {"type": "tool_use", "id": "c", "name": "weather", "input": {}}], tool_calls=[call], id="a-2")
+        result = ToolMessage("sunny", tool_call_id="c", id="t-1")
+        question = HumanMessage(QUESTIONS[1], id="h-2")
+        said = [[HumanMessage("Hi", id="h-1")], [AIMessage("Hello.", id="a-1"), question], [called, result]]
+        asked = self.ask_each([*said, [AIMessage("Sunny.", id="a-3")]], "graph-thinking")[-1]
+        self.assertEqual(asked[-3:], [question, called, result])
+        self.assertEqual(str(asked).count(QUESTIONS[1]), 1)
+        turns = ["user", "assistant", "user", "tool_call", "tool_result", "assistant"]
+        self.assertEqual(self.kinds("graph-thinking"), turns)
 
     def test_where_nothing_is_new_the_window_is_asked_for(self) -> None:
         Recapd(timeout_s=PATIENCE_S).append("graph-idle", [{"role": "user", "content": "Mind the moose"}])

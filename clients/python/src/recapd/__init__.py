@@ -2,6 +2,7 @@
 
 from .backlog import Backlog
 from .client import PLACEHOLDER, OnError, Recapd
+from .turns import before_question
 from .wire import RecapdError
 
-__all__ = ["PLACEHOLDER", "Backlog", "OnError", "Recapd", "RecapdError"]
+__all__ = ["PLACEHOLDER", "Backlog", "OnError", "Recapd", "RecapdError", "before_question"]
