@@ -30,7 +30,7 @@ class RecapdSession(SessionABC):
         return [*leading, *body["input"], *self.backlog.waiting()]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        await asyncio.to_thread(self.backlog.store, items)
+        await self._store(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Nothing: what was said stays said. To go back, mark a place and rewind to it."""
@@ -38,5 +38,9 @@ class RecapdSession(SessionABC):
 
     async def clear_session(self) -> None:
         """A new session begins, which knows the last ones by their summary."""
-        await asyncio.to_thread(self.backlog.store)
+        await self._store([])
         await asyncio.to_thread(self.recapd.clear, self.session_id)
+
+    async def _store(self, items: list[TResponseInputItem]) -> None:
+        # What a run that is cancelled has said is stored all the same.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.backlog.store, items))

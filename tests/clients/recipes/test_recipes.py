@@ -11,7 +11,9 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -153,6 +155,25 @@ class OpenAiAgents(Recipe):
         self.assertNotIn("client_id", json.dumps(asked))
         self.assertEqual(self.kinds("agents-sdk-failing"), ["user", "user", "assistant"])
 
+    def test_what_a_cancelled_run_has_said_is_kept(self) -> None:
+        session = RecapdSession("agents-sdk-cancelled", Recapd(timeout_s=PATIENCE_S))
+
+        async def cancel() -> None:
+            threads = ThreadPoolExecutor(1)
+            asyncio.get_running_loop().set_default_executor(threads)
+            is_free = threading.Event()
+            threads.submit(is_free.wait, PATIENCE_S)
+            adding = asyncio.create_task(session.add_items([{"role": "user", "content": MOOSE}]))
+            await asyncio.sleep(0)
+            adding.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await adding
+            is_free.set()
+
+        asyncio.run(cancel())
+        self.assertEqual([text_of(item) for item in asyncio.run(session.get_items())], [MOOSE])
+        self.assertEqual(session.backlog.waiting(), [])
+
     def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
         session = RecapdSession("agents-sdk-refused", Recapd(timeout_s=PATIENCE_S))
         with self.assertLogs("recapd", "WARNING") as logs:
@@ -269,7 +290,8 @@ class LangGraph(Recipe):
     def test_thinking_of_an_open_tool_round_is_sent_back(self) -> None:
         thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
         call = {"id": "c", "name": "weather", "args": {}}
-        called = AIMessage([thinking, {"type": "tool_use", "id": "c", "name": "weather", "input": {}}], tool_calls=[call], id="a-2")
+        use = {"type": "tool_use", "id": "c", "name": "weather", "input": {}}
+        called = AIMessage([thinking, use], tool_calls=[call], id="a-2")
         result = ToolMessage("sunny", tool_call_id="c", id="t-1")
         question = HumanMessage(QUESTIONS[1], id="h-2")
         said = [[HumanMessage("Hi", id="h-1")], [AIMessage("Hello.", id="a-1"), question], [called, result]]
