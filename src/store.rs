@@ -31,6 +31,8 @@ pub mod update;
 pub mod verify;
 pub mod version;
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 pub use forget::*;
@@ -243,6 +245,9 @@ pub trait Store: Send + Sync {
     /// if the agent's settings ask for it. [`StoreError::PinsFull`] when a message can't be pinned; a replay pins it
     /// all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
+
+    /// What is stored under those of `ids`, client ids, under which an agent has messages: their payloads.
+    async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>>;
 
     /// As [`Self::append`], but the marks that rewinds go back to, and the messages that pins name, must exist.
     ///

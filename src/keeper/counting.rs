@@ -21,6 +21,8 @@ use crate::{
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
+/// Of messages of more bytes than this it is asked first whether they are stored: they take long to count.
+const ASK_FIRST_BYTES: usize = 1 << 20;
 /// What is said to have failed.
 pub(super) const COUNTING: &str = "counting tokens";
 
@@ -69,6 +71,21 @@ impl Keeper {
             counting,
             seen,
         })
+    }
+
+    /// Whether all of these long messages are stored already. Of others that shows in the store's transaction.
+    pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
+        let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
+        let ids: Vec<&str> = messages
+            .iter()
+            .filter_map(|message| message.client_id.as_deref())
+            .collect();
+        if bytes <= ASK_FIRST_BYTES || ids.len() < messages.len() {
+            return Ok(false);
+        }
+        let known = self.store.known_payloads(agent, &ids).await?;
+        let mut named = messages.iter().zip(ids);
+        Ok(named.all(|(message, id)| known.get(id) == Some(&message.payload)))
     }
 
     /// The counter for messages of `agent`.

@@ -1,7 +1,5 @@
 //! The seam through which whole histories leave a database and come back: see [`crate::domain::journal`].
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
@@ -30,9 +28,6 @@ pub trait Archive: Send + Sync {
 
     /// Messages in order, from the first one of `range`: as many as its limits allow, but at least one if there is one.
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>>;
-
-    /// Those of `ids` under which an agent has messages.
-    async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>>;
 
     /// Writes messages as they were, in one transaction. With a head that counts the last of them it also sets the
     /// boundary and the sessions, and queues what is then pending. Messages that are there already are compared and not

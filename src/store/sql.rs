@@ -42,6 +42,8 @@ pub(super) mod value;
 mod verify;
 mod version;
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 use super::{
@@ -80,6 +82,10 @@ impl Store for SqlStore {
             Box::pin(append::append(tx, request, false))
         })
         .await
+    }
+
+    async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>> {
+        append::known_payloads(&mut self.reader().await?, agent, ids).await
     }
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {

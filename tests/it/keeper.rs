@@ -12,7 +12,7 @@ use recapd::{
     },
     formats,
     keeper::Keeper,
-    store::{ExchangeQuery, StoreError},
+    store::{AppendOutcome, ExchangeQuery, StoreError},
     tokenizer,
 };
 use serde_json::{Value, json};
@@ -341,6 +341,33 @@ async fn a_panic_while_counting_is_no_failure_of_the_database() {
         .append(&rig.agent, vec![native("user", "Hi")])
         .await
         .unwrap();
+    rig.verify().await;
+}
+
+/// A message that takes long to count, always under the same id.
+fn long(word: &str) -> Message {
+    Message {
+        client_id: Some("m".to_owned()),
+        ..native("user", &format!("{}{word}", "word ".repeat(1 << 18)))
+    }
+}
+
+#[tokio::test]
+async fn what_is_long_and_stored_already_is_not_counted_again() {
+    let rig = Rig::new(&config()).await;
+    let (keeper, brittle) = (&rig.parts.keeper, brittle_for_all(&rig));
+    let counted = keeper.append(&rig.agent, vec![long(POISON)]).await.unwrap();
+    let again = brittle.append(&rig.agent, vec![long(POISON)]).await.unwrap();
+    assert_eq!((counted.accepted, counted.duplicates), (1, 0));
+    assert_eq!((again.accepted, again.duplicates), (0, 1));
+    let figures = |outcome: &AppendOutcome| (outcome.exchange, outcome.window_tokens, outcome.created_at);
+    assert_eq!(figures(&again), figures(&counted));
+    // Another message under its id is refused, and what comes with it is stored.
+    let other = keeper.append(&rig.agent, vec![long("other")]).await;
+    assert!(matches!(other, Err(StoreError::ClientIdReused(_))), "{other:?}");
+    let both = vec![long(POISON), native("user", "And this")];
+    let both = keeper.append(&rig.agent, both).await.unwrap();
+    assert_eq!((both.accepted, both.duplicates), (1, 1));
     rig.verify().await;
 }
 

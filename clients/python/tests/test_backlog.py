@@ -153,6 +153,23 @@ class Batches(BacklogTest):
         self.assertTrue(self.store())
         self.assertEqual(self.stored(), ["408", "429", "500", "503"])
 
+    def test_what_was_stored_but_answered_too_late_is_stored_once(self) -> None:
+        class Late(Recapd):
+            def append(self, agent: str, messages: Any, *, format: str | None = None) -> Any:
+                answer = super().append(agent, messages, format=format)
+                if delays.pop():
+                    raise RecapdError("the daemon doesn't answer")
+                return answer
+
+        delays = [False, True]
+        self.backlog = Backlog(Late(self.keeper.url, timeout_s=PATIENCE_S), "coder", "openai")
+        self.assertFalse(self.store(said("x"), reports=1))
+        self.assertEqual(self.backlog.waiting(), [said("x")])
+        self.assertTrue(self.store())
+        first, again = self.keeper.requests
+        self.assertEqual(first, again)
+        self.assertEqual(self.stored(), ["x"])
+
     def test_what_is_refused_whatever_is_sent_waits(self) -> None:
         self.keeper.status = 401
         self.assertFalse(self.store(*contents(8), reports=1))

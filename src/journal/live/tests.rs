@@ -1,6 +1,6 @@
 //! Names, torn lines, and what is missing before a line.
 
-use std::{collections::HashSet, fs::File};
+use std::fs::File;
 
 use super::*;
 use crate::{
@@ -65,10 +65,6 @@ impl Archive for Database {
         let through = range.through_seq.min(self.last_seq).min(self.readable);
         let found = (range.after_seq + 1..=through).map(|seq| record(agent.as_str(), seq));
         Ok(found.take(usize::try_from(range.messages_max).unwrap()).collect())
-    }
-
-    async fn known_client_ids(&self, _: &AgentId, _: &[&str]) -> StoreResult<HashSet<String>> {
-        Ok(HashSet::new())
     }
 
     async fn restore(&self, _: Restore) -> Result<Restored, ArchiveError> {

@@ -1,7 +1,7 @@
 //! The tables behind the `Store` seam, as one daemon sees them: the real keeper, worker and schedule use them without
 //! knowing.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -153,6 +153,7 @@ seam! {
     tables fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;
     absent fn next_due_ms(now: Timestamp) -> Option<i64>;
     absent fn set_back(ahead_ms: Option<i64>, now: Timestamp) -> u64;
+    absent fn known_payloads(agent: &AgentId, ids: &[&str]) -> HashMap<String, String>;
     absent fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     absent fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     absent fn pins(agent: &AgentId, limit: i64) -> Pins;

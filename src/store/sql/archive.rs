@@ -2,8 +2,6 @@
 
 pub(super) mod restore;
 
-use std::collections::HashSet;
-
 use crate::store::sql::{Connection, Lock, Row, query, sql};
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -15,7 +13,7 @@ use super::{
         archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
         sqlite::Extent,
     },
-    SqlStore, agent, append, fork, row,
+    SqlStore, agent, fork, row,
 };
 use crate::domain::{
     agent::AgentId,
@@ -33,11 +31,6 @@ impl Archive for SqlStore {
 
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>> {
         records(&mut self.reader().await?, agent, range).await
-    }
-
-    async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>> {
-        let known = append::known_payloads(&mut self.reader().await?, agent, ids).await?;
-        Ok(known.into_keys().collect())
     }
 
     async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {

@@ -97,17 +97,16 @@ fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> Restored {
     }
 }
 
-/// What an import would store again is told from what is there already.
+/// What would be stored again is told from what is there already.
 async fn ids_are_known(db: &dyn Backend) {
     let mut named = said("user", "hello", 1, minute(1));
     named.message.client_id = Some("m-1".to_owned());
-    db.store()
-        .append(append(&agent("named"), vec![named]))
-        .await
-        .unwrap();
-    let (archive, asked) = (db.archive(), agent("named"));
-    let known = archive.known_client_ids(&asked, &["m-1", "m-2"]).await.unwrap();
-    assert_eq!(known, ["m-1".to_owned()].into());
+    let (store, asked, payload) = (db.store(), agent("named"), named.message.payload.clone());
+    store.append(append(&asked, vec![named])).await.unwrap();
+    let known = store.known_payloads(&asked, &["m-1", "m-2"]).await.unwrap();
+    assert_eq!((known.len(), known.get("m-1")), (1, Some(&payload)));
+    let of_another = store.known_payloads(&agent("b"), &["m-1"]).await.unwrap();
+    assert!(of_another.is_empty());
 }
 
 pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {

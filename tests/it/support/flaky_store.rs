@@ -132,6 +132,7 @@ macro_rules! pass {
 
 pass! {
     fn append(request: AppendRequest) -> AppendOutcome;
+    fn known_payloads(agent: &AgentId, ids: &[&str]) -> HashMap<String, String>;
     fn rewind(request: AppendRequest) -> AppendOutcome;
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;

@@ -94,6 +94,13 @@ impl Store for TroubledStore {
         self.enter("append").await?.append(request).await
     }
 
+    async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>> {
+        self.enter("known_payloads")
+            .await?
+            .known_payloads(agent, ids)
+            .await
+    }
+
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         self.enter("rewind").await?.rewind(request).await
     }

@@ -19,7 +19,7 @@ use crate::{
     },
     formats::file::{FileReader, Record, Skipped},
     keeper::Keeper,
-    store::{SqlStore, archive::Archive as _},
+    store::{SqlStore, Store as _},
 };
 
 /// Messages that are stored at once, and bytes.
@@ -178,13 +178,13 @@ impl<'p> Transcripts<'p> {
             .filter_map(|message| message.client_id.as_deref())
             .collect();
         let known = match &self.looked {
-            Some(store) => store.known_client_ids(agent, &ids).await?,
-            None => HashSet::new(),
+            Some(store) => store.known_payloads(agent, &ids).await?,
+            None => HashMap::new(),
         };
         let rehearsed = self.rehearsed.entry(agent.clone()).or_default();
         for message in chunk {
             let client_id = message.client_id.as_deref().unwrap_or_default();
-            if known.contains(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
+            if known.contains_key(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
                 self.told.duplicates += 1;
             } else {
                 self.told.accepted += 1;
