@@ -39,7 +39,7 @@ const ROWS_MAX: i64 = 250;
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
 /// The statements that must be among those that ran: what the queue, the window and readers live on.
-const LABELS: [&str; 13] = [
+const LABELS: [&str; 15] = [
     "postgres/queue.claim",
     "postgres/queue.renew",
     "sql/queue.enqueue",
@@ -53,11 +53,19 @@ const LABELS: [&str; 13] = [
     "sql/exchange.session_start",
     "sql/version.list",
     "views/agent_pending",
+    "views/messages",
+    "views/exchanges",
 ];
 
-/// What who reads by SQL asks beside the summary.
-const PENDING: &str = "-- views/agent_pending\nSELECT string_agg(digest, '; ') FROM (SELECT digest FROM agent_pending \
-                       WHERE agent_id = 'long-0001' ORDER BY exchange_id DESC LIMIT 40) AS newest";
+/// What who reads by SQL asks beside the summary, and of the archive.
+const ASKED: [&str; 3] = [
+    "-- views/agent_pending\nSELECT string_agg(digest, '; ') FROM (SELECT digest FROM agent_pending \
+     WHERE agent_id = 'long-0001' ORDER BY exchange_id DESC LIMIT 40) AS newest",
+    "-- views/messages\nSELECT string_agg(content || ' ' || evicted_at, '; ') FROM (SELECT content, evicted_at FROM messages \
+     WHERE agent_id = 'long-0001' AND exchange_id BETWEEN 401 AND 410 ORDER BY id) AS archived",
+    "-- views/exchanges\nSELECT string_agg(id || ' ' || evicted_at, '; ') FROM (SELECT id, evicted_at FROM exchanges \
+     WHERE agent_id = 'long-0001' AND id BETWEEN 401 AND 410 ORDER BY id) AS archived",
+];
 
 #[tokio::test]
 async fn statements_find_their_rows_by_indexes_however_many_there_are() {
@@ -71,11 +79,11 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     let plans = Plans::default();
     work(&store).with_subscriber(plans.subscriber()).await;
     let mut reader = database.connect().await;
-    // Not the first time, when a connection reads the catalogue, too.
-    text(&mut reader, PENDING).await;
-    text(&mut reader, PENDING)
-        .with_subscriber(plans.subscriber())
-        .await;
+    for asked in ASKED {
+        // Not the first time, when a connection reads the catalogue, too.
+        text(&mut reader, asked).await;
+        text(&mut reader, asked).with_subscriber(plans.subscriber()).await;
+    }
     let plans = plans.take();
     if is_big {
         for plan in &plans {
@@ -85,11 +93,14 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     for label in LABELS {
         assert!(plans.iter().any(|plan| plan.label == label), "{label} didn't run");
     }
-    // By this one an item's exchanges are found past those of all other items.
+    // By these, an item's exchanges are found past those of all other items, and an exchange's eviction past all
+    // others.
     let astray = |plan: &&Plan| {
-        let mut scans = plan.scans.iter();
-        plan.label == "sql/summary.shown_items"
-            && scans.any(|scan| scan.name == "summary_item_ranges_exchange")
+        plan.scans.iter().any(|scan| match plan.label.as_str() {
+            "sql/summary.shown_items" => scan.name == "summary_item_ranges_exchange",
+            "sql/exchange.load" | "views/messages" | "views/exchanges" => scan.name == "evictions_pkey",
+            _ => false,
+        })
     };
     let astray: Vec<String> = plans.iter().filter(astray).map(Plan::to_string).collect();
     assert!(astray.is_empty(), "{}", astray.join("\n"));
@@ -252,6 +263,14 @@ async fn work(store: &SqlStore) {
             bytes_max: i64::MAX,
         };
         assert_eq!(store.exchanges(&long, window).await.unwrap().len(), 10);
+        let archive = ExchangeQuery {
+            from: 401,
+            through: 410,
+            ..window
+        };
+        let archived = store.exchanges(&long, archive).await.unwrap();
+        let evicted = archived.iter().filter(|stored| stored.evicted_at.is_some());
+        assert_eq!(evicted.count(), 10);
         let start = store.session_start(&long, 1).await.unwrap();
         assert!(start.is_some(), "a session has exchanges");
         store

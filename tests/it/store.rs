@@ -77,7 +77,8 @@ macro_rules! every_test {
                 a_cleared_session_starts_behind_its_preamble;
             settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,
                 a_raised_budget_takes_back_what_is_pending, a_raised_budget_takes_back_no_more_than_fits,
-                what_came_back_is_not_summarised, what_a_clear_sent_away_stays_away,
+                what_came_back_leaves_at_a_later_time, what_came_back_is_not_summarised,
+                what_a_clear_sent_away_stays_away,
                 a_child_takes_back_what_it_has_rows_of, a_rewind_keeps_what_came_back,
                 an_overflow_is_refused_whole, a_refused_append_takes_no_step, an_overflow_ends_the_session_once,
                 an_overflow_is_judged_message_by_message, a_preset_decides_what_is_not_said,

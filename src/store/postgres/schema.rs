@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (
         1,
         "schema",
@@ -61,5 +61,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
         12,
         "digests",
         include_str!("../../../migrations/postgres/0012_digest.sql"),
+    ),
+    (
+        13,
+        "eviction reach",
+        include_str!("../../../migrations/postgres/0013_eviction_reach.sql"),
     ),
 ];

@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
-    row::{self, exchange_columns},
+    row::{self, evicted_at, exchange_columns},
 };
 use crate::domain::{
     agent::AgentId,
@@ -28,8 +28,9 @@ pub(super) async fn load(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
         // Exchanges in the window don't need the search for an eviction.
-        ", CASE WHEN e.exchange < a.first_exchange THEN (SELECT max(v.evicted_at) FROM evictions v ",
-        "   WHERE v.agent_id = e.agent_id AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange) END, ",
+        ", CASE WHEN e.exchange < a.first_exchange THEN ",
+        evicted_at!(),
+        " END, ",
         "CASE WHEN e.exchange <= a.summarized_through THEN ",
         "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",

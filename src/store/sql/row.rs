@@ -80,6 +80,18 @@ macro_rules! exchange_columns {
 }
 pub(super) use exchange_columns;
 
+/// When the exchange of alias `e` left the window, the latest time: NULL if it never did. Evictions whose lengths have as
+/// many digits are looked through from as far back as they can reach, by the index `evictions_reach`.
+macro_rules! evicted_at {
+    () => {
+        "(SELECT max((SELECT max(v.evicted_at) FROM evictions v WHERE v.agent_id = e.agent_id \
+         AND length(CAST(v.through_exchange - v.from_exchange AS text)) = d.column1 \
+         AND v.from_exchange BETWEEN e.exchange - d.column2 AND e.exchange AND v.through_exchange >= e.exchange)) \
+         FROM (VALUES (1, 9), (2, 99), (3, 999), (4, 9999), (5, 99999), (6, 999999), (7, 9999999), (8, 99999999)) AS d)"
+    };
+}
+pub(super) use evicted_at;
+
 /// Reads the columns of `exchange_columns!`, which begin at column `first`.
 pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
     let number: i64 = row.try_get(first)?;

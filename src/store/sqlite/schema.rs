@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 19] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 20] = [
     (
         1,
         "schema",
@@ -96,5 +96,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 19] = [
         20,
         "digests",
         include_str!("../../../migrations/sqlite/0020_digest.sql"),
+    ),
+    (
+        21,
+        "eviction reach",
+        include_str!("../../../migrations/sqlite/0021_eviction_reach.sql"),
     ),
 ];

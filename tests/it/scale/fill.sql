@@ -4,7 +4,8 @@
 -- Exchanges have four messages of 100 tokens. Of most agents the first one is summarised and the second is the window;
 -- every tenth has the first one pending, and a row in the queue unless its number ends in 00; half of the rows back off.
 -- The first 2000 and the long ones belong to one project.
--- The long ones have a window of a hundred exchanges, three pending ones, and an item for every hundred exchanges.
+-- The long ones have a window of a hundred exchanges, three pending ones, an item for every hundred exchanges and an eviction
+-- for every ten.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 
@@ -23,8 +24,8 @@ CREATE TEMP TABLE lives AS
 
 INSERT INTO agents (agent_id, project_id, created_at, updated_at, last_seq, last_exchange, newest_exchange, last_item, last_eviction,
                     first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens)
-  SELECT agent_id, project_id, began, began, 4 * exchanges, exchanges, exchanges, 1, 2, first_exchange, 400 * (first_exchange - 1),
-         summarized_through, CASE WHEN summarized_through < first_exchange - 1 THEN began + n * interval '1 ms' END, 400
+  SELECT agent_id, project_id, began, began, 4 * exchanges, exchanges, exchanges, 1, (summarized_through + 9) / 10 + 1, first_exchange,
+         400 * (first_exchange - 1), summarized_through, CASE WHEN summarized_through < first_exchange - 1 THEN began + n * interval '1 ms' END, 400
   FROM lives, sizes;
 
 INSERT INTO sessions (agent_id, session, first_exchange, opened_at) SELECT agent_id, 1, 1, began FROM lives, sizes;
@@ -43,11 +44,12 @@ INSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, fi
   FROM sizes, lives, generate_series(1, exchanges) AS exchange;
 
 INSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, tokens, evicted_at)
-  SELECT agent_id, 1, 1, summarized_through, 400 * summarized_through, began + interval '1 min'
-  FROM lives, sizes WHERE summarized_through > 0
+  SELECT agent_id, step, 10 * step - 9, least(10 * step, summarized_through), 400 * (least(10 * step, summarized_through) - 10 * step + 10),
+         began + step * interval '1 min'
+  FROM lives, sizes, generate_series(1, (summarized_through + 9) / 10) AS step
   UNION ALL
-  SELECT agent_id, 2, summarized_through + 1, first_exchange - 1, 400 * (first_exchange - 1 - summarized_through),
-         began + interval '2 min'
+  SELECT agent_id, (summarized_through + 9) / 10 + 1, summarized_through + 1, first_exchange - 1,
+         400 * (first_exchange - 1 - summarized_through), began + ((summarized_through + 9) / 10 + 1) * interval '1 min'
   FROM lives, sizes WHERE summarized_through < first_exchange - 1;
 
 INSERT INTO summary_update_queue (agent_id, project_id, queued_at, visible_at, due_at)

@@ -13,7 +13,9 @@ use recapd::{
         settings::{AgentSettings, OnOverflow, SettingsPatch},
         window::Budget,
     },
-    store::{AppendOutcome, ExchangeQuery, Fence, MaterialLimits, Prepared, Settle, StoreError},
+    store::{
+        AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, Prepared, Settle, StoreError,
+    },
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -140,6 +142,45 @@ pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend)
         .collect();
     assert_eq!(evicted, [1, 2]);
     assert_eq!(next_turn(db, &agent, 8).await.returned, None);
+}
+
+/// One by one, then all together: what left twice left at the later time, for every reader.
+pub(crate) async fn what_came_back_leaves_at_a_later_time(db: &dyn Backend) {
+    let agent = with_pending(db, "a", 5).await;
+    set(db, &agent, json!({"budget_tokens": 0})).await;
+    for number in 7..=12 {
+        next_turn(db, &agent, number).await;
+    }
+    set(db, &agent, json!({"budget_tokens": null})).await;
+    let outcome = next_turn(db, &agent, 13).await;
+    let [left] = outcome.evictions.try_into().unwrap();
+    assert_eq!((left.from_exchange, left.through_exchange), (1, 12));
+    let query = ExchangeQuery {
+        from: 1,
+        through: 13,
+        limit: 20,
+        bytes_max: 0,
+    };
+    let mut told = [Some(left.at); 13];
+    told[12] = None;
+    let stored = db.store().exchanges(&agent, query).await.unwrap();
+    let evicted: Vec<_> = stored.iter().map(|stored| stored.evicted_at).collect();
+    assert_eq!(evicted, told);
+    let range = MessageRange {
+        after_seq: 0,
+        messages_max: 1,
+        bytes_max: 1_000,
+        is_current: true,
+    };
+    let expanded = db.store().expand(&agent, 3, range).await.unwrap().unwrap();
+    assert_eq!(expanded.placed.evicted_at, Some(left.at));
+    for (view, rows) in [("exchanges", 12), ("messages", 24)] {
+        let last = format!(
+            "SELECT count(*) FROM {view} WHERE agent_id = 'a' AND evicted_at = (SELECT evicted_at FROM evictions \
+             WHERE agent_id = 'a' AND through_exchange = 12)"
+        );
+        assert_eq!(db.number(&last).await, Some(rows), "{view}");
+    }
 }
 
 pub(crate) async fn a_raised_budget_takes_back_no_more_than_fits(db: &dyn Backend) {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::{
     super::{Place, PlacedExchange, StoreResult},
     agent,
-    row::{self, exchange_columns},
+    row::{self, evicted_at, exchange_columns},
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
 
@@ -160,9 +160,9 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
     let sql = sql!(
         "-- sql/recall.exchange\nSELECT ",
         exchange_columns!("e"),
-        ", e.source_agent_id, e.role = 'preamble', (SELECT max(v.evicted_at) FROM evictions v ",
-        "WHERE v.agent_id = e.agent_id AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange), ",
-        "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        ", e.source_agent_id, e.role = 'preamble', ",
+        evicted_at!(),
+        ", (SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "(SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
         "AND r.kind <> 'update' AND r.covers_through < e.exchange)) ",
