@@ -1,7 +1,8 @@
-//! Whether a file can be written, and whether it is whole: a database that can be read may be neither.
+//! Whether a file can be written, and whether it is whole: a database that can be read may be neither. And whether a server's
+//! database holds texts as recapd needs them.
 
 use super::{
-    DatabaseSettings, StoreResult,
+    DatabaseSettings, StoreResult, postgres, schema,
     sql::{query, sql},
     sqlite,
 };
@@ -25,6 +26,18 @@ pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     let undo = sql!("-- sqlite/examine.undo\nROLLBACK");
     query(undo).execute(&mut connection).await?;
     Ok(connection.close().await?)
+}
+
+/// The encoding of a server's database, if it is another than UTF8.
+///
+/// # Errors
+/// [`StoreError::Unavailable`](super::StoreError::Unavailable).
+pub async fn other_encoding(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
+    let DatabaseSettings::Postgres(settings) = settings else {
+        return Ok(None);
+    };
+    let mut connection = postgres::alone(settings, settings.statement_timeout_ms).await?;
+    schema::other_encoding(&mut connection).await
 }
 
 /// The first thing that is broken in a file, if anything is. Reads all of it.

@@ -206,12 +206,34 @@ pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> 
 async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreResult<Schema> {
     let before = read(connection).await?;
     before.can_go_on()?;
+    check_encoding(connection, &before).await?;
     let migrator = migrator(connection.dialect());
     match connection.dialect() {
         Dialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
         Dialect::Postgres => turns::migrate(connection, &migrator, tries_max).await?,
     }
     Ok(before)
+}
+
+/// Refuses a database of a server whose texts are of another encoding. One without any that has tables already goes on: it
+/// works as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
+async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
+    match other_encoding(connection).await? {
+        Some(encoding) if found.is_missing() || encoding != "SQL_ASCII" => Err(StoreError::Schema(format!(
+            "its encoding is {encoding}, recapd needs UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The encoding of a server's database, if it is another than the one that recapd needs.
+pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
+    if connection.dialect() == Dialect::Sqlite {
+        return Ok(None);
+    }
+    let sql = sql!("-- postgres/schema.encoding\nSELECT current_setting('server_encoding')");
+    let encoding: String = query(sql).fetch_one(connection).await?.try_get(0)?;
+    Ok(Some(encoding).filter(|encoding| encoding != "UTF8"))
 }
 
 async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {

@@ -1,7 +1,7 @@
 //! What of the schema a database has, and how it gets the rest. On both databases.
 
 use recapd::store::{
-    DatabaseSettings, FIRING_MS_MAX, Slot, SqlStore, Store as _, StoreError,
+    DatabaseSettings, FIRING_MS_MAX, Slot, SqlStore, Store as _, StoreError, examine,
     schema::{self, MigrationState},
 };
 use sqlx::{
@@ -193,6 +193,34 @@ async fn daemons_that_start_at_once_migrate_once() {
         store.unwrap().close().await;
     }
     assert_eq!(schema::status(&settings).await.unwrap().pending(), 0);
+}
+
+#[tokio::test]
+async fn a_database_of_another_encoding_is_refused() {
+    for encoding in ["SQL_ASCII", "LATIN1"] {
+        let place = Place::Postgres(Box::new(Database::encoded(encoding).await));
+        let refusal = refusal(SqlStore::open(&place.settings()).await);
+        assert!(
+            refusal.contains(encoding) && refusal.contains("ENCODING 'UTF8'"),
+            "{refusal}"
+        );
+        assert!(schema::status(&place.settings()).await.unwrap().is_missing());
+    }
+}
+
+/// It was taken once, and works as long as nobody inserts what isn't UTF-8.
+#[tokio::test]
+async fn a_database_without_an_encoding_goes_on_and_is_warned_of() {
+    let database = Database::encoded("SQL_ASCII").await;
+    let settings: DatabaseSettings = postgres_settings(database.url()).into();
+    let mut connection = database.connect().await;
+    postgres::migrations().await.run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    SqlStore::open(&settings).await.unwrap().close().await;
+    let found = examine::other_encoding(&settings).await.unwrap();
+    assert_eq!(found.as_deref(), Some("SQL_ASCII"));
+    let others = Place::postgres().await;
+    assert_eq!(examine::other_encoding(&others.settings()).await.unwrap(), None);
 }
 
 #[tokio::test]

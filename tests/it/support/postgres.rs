@@ -37,6 +37,20 @@ impl Database {
         Self::from("template1").await
     }
 
+    /// With nothing in it, and texts of that encoding. A language of ICU's has others than UTF-8 refused.
+    pub(crate) async fn encoded(encoding: &str) -> Self {
+        let provider = "SELECT CASE WHEN current_setting('server_version_num')::integer >= 150000 \
+                        THEN 'LOCALE_PROVIDER libc' ELSE '' END";
+        let provider: String = sqlx::query(provider)
+            .fetch_one(&mut connect().await)
+            .await
+            .unwrap()
+            .get(0);
+        let options = format!("template0 ENCODING '{encoding}' LOCALE 'C' {provider}");
+        Self::from(&options).await
+    }
+
+    /// Of a template, to which options may be added.
     async fn from(template: &str) -> Self {
         let server = server();
         let name = format!("recapd_test_{:016x}", fastrand::u64(..));

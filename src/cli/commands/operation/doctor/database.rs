@@ -40,6 +40,7 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     } else {
         checks.push(Check::ok("schema", format!("version {version}")));
     }
+    checks.extend(encoding(&settings).await);
     if let Some(file) = cure::file(url) {
         let bytes = file.metadata().map_or(0, |found| found.len());
         checks.push(writing(url, &settings).await);
@@ -52,6 +53,16 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
 fn unreachable(config: &Config, error: &StoreError) -> Check {
     let url = &config.database.url;
     Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
+}
+
+/// What is to be said of a server's database whose texts are of another encoding.
+async fn encoding(settings: &DatabaseSettings) -> Option<Check> {
+    let encoding = examine::other_encoding(settings).await.ok()??;
+    let detail =
+        format!("{encoding}: one text inserted by SQL that isn't UTF-8 holds up all that wait behind it");
+    let fix =
+        "`recapd export`, and `recapd import` into a database made with ENCODING 'UTF8' TEMPLATE template0";
+    Some(Check::warn("encoding", detail, fix))
 }
 
 async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
