@@ -567,6 +567,7 @@ pub trait Store: Send + Sync {
     /// Checks the invariants of one agent.
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport>;
 
-    /// A round trip. Fails, too, where the last write failed, or the database is no longer the one of its name.
+    /// A round trip. Fails, too, where the last write failed, the database is no longer the one of its name, or its server
+    /// takes no writes.
     async fn ping(&self) -> StoreResult<()>;
 }

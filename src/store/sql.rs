@@ -52,8 +52,8 @@ use super::{
     JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
     Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
     Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-    Settle, Slot, Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
-    VersionQuery, sqlite::Extent, verify::AgentReport,
+    Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+    VersionFigures, VersionQuery, sqlite::Extent, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -551,8 +551,18 @@ impl Store for SqlStore {
 
     async fn ping(&self) -> StoreResult<()> {
         self.is_well()?;
-        let sql = sql!("-- sql/sql.ping\nSELECT 1");
-        query(sql).execute(&mut self.reader().await?).await?;
+        let sql = sql!(
+            sqlite: "-- sql/sql.ping\nSELECT 0",
+            postgres: "-- sql/sql.ping\nSELECT CAST(current_setting('transaction_read_only') AS boolean)",
+        );
+        let only_reads: bool = query(sql)
+            .fetch_one(&mut self.reader().await?)
+            .await?
+            .try_get(0)?;
+        if only_reads {
+            let reason = "its server only reads: it is a standby, or set so; see database.url";
+            return Err(StoreError::Unavailable(reason.into()));
+        }
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use super::Daemon;
 use crate::support::{
     backend::postgres_settings,
     fake_provider::{FakeProvider, Planned},
-    postgres::Database,
+    postgres::{Database, connect, execute},
 };
 
 /// So long that nothing in a test ends by it.
@@ -104,6 +104,26 @@ async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
     let other = started(&database, &fake, &settings).await;
     ending.end().await;
     other.until_version(1).await;
+}
+
+/// As when the address leads to a standby: what is read is answered, and nothing is taken in.
+#[tokio::test]
+async fn a_daemon_whose_server_only_reads_is_not_ready() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let daemon = started(&database, &fake, &[]).await;
+    let set = async |setting: &str| {
+        let sql = format!("ALTER DATABASE {} {setting}", database.name());
+        execute(&mut connect().await, sql).await;
+        database.cut("").await;
+    };
+    set("SET default_transaction_read_only = on").await;
+    let told = async |daemon: &Daemon| {
+        let ready = daemon.client.get(daemon.url("/readyz")).send().await.unwrap();
+        ready.status() == 503 && ready.text().await.unwrap().contains("its server only reads")
+    };
+    daemon.until("it says that nothing can be written", told).await;
+    set("RESET default_transaction_read_only").await;
+    daemon.until_ready().await;
 }
 
 /// As after a crash of the machine: the server doesn't know yet that who had the name is gone.
