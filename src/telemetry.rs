@@ -16,7 +16,7 @@ use std::{
 };
 
 use serde_json::json;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber, subscriber::Interest};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::{FilterExt as _, LevelFilter, ParseError, filter_fn},
@@ -24,7 +24,7 @@ use tracing_subscriber::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
         format::{Compact, Format, Writer},
     },
-    layer::{Context, SubscriberExt as _},
+    layer::{Context, Filter, SubscriberExt as _},
     registry::LookupSpan,
     reload,
     util::{SubscriberInitExt as _, TryInitError},
@@ -168,6 +168,28 @@ impl<S: Subscriber> Layer<S> for Counts {
     }
 }
 
+/// Logs don't show what is traced.
+struct Untraced;
+
+impl<S> Filter<S> for Untraced {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        !is_traced(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_traced(metadata) {
+            return Interest::never();
+        }
+        // Never `always`: who only asks whether something is logged, as the `log` crate does, leaves the answer behind, and it
+        // would be taken for that about the next event that isn't asked about.
+        Interest::sometimes()
+    }
+}
+
+fn is_traced(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == trace::TARGET
+}
+
 /// Sets up logging for the whole process, to standard error or to the journal, and traces if they are configured.
 pub fn init(
     log: &LogConfig,
@@ -208,11 +230,9 @@ where
             Box::new(Journald::at(Path::new(journald::SOCKET)).map_err(TelemetryError::Journal)?)
         }
     };
-    // Which spans are traced doesn't depend on the log level, and logs don't show spans.
-    let is_traced = |metadata: &Metadata<'_>| metadata.target() == trace::TARGET;
-    let is_logged = filter_fn(move |metadata| !is_traced(metadata));
     let counts = Counts(Arc::clone(&logging.metrics));
-    let logs = layer.and_then(counts).with_filter(filter.and(is_logged));
+    let logs = layer.and_then(counts).with_filter(filter.and(Untraced));
+    // Which spans are traced doesn't depend on the log level.
     let spans =
         spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
     // A layer that isn't there would be one without a filter: every span would be made, for nobody.
@@ -281,6 +301,8 @@ fn priority(metadata: &Metadata<'_>) -> u8 {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+
+    use tracing::callsite::Callsite;
 
     use super::*;
 
@@ -484,8 +506,20 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             assert!(tracing::info_span!(target: trace::TARGET, "request").is_disabled());
             assert!(!tracing::info_span!("of a log").is_disabled());
-            assert!(!tracing::enabled!(Level::DEBUG));
         });
+    }
+
+    /// As the `log` crate asks, with which statements are logged.
+    #[test]
+    fn no_event_is_lost_because_somebody_asked_about_another() {
+        let text = logged(LogFormat::Auto, LogLevel::Info, &journal(), || {
+            for _ in 0..2 {
+                let callsite = tracing::callsite!(name: "asked", kind: tracing::metadata::Kind::EVENT, level: Level::DEBUG, fields: a);
+                tracing::dispatcher::get_default(|now| now.enabled(Callsite::metadata(callsite)));
+                tracing::info!("told");
+            }
+        });
+        assert_eq!(text.matches("told").count(), 2, "{text}");
     }
 
     #[test]
