@@ -78,8 +78,9 @@ struct Shared {
     /// [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock` [default: the daemon at
-    /// `http.listen`, if one runs there and lets us in and no database is named; else the database is opened]
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`; commands that work on the
+    /// database itself refuse it [default: the daemon at `http.listen`, if one runs there and lets us in and no database
+    /// is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<Server>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
@@ -127,6 +128,17 @@ impl Shared {
         self.token = remote::token(self.token_file.as_deref(), environment)?;
         let token = self.token.clone();
         self.server = self.server.map(|server| server.with_token(token));
+        Ok(self)
+    }
+
+    /// As they are, unless they name a daemon to a command that asks none.
+    fn fit_for(self, command: &Command) -> Result<Self, Failed> {
+        if self.server.is_some() && command.works_on_the_database() {
+            let cure = "name the database with --db or --config";
+            return Err(Failed::usage(format!(
+                "this command works on the database itself, not over --server: {cure}"
+            )));
+        }
         Ok(self)
     }
 
@@ -295,6 +307,22 @@ impl Command {
                 | Self::Status(_)
         )
     }
+
+    /// Whether it needs the database itself: no daemon can be asked for it.
+    fn works_on_the_database(&self) -> bool {
+        matches!(
+            self,
+            Self::Replay(_)
+                | Self::Export(_)
+                | Self::Import(_)
+                | Self::Backup(_)
+                | Self::Restore(_)
+                | Self::Copy(_)
+                | Self::Migrate(_)
+                | Self::Token(_)
+                | Self::Verify(_)
+        )
+    }
 }
 
 /// Runs the command line.
@@ -342,7 +370,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     let Cli { shared, command } = cli;
     output::choose_colour(shared.color, environment);
     output::be_quiet(shared.quiet);
-    let mut shared = shared.with_token(environment)?;
+    let mut shared = shared.with_token(environment)?.fit_for(&command)?;
     let sources = sources(&shared, &command, environment);
     let loaded = match (sources.clone().load(), &command) {
         (Err(error), Command::Support(support)) => return support.run(Err(&error), &shared, environment),

@@ -56,3 +56,33 @@ fn timeless(value: &mut Value) {
         _ => {}
     }
 }
+
+#[test]
+fn what_works_on_the_database_itself_asks_no_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = super::package_file("examples/two-weeks.jsonl");
+    let example = example.to_str().unwrap();
+    for command in [
+        ["replay", example].as_slice(),
+        &["export"],
+        &["import", example],
+        &["backup", "to.db"],
+        &["restore", "to.db"],
+        &["copy", "from.db", "to.db"],
+        &["migrate", "up"],
+        &["token", "list"],
+        &["verify"],
+    ] {
+        let output = recapd()
+            .args(command)
+            .args(["--server", "http://127.0.0.1:9"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(2), "{command:?} {}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains("not over --server: name the database with --db"), "{told}");
+    }
+    let made = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(made, 0, "a file was made");
+}

@@ -96,12 +96,6 @@ fn span_ms(text: &str) -> Result<i64, String> {
 
 impl Token {
     pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        if shared.server.is_some() {
-            let cure = "name the database with --db or --config";
-            return Err(Failed::usage(format!(
-                "tokens are made in the database, not over --server: {cure}"
-            )));
-        }
         if let Action::Create(create) = &self.action
             && create.offline
         {
