@@ -1,6 +1,7 @@
 //! Bad input: what can't be read is named with its line, its reason and a cure, and the rest is still read.
 
 use super::{code, json, package_file, recapd, stderr};
+use crate::support::PATIENCE;
 
 fn replay(file: &std::path::Path) -> std::process::Output {
     recapd()
@@ -117,6 +118,26 @@ fn a_message_of_20_mb_is_kept_and_reported_over_budget() {
     );
     assert!(report["cost"]["evicted_tokens"].as_i64().unwrap() > 4_000_000);
     assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
+}
+
+/// A pipe that nobody writes to would be waited for, and a link to its own folder leads there again.
+#[test]
+fn a_folder_with_a_pipe_and_a_link_to_itself_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| folder.path().join(name);
+    std::fs::write(named("chat.jsonl"), r#"{"kind":"user","content":"hi"}"#).unwrap();
+    std::os::unix::fs::symlink(".", named("again")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(named("pipe")).status();
+    assert!(pipe.unwrap().success());
+    let output = recapd()
+        .arg("replay")
+        .arg(folder.path())
+        .args(["--format", "native", "--json"])
+        .timeout(PATIENCE)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["messages"], 1);
 }
 
 #[test]
