@@ -119,7 +119,9 @@ pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, Faile
 pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, Failed> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
-            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
+            let server = config.http.listen.base();
+            let token = "with its token in RECAPD_TOKEN or --token-file if it demands one";
+            let hint = format!("ask the daemon that runs there: --server {server}, {token}");
             Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
         }
         error => error.into(),

@@ -125,6 +125,25 @@ fn who_answers_there_already_is_left_alone() {
     assert!(UnixStream::connect(daemon.socket()).is_ok());
 }
 
+/// Two daemons may run here: who is sent to the other one changes that one's agents.
+#[test]
+fn who_finds_the_database_in_use_is_sent_where_the_configuration_says() {
+    let daemon = Daemon::start(None);
+    for (listen, base) in [
+        (daemon.server(), daemon.server()),
+        ("127.0.0.1:17471".to_owned(), "http://127.0.0.1:17471".to_owned()),
+    ] {
+        let output = recapd()
+            .args(["clear", "coder", "--set", &format!("http.listen={listen}"), "--db"])
+            .arg(daemon.folder.path().join("socket.db"))
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(69), "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains(&format!("--server {base}, with its token in RECAPD_TOKEN")), "{told}");
+    }
+}
+
 fn offline(name: &str) -> (String, String) {
     let made = recapd()
         .args(["token", "create", name, "--scope", "read", "--offline", "--json"])
