@@ -81,7 +81,10 @@ fn what_works_on_the_database_itself_asks_no_daemon() {
             .unwrap();
         assert_eq!(code(&output), Some(2), "{command:?} {}", stderr(&output));
         let told = stderr(&output);
-        assert!(told.contains("not over --server: name the database with --db"), "{told}");
+        assert!(
+            told.contains("not over --server: name the database with --db"),
+            "{told}"
+        );
     }
     let made = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(made, 0, "a file was made");

@@ -134,13 +134,22 @@ fn who_finds_the_database_in_use_is_sent_where_the_configuration_says() {
         ("127.0.0.1:17471".to_owned(), "http://127.0.0.1:17471".to_owned()),
     ] {
         let output = recapd()
-            .args(["clear", "coder", "--set", &format!("http.listen={listen}"), "--db"])
+            .args([
+                "clear",
+                "coder",
+                "--set",
+                &format!("http.listen={listen}"),
+                "--db",
+            ])
             .arg(daemon.folder.path().join("socket.db"))
             .output()
             .unwrap();
         assert_eq!(code(&output), Some(69), "{}", stderr(&output));
         let told = stderr(&output);
-        assert!(told.contains(&format!("--server {base}, with its token in RECAPD_TOKEN")), "{told}");
+        assert!(
+            told.contains(&format!("--server {base}, with its token in RECAPD_TOKEN")),
+            "{told}"
+        );
     }
 }
 
