@@ -137,7 +137,7 @@ pub enum Stepped {
     Rewound {
         /// The exchange that holds the mark, or the preamble's number.
         exchange: i64,
-        /// How many exchanges were set aside.
+        /// How many exchanges were set aside in which something was said.
         set_aside: i64,
         /// The summary's new version, if it had to change.
         version: Option<i64>,

@@ -131,19 +131,17 @@ async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreR
     Ok(())
 }
 
-/// Sets the exchanges after `kept` aside. Returns how many.
+/// Sets the exchanges after `kept` aside. Returns in how many something was said: in one there may be no more than a
+/// rewind's own message.
 async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/lineage.set_aside\nUPDATE exchange_log SET set_aside_at = $3 \
-               WHERE agent_id = $1 AND exchange > $2 AND role = 'exchange' AND set_aside_at IS NULL"
+               WHERE agent_id = $1 AND exchange > $2 AND role = 'exchange' AND set_aside_at IS NULL RETURNING messages"
     );
-    let done = query(sql)
-        .bind(agent.as_str())
-        .bind(kept)
-        .bind(at)
-        .execute(tx)
-        .await?;
-    Ok(i64_or_max(done))
+    let query = query(sql).bind(agent.as_str()).bind(kept).bind(at);
+    let messages: Vec<i64> = query.fetch_column(tx).await?;
+    let said = messages.iter().filter(|messages| **messages > 0);
+    Ok(i64_or_max(said.count()))
 }
 
 /// The exchange of that number; `None` if it is a preamble.

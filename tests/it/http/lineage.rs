@@ -112,6 +112,23 @@ async fn an_exchange_in_which_nothing_was_said_is_no_line_of_a_summary() {
     assert!(!summary.body.contains("(no text)"), "{}", summary.body);
 }
 
+/// A rewind's own message stands in an exchange, too, and nothing was said in that.
+#[tokio::test]
+async fn a_rewind_after_another_sets_nothing_aside() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=2).await;
+    let set_aside = async || {
+        let reply = server.post("/v1/agents/coder/rewind", "{}").await;
+        reply.json()["set_aside"].clone()
+    };
+    server.post("/v1/agents/coder/mark", "{}").await;
+    server.converse("coder", 3..=3).await;
+    assert_eq!(set_aside().await, 1);
+    assert_eq!(set_aside().await, 0);
+    server.converse("coder", 4..=5).await;
+    assert_eq!(set_aside().await, 2);
+}
+
 #[tokio::test]
 async fn what_cannot_be_done_is_said() {
     let server = Server::start(|_| {}).await;

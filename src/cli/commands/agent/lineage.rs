@@ -205,13 +205,16 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
             named(label),
             number(&reply["marked_exchange"])
         ),
-        Step::Rewind(label) => format!(
-            "rewound {agent} to the mark{} at {}: {} exchanges set aside, the window begins with {}",
-            named(label),
-            number(&reply["marked_exchange"]),
-            reply["set_aside"],
-            number(&reply["first_exchange"])
-        ),
+        Step::Rewind(label) => {
+            let set_aside = &reply["set_aside"];
+            let noun = if *set_aside == 1 { "exchange" } else { "exchanges" };
+            format!(
+                "rewound {agent} to the mark{} at {}: {set_aside} {noun} set aside, the window begins with {}",
+                named(label),
+                number(&reply["marked_exchange"]),
+                number(&reply["first_exchange"])
+            )
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Kept {
         let mut set_aside = 0;
         for (_, exchange) in later.filter(|(_, exchange)| exchange.set_aside_at.is_none()) {
             exchange.set_aside_at = Some(request.now);
-            set_aside += 1;
+            set_aside += i64::from(exchange.messages > 0);
         }
         self.ledger
             .rewind(&mark, self.exchanges.get(&mark.exchange).cloned());
