@@ -20,7 +20,7 @@ pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 pub(super) const SETTINGS: [(&str, &str, &str); 19] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
-    ("low_water", "window.low_water", "a number from 0 to 1"),
+    ("low_water", "window.low_water", "a number above 0, at most 1"),
     ("max_messages", "window.max_messages", "an integer from 0 to 1000000; 0 is no ceiling"),
     ("on_overflow", "window.on_overflow", "evict, refuse or end"),
     ("provider", "window.provider", "a text of at most 128 bytes"),
@@ -71,7 +71,7 @@ impl AgentSettings {
                 .into_iter()
                 .flatten()
                 .all(|name| name.len() <= NAME_BYTES_MAX)
-            && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
+            && self.low_water.is_none_or(|share| 0.0 < share && share <= 1.0)
             && self
                 .time_zone
                 .as_deref()

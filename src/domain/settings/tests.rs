@@ -69,6 +69,8 @@ fn what_can_not_be_is_refused() {
         json!({"usd_per_day": 1_000_001}),
         json!({"time_zone": "Berlin"}),
     ];
+    // As in the configuration.
+    assert!(SettingsPatch::parse(json!({"low_water": 0})).is_err());
     for (name, patch) in invalid.into_iter().zip(cases) {
         let error = SettingsPatch::parse(patch).unwrap_err();
         assert!(

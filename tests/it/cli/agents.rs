@@ -61,7 +61,7 @@ fn settings_are_set_shown_and_taken_back() {
     );
     for (args, status, words) in [
         (&["agents", "set", "coder", "budget=1"][..], 2, "budget_tokens"),
-        (&["agents", "set", "coder", "low_water=7"], 2, "from 0 to 1"),
+        (&["agents", "set", "coder", "low_water=0"], 2, "above 0"),
         (&["agents", "set", "coder", "low_water"], 2, "KEY=VALUE"),
         (&["agents", "set", "coder"], 2, "KEY=VALUE"),
         (&["agents", "show", "nobody"], 3, "coder"),

@@ -113,10 +113,12 @@ async fn what_can_not_be_set_is_refused_with_the_nearest_name() {
         .problem(400, "invalid_setting");
     assert_eq!(problem["hint"], "did you mean `budget_tokens`?");
     assert_eq!(problem["errors"][0]["pointer"], "/budget");
-    let problem = patch(&server, "coder", r#"{"low_water": 2}"#)
-        .await
-        .problem(400, "invalid_setting");
-    assert_eq!(problem["hint"], "give a number from 0 to 1");
+    for share in ["2", "0"] {
+        let problem = patch(&server, "coder", &format!(r#"{{"low_water": {share}}}"#))
+            .await
+            .problem(400, "invalid_setting");
+        assert_eq!(problem["hint"], "give a number above 0, at most 1");
+    }
     patch(&server, "coder", "[]")
         .await
         .problem(400, "invalid_setting");
