@@ -42,6 +42,9 @@ pub(super) fn chat_format(document: &str) -> Format {
 
 /// The most telling shape of the messages in an object that holds conversations.
 pub(super) fn shape_within(container: &Fields<'_>) -> Shape {
+    if asks_by_text(container) {
+        return Shape::Certain(Format::OpenAiResponses);
+    }
     let simulations = container.list(SIMULATIONS_FIELD).unwrap_or_default();
     let nested = simulations
         .into_iter()
@@ -166,7 +169,15 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
             )
         })
     };
-    items.iter().any(is_item).then_some(items)
+    (asks_by_text(fields) || items.iter().any(is_item)).then_some(items)
+}
+
+/// Whether it is a request to the Responses API whose input is a text. What a program keeps of a call, with an output as
+/// text, is none.
+fn asks_by_text(fields: &Fields<'_>) -> bool {
+    let is_request = fields.has("instructions") || fields.has("model");
+    let holds_more = fields.has("output") || MESSAGES_FIELDS.iter().any(|name| fields.has(name));
+    is_request && !holds_more && fields.text("input").is_some()
 }
 
 /// What a request says beside its messages and before them, as messages: instructions, and an input that is a text.

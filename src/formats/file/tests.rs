@@ -101,6 +101,25 @@ fn a_request_to_anthropic_has_its_instructions_first() {
 }
 
 #[test]
+fn a_request_to_the_responses_api_may_have_a_text_as_input() {
+    let request = r#"{"model":"gpt-5","instructions":"Be brief","input":"Fix it"}"#;
+    for (text, name) in [
+        (request.to_owned(), "log-1"),
+        (request.replace(',', ",\n"), "log"),
+    ] {
+        let reader = from_text(text).unwrap();
+        assert_eq!(reader.format(), Format::OpenAiResponses);
+        let expected = format!("{name} | system: \"Be brief\"\n{name} | user: \"Fix it\"");
+        assert_eq!(listing(reader), expected);
+    }
+    let forced = io::Cursor::new(r#"{"model":"gpt-5","input":"Fix it"}"#);
+    let forced = FileReader::from_reader(forced, "log.jsonl", Some(Format::OpenAiResponses));
+    assert_eq!(listing(forced.unwrap()), "log-1 | user: \"Fix it\"");
+    let kept = r#"{"model":"gpt-5","input":"Fix it","output":"Fixed"}"#;
+    assert!(matches!(from_text(kept), Err(ReadError::Unrecognised { .. })));
+}
+
+#[test]
 fn bad_lines_are_skipped_and_the_rest_is_read() {
     insta::assert_snapshot!(listing(FileReader::open(&fixture("bad_lines.jsonl"), None).unwrap()), @r#"
     bad_lines | user: "Is the shop open?"
