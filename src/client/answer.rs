@@ -52,7 +52,7 @@ pub struct SummaryFigures {
     /// there is a newer one.
     #[serde(default)]
     pub version: i64,
-    /// Exchanges that wait to be summarised.
+    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
     pub pending_exchanges: i64,
     /// The last exchange that it covers.
     pub covers_through: i64,

@@ -72,7 +72,7 @@ fn table(frame: &Frame, list: &AgentList) -> Markup {
 fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
     let row = &of.row;
     let ledger = &row.ledger;
-    let pending = ledger.pending_numbers();
+    let pending = row.pending_exchanges;
     html! {
         tr #(format!("a-{}", row.agent)) {
             th scope="row" {

@@ -90,7 +90,7 @@ pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
 }
 
 fn waiting(strata: &Strata) -> &'static str {
-    if strata.row.ledger.pending_numbers() == 0 {
+    if strata.row.pending_exchanges == 0 {
         "Nothing: the summary reaches up to the rule"
     } else {
         "Out of the window, not in the summary yet; readers see a line for each meanwhile"
@@ -141,7 +141,7 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
     html! {
         dl.figures #figures data-live {
             (figure("Window", &window, &of_budget))
-            (figure("Waiting", &html! { (number(ledger.pending_numbers())) }, &since))
+            (figure("Waiting", &html! { (number(row.pending_exchanges)) }, &since))
             (figure("Summary", &summary, &of_ceiling))
             (figure("Exchanges", &html! { (number(ledger.last_exchange)) }, &told))
             (figure("Last written", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))

@@ -162,7 +162,7 @@ impl From<AgentRow> for AgentLine {
     fn from(row: AgentRow) -> Self {
         Self {
             exchanges: row.ledger.last_exchange,
-            pending_exchanges: row.ledger.pending_numbers(),
+            pending_exchanges: row.pending_exchanges,
             window_tokens: row.ledger.window_tokens(),
             version: row.version,
             summary_tokens: row.summary_tokens,

@@ -104,7 +104,7 @@ impl From<AgentRow> for AgentFigures {
             exchanges: ledger.last_exchange,
             first_exchange: ledger.first_exchange,
             covers_through: ledger.summarized_through,
-            pending_exchanges: ledger.pending_numbers(),
+            pending_exchanges: row.pending_exchanges,
             pending_since: row.pending_since,
             window_tokens: ledger.window_tokens(),
             budget_tokens: row.budget_tokens,

@@ -69,6 +69,7 @@ struct Evicted {
 struct SummaryFigures {
     /// 0 before the first; another one than that of a document at hand says that there is a newer one.
     version: i64,
+    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
     pending_exchanges: i64,
     covers_through: i64,
 }

@@ -17,11 +17,21 @@ use crate::domain::{
 /// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it.
 macro_rules! agent_select {
     ($label:literal, $where:literal) => {
+        agent_select!(
+            $label,
+            "(SELECT count(*) FROM exchange_log w WHERE w.agent_id = a.agent_id AND w.exchange > a.summarized_through \
+             AND w.exchange < a.first_exchange AND w.set_aside_at IS NULL AND w.role = 'exchange')",
+            $where
+        )
+    };
+    ($label:literal, $pending:literal, $where:literal) => {
         sql!(
             $label,
             "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
             "coalesce(s.held_version, s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
             "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, CAST(a.settings AS text), a.max_messages, ",
+            $pending,
+            ", ",
             exchange_columns!("n"),
             ", ",
             exchange_columns!("p"),
@@ -60,6 +70,17 @@ pub(in crate::store) async fn lock_family(tx: &mut Connection, agent: &AgentId) 
 /// One agent.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!("-- sql/agent.load", "WHERE a.agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    found.as_ref().map(row::agent).transpose()
+}
+
+/// As [`load`], for an append, which takes the same time however much is pending: that isn't counted, but by numbers.
+pub(super) async fn to_append(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!(
+        "-- sql/agent.to_append",
+        "a.first_exchange - 1 - a.summarized_through",
+        "WHERE a.agent_id = $1"
+    );
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
     found.as_ref().map(row::agent).transpose()
 }

@@ -159,7 +159,7 @@ pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<Age
 const EXCHANGE_COLUMNS: usize = 12;
 
 /// The columns before the exchanges in an agent's row.
-const AGENT_COLUMNS: usize = 17;
+const AGENT_COLUMNS: usize = 18;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
 pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
@@ -177,6 +177,7 @@ pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
         budget_tokens: row.try_get(14)?,
         settings: settings(row, 15, agent.as_str())?,
         max_messages: row.try_get(16)?,
+        pending_exchanges: row.try_get(17)?,
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
         ledger: Ledger {

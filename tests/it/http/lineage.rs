@@ -129,6 +129,30 @@ async fn a_rewind_after_another_sets_nothing_aside() {
     assert_eq!(set_aside().await, 2);
 }
 
+/// What was set aside has numbers between those of what waits for the summary, and doesn't wait.
+#[tokio::test]
+async fn what_waits_is_counted_alike_everywhere() {
+    let server = Server::small().await;
+    server.converse("coder", 1..=2).await;
+    server.post("/v1/agents/coder/mark", "{}").await;
+    server.converse("coder", 3..=3).await;
+    server.post("/v1/agents/coder/rewind", "{}").await;
+    let appended = server.converse("coder", 4..=9).await.json();
+    let agents = server.get("/v1/agents").await.json();
+    let agent = server.get("/v1/agents/coder").await.json();
+    let summary = server
+        .get_as("/v1/agents/coder/summary", "application/json")
+        .await
+        .json();
+    let numbers = agent["first_exchange"].as_i64().unwrap() - 1;
+    assert!(numbers > 3, "{agent}");
+    for told in [&agents["agents"][0], &agent, &summary] {
+        assert_eq!(told["pending_exchanges"], numbers - 1, "{told}");
+    }
+    // An append doesn't count, and says at most how many.
+    assert_eq!(appended["summary"]["pending_exchanges"], numbers);
+}
+
 #[tokio::test]
 async fn what_cannot_be_done_is_said() {
     let server = Server::start(|_| {}).await;

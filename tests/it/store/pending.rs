@@ -124,6 +124,9 @@ pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
     let expected = ["3: Question 3 → Answer 3, 100", "5: Question 5 → Answer 5, 100"];
     assert_eq!(told(db, "a").await, expected);
     assert_eq!(shown(db, "a").await, expected);
+    let row = db.store().agent(&agent("a")).await.unwrap().unwrap();
+    assert_eq!((row.pending_exchanges, row.ledger.pending_numbers()), (2, 4));
+    assert_eq!(db.store().agents(None, 9).await.unwrap(), [row]);
 }
 
 /// As `agent_summary`: what the document says that readers get while a rebuild makes a new one isn't pending for them.

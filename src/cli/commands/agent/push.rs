@@ -307,7 +307,7 @@ impl Pushed {
         };
         let waiting = match figure(&self.summary, "pending_exchanges") {
             0 => String::new(),
-            waiting => format!(", {waiting} wait for the summary"),
+            waiting => format!(", up to {waiting} wait for the summary"),
         };
         format!(
             "stored {} messages of {}{known}; {window}{left}{waiting}",

@@ -40,7 +40,7 @@ impl State {
             last_exchange: ledger.last_exchange,
             first_exchange: ledger.first_exchange,
             covers_through: ledger.summarized_through,
-            pending_exchanges: (ledger.first_exchange - 1 - ledger.summarized_through).max(0),
+            pending_exchanges: row.pending_exchanges,
             version: row.version,
             summary_tokens: row.summary_tokens,
             queue,

@@ -5,7 +5,7 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::Exchange,
-        number::usize_or_max,
+        number::{i64_or_max, usize_or_max},
         settings::{AgentSettings, SettingsPatch},
         summary::calendar::AgentTime,
         summary::item::Item,
@@ -89,6 +89,7 @@ impl Tables {
             agent: agent.clone(),
             project: None,
             ledger: kept.ledger.clone(),
+            pending_exchanges: i64_or_max(kept.pending().count()),
             pending_since: kept.pending_since,
             as_of: None,
             created_at: kept.created_at,
