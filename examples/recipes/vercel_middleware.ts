@@ -17,18 +17,20 @@ type Step = { stepNumber: number; response: { messages: readonly ModelMessage[] 
 export function recapdFor(agent: string, recapd = new Recapd()) {
   const backlog = new Backlog(recapd, agent, "openai");
 
-  /** A question and what comes of it. Asked again after a failure, or going on in another request, it has the same `id`. */
-  return (id: string = crypto.randomUUID()) => {
+  /** A question and what comes of it. Asked again after a failure, or going on in another request, it is `given` its id again. */
+  return (given?: string) => {
+    const id = given ?? crypto.randomUUID();
     /** The question has the id, results have ids of it: what comes again with another request is stored once. */
     const idOf = ({ role, tool_call_id: call }: Message) =>
       role === "user" ? id : role === "tool" ? `${id}:${call}` : undefined;
-    const store = (said: readonly SdkMessage[]) =>
-      backlog.store(toChat(said).map((message) => ({ ...message, client_id: idOf(message) })));
+    const store = (said: readonly Message[]) =>
+      backlog.store(said.map((message) => ({ ...message, client_id: idOf(message) })));
     /** What was said before the turn. What is new of it is stored before the model is asked: it may be stopped, or fail. */
     const begin = async (turn: readonly SdkMessage[]) => {
       const context = (await backlog.store()) ? await backlog.context() : undefined;
-      const isStored = await store(newOf(turn));
-      const before = context && isStored ? beforeTurn(turn, context["messages"] as Chat) : undefined;
+      const chat = (context?.["messages"] ?? []) as Chat;
+      const isStored = await store(newOf(turn, chat, given !== undefined));
+      const before = context && isStored ? beforeTurn(turn, chat) : undefined;
       return before && toPrompt(before);
     };
     let begun: ReturnType<typeof begin> | undefined;
@@ -51,7 +53,7 @@ export function recapdFor(agent: string, recapd = new Recapd()) {
     const onStepFinish = async ({ stepNumber, response: { messages } }: Step) => {
       const said = messages.slice(stepNumber === 0 ? 0 : known);
       known = messages.length;
-      await store(said as SdkMessage[]);
+      await store(toChat(said as SdkMessage[]));
     };
 
     return { middleware, onStepFinish };

@@ -27,7 +27,7 @@ pub const HEADLINE_TOOLS_MAX: usize = 8;
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
 /// What stands before the digest of an exchange that was interrupted.
-const INTERRUPTED_MARK: &str = "(interrupted) ";
+pub(super) const INTERRUPTED_MARK: &str = "(interrupted) ";
 
 /// Whether more is expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,6 +17,8 @@ use crate::domain::text::hexadecimal;
 
 /// How long a statement of a migration may take: an index over a large table takes its time.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
+/// The encoding of a server that has none: a database in use may go on with it.
+pub const TOLERATED: &str = "SQL_ASCII";
 
 /// The state of a database's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -219,9 +221,17 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
 /// works as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
     match other_encoding(connection).await? {
-        Some(encoding) if found.is_missing() || encoding != "SQL_ASCII" => Err(StoreError::Schema(format!(
-            "its encoding is {encoding}, recapd needs UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-        ))),
+        Some(encoding) if found.is_missing() || encoding != TOLERATED => {
+            let carry = if found.is_missing() {
+                ""
+            } else {
+                "; `recapd export` by the recapd that wrote it, `recapd import` into the new one"
+            };
+            let cure = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
+            Err(StoreError::Schema(format!(
+                "its encoding is {encoding}, recapd needs UTF8: {cure}{carry}"
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -78,8 +78,11 @@ impl Worker {
             }
         }
         if is_model {
+            let before = spent_by(run);
             self.bill(model, tokens, run);
-            self.heartbeat.note_spent(&hold.lease, spent_by(run));
+            // What a batch's answer cost counts in the store until the run is recorded.
+            self.heartbeat
+                .note_spent(&hold.lease, of_call(before, spent_by(run)));
         }
         Ok(answer?)
     }
@@ -171,6 +174,16 @@ fn spent_by(run: &RunRecord) -> Spent {
         calls: run.model_calls,
         tokens: run.input_tokens.saturating_add(run.output_tokens),
         cost_microusd: run.cost_microusd.unwrap_or(0),
+        unpriced_calls: 0,
+    }
+}
+
+/// What one call cost, with which a run has spent more than `before` it; the call itself is counted already.
+fn of_call(before: Spent, after: Spent) -> Spent {
+    Spent {
+        calls: 1,
+        tokens: after.tokens.saturating_sub(before.tokens),
+        cost_microusd: after.cost_microusd.saturating_sub(before.cost_microusd),
         unpriced_calls: 0,
     }
 }

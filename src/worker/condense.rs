@@ -217,7 +217,8 @@ impl Worker {
             .await;
         let failed = condensed.as_ref().err();
         if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
-            self.portions.was_divided_in_vain(&hold.lease.agent);
+            let exchanges = numbers(&material.exchanges);
+            self.portions.was_divided_in_vain(&hold.lease.agent, &exchanges);
         }
         condensed
     }
@@ -443,9 +444,9 @@ impl Worker {
         let key = self.piece_key(lease, material, &all);
         let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             Told::nothing()
-        } else if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
+        } else if let Some(drafts) = self.journalled(lease, &key, &asked).await? {
             Told {
-                drafts: self.believed(&journalled.answer, &all)?,
+                drafts,
                 origin: Origin::Model,
                 stands_in: false,
                 is_by_first: true,
@@ -480,6 +481,18 @@ impl Worker {
             item.provisional = false;
         }
         Ok(items)
+    }
+
+    /// The items of the answer that the journal has about the exchanges `asked`, if it can be believed: one that today's
+    /// rules don't believe would fail each attempt, and is asked for again.
+    async fn journalled(
+        &self,
+        lease: &Lease,
+        key: &str,
+        asked: &[i64],
+    ) -> StoreResult<Option<Vec<ItemDraft>>> {
+        let journalled = self.parts.store.journalled(&lease.agent, key).await?;
+        Ok(journalled.and_then(|journalled| self.believed(&journalled.answer, asked).ok()))
     }
 
     /// The answer's items, parsed, checked against the exchanges `asked`, and redacted.

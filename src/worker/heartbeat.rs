@@ -63,10 +63,10 @@ impl Heartbeat {
         self.held().remove(&lease.token);
     }
 
-    /// Notes what the update of a lease has spent so far.
+    /// Notes what a call of a lease's update has cost.
     pub(super) fn note_spent(&self, lease: &Lease, spent: Spent) {
         if let Some(held) = self.held().get_mut(&lease.token) {
-            held.spent = spent;
+            held.spent = held.spent.plus(spent);
         }
     }
 

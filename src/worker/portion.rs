@@ -33,6 +33,8 @@ struct Kept {
     answers: u64,
     /// Questions were divided since the first model answered last, and that was of no use: it wasn't one exchange.
     in_vain: bool,
+    /// Agents whose questions were divided in vain: the oldest exchange of the last one, and how many answers there were then.
+    vain: LruCache<AgentId, (i64, u64)>,
     beyond: Beyond,
 }
 
@@ -42,6 +44,7 @@ impl Default for Kept {
             agents: LruCache::new(AGENTS_MAX),
             answers: 0,
             in_vain: false,
+            vain: LruCache::new(AGENTS_MAX),
             beyond: Beyond::default(),
         }
     }
@@ -123,11 +126,19 @@ impl Portions {
     }
 
     /// That was of no use: the first model answered about no part. It isn't the exchanges, so the agent's next question
-    /// is about as many as ever: about one at a time each would have attempts of its own.
-    pub(super) fn was_divided_in_vain(&self, agent: &AgentId) {
-        let mut kept = self.kept();
+    /// is about as many as ever: about one at a time each would have attempts of its own. But if models have answered others
+    /// between two searches among the same exchanges, it is these.
+    pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
+        let kept = &mut *self.kept();
         kept.in_vain = true;
-        kept.agents.remove(agent);
+        let Some(&oldest) = exchanges.first() else {
+            return;
+        };
+        let before = kept.vain.insert(agent.clone(), (oldest, kept.answers));
+        let is_them = |(oldest, answers)| exchanges.contains(&oldest) && answers < kept.answers;
+        if !before.is_some_and(is_them) {
+            kept.agents.remove(agent);
+        }
     }
 
     /// Somebody told of those exchanges for good.
@@ -168,5 +179,33 @@ impl Kept {
         let of_agent = of_agent.or_insert_with(OfAgent::default);
         of_agent.size.halve(asked, may_be_outage);
         of_agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_in_vain_is_the_models_fault_unless_it_answers_others() {
+        let (portions, agent) = (Portions::default(), "coder".parse().unwrap());
+        let all = MaterialLimits {
+            exchanges_max: 200,
+            tokens_max: 50_000,
+        };
+        let search = |asked: &[i64]| {
+            portions.failed(&agent, asked, false);
+            asked.iter().for_each(|one| {
+                portions.failed(&agent, &[*one], false);
+            });
+            portions.was_divided_in_vain(&agent, asked);
+            portions.within(&agent, all).exchanges_max
+        };
+        assert_eq!(search(&[4, 5]), 200);
+        assert_eq!(search(&[4, 5]), 200, "nobody was answered");
+        portions.was_answered(&agent, &[6, 7], FIRST);
+        assert_eq!(search(&[4, 5]), 1, "others were answered");
+        portions.was_answered(&agent, &[8], FIRST);
+        assert_eq!(search(&[90, 91]), 200, "these weren't searched before");
     }
 }

@@ -27,6 +27,9 @@ interface ChatMessage {
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
+/** What a context has where a tool has returned nothing yet. */
+const UNANSWERED = "interrupted: no result was recorded";
+
 /** Messages of the AI SDK as OpenAI's; what is neither text nor tool is left out. */
 export function toChat(messages: readonly SdkMessage[]): Message[] {
   return messages.flatMap(({ role, content }) => {
@@ -67,9 +70,18 @@ export function toPrompt(messages: readonly ChatMessage[]) {
   });
 }
 
-/** What a request brings of a turn: the question or, where the turn goes on, what tools have returned since. */
-export function newOf(turn: readonly SdkMessage[]): readonly SdkMessage[] {
-  return goesOn(turn) ? turn.slice(turn.findLastIndex(({ role }) => role === "assistant") + 1) : turn.slice(0, 1);
+/**
+ * What a request brings of a turn that isn't in the context: the question and, where the turn goes on, what tools have
+ * returned since the last answer. A question that comes `again` has its id again, so it is stored once.
+ */
+export function newOf(turn: readonly SdkMessage[], context: readonly ChatMessage[], again: boolean): Message[] {
+  const question = toChat(turn.slice(0, 1));
+  if (!goesOn(turn)) return question;
+  const open = context.slice(context.findLastIndex(({ role }) => role === "user") + 1);
+  // Results that come again may read otherwise: the SDK masks errors for browsers.
+  const known = new Set(open.flatMap((said) => (said.content === UNANSWERED ? [] : [said.tool_call_id])));
+  const results = toChat(turn.slice(turn.findLastIndex(({ role }) => role === "assistant") + 1));
+  return [...(again ? question : []), ...results.filter((said) => !known.has(said["tool_call_id"] as string))];
 }
 
 /**

@@ -252,9 +252,14 @@ test("what a context has before a turn has nothing of it", () => {
   ]) {
     assert.deepEqual(beforeTurn(turn, context), before);
   }
-  assert.deepEqual(newOf([question]), [question]);
-  assert.deepEqual(newOf([question, call, result]), [result]);
-  assert.deepEqual(newOf([question, working]), [question], "the caller began the answer");
+  const returned = toChat([result]);
+  assert.deepEqual(newOf([question], [], false), [question]);
+  assert.deepEqual(newOf([question, call, result], [], false), returned);
+  assert.deepEqual(newOf([question, call, result], [], true), [question, ...returned]);
+  assert.deepEqual(newOf([question, working], [], false), [question], "the caller began the answer");
+  const context = (content) => [question, { role: "tool", tool_call_id: returned[0].tool_call_id, content }];
+  assert.deepEqual(newOf([question, call, result], context("worded otherwise"), false), []);
+  assert.deepEqual(newOf([question, call, result], context("interrupted: no result was recorded"), false), returned);
 });
 
 test("of what a tool returned images are named, and so is a denial", () => {

@@ -81,6 +81,9 @@ pub(super) async fn append(
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let mut found = agent::to_append(tx, &request.agent).await?;
+    if found.is_none() && request.messages.is_empty() {
+        return Err(StoreError::UnknownAgent(request.agent));
+    }
     // A fork can make the agent at any moment.
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;

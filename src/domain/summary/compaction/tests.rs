@@ -69,15 +69,18 @@ fn a_small_history_is_shown_as_it_is() {
 #[test]
 fn what_tells_nothing_is_no_line() {
     let told = item(1, AS_OF.plus_ms(-HOUR_MS));
-    let blank = Item {
-        source_tokens: 0,
-        text: "(no text)".to_owned(),
-        ..item(2, AS_OF)
-    };
     let policy = SummaryPolicy::default();
-    let composed = compose_bytes(&[told.clone(), blank], &policy);
-    assert_eq!((composed.shown.len(), composed.aged), (1, vec![1]));
-    assert_eq!(composed.document, compose_bytes(&[told], &policy).document);
+    for text in ["(no text)", "(interrupted) (no text)", "(no text); (no text)"] {
+        let blank = Item {
+            source_tokens: 0,
+            text: text.to_owned(),
+            ..item(2, AS_OF)
+        };
+        let items = [told.clone(), blank];
+        let composed = compose_bytes(&items, &policy);
+        assert_eq!((composed.shown.len(), composed.aged), (1, vec![1]), "{text}");
+        assert_eq!(composed.document, compose_bytes(&items[..1], &policy).document);
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     } else {
         checks.push(Check::ok("schema", format!("version {version}")));
     }
-    checks.extend(encoding(&settings).await);
+    checks.extend(encoding(&settings, schema.is_missing()).await);
     if let Some(file) = cure::file(url) {
         let bytes = file.metadata().map_or(0, |found| found.len());
         checks.push(writing(url, &settings).await);
@@ -56,8 +56,13 @@ fn unreachable(config: &Config, error: &StoreError) -> Check {
 }
 
 /// What is to be said of a server's database whose texts are of another encoding.
-async fn encoding(settings: &DatabaseSettings) -> Option<Check> {
+async fn encoding(settings: &DatabaseSettings, is_missing: bool) -> Option<Check> {
     let encoding = examine::other_encoding(settings).await.ok()??;
+    if is_missing || encoding != schema::TOLERATED {
+        let detail = format!("{encoding}, and recapd needs UTF8");
+        let fix = "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
+        return Some(Check::fail("encoding", detail, fix));
+    }
     let detail =
         format!("{encoding}: one text inserted by SQL that isn't UTF-8 holds up all that wait behind it");
     let fix =
