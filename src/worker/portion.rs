@@ -195,9 +195,9 @@ mod tests {
         };
         let search = |asked: &[i64]| {
             portions.failed(&agent, asked, false);
-            asked.iter().for_each(|one| {
+            for one in asked {
                 portions.failed(&agent, &[*one], false);
-            });
+            }
             portions.was_divided_in_vain(&agent, asked);
             portions.within(&agent, all).exchanges_max
         };

@@ -2474,7 +2474,10 @@ export interface components {
         SummaryFigures: {
             /** Format: int64 */
             covers_through: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+             */
             pending_exchanges: number;
             /**
              * Format: int64

@@ -252,12 +252,12 @@ test("what a context has before a turn has nothing of it", () => {
   ]) {
     assert.deepEqual(beforeTurn(turn, context), before);
   }
-  const returned = toChat([result]);
-  assert.deepEqual(newOf([question], [], false), [question]);
+  const [asked, ...returned] = toChat([question, result]);
+  assert.deepEqual(newOf([question], [], false), [asked]);
   assert.deepEqual(newOf([question, call, result], [], false), returned);
-  assert.deepEqual(newOf([question, call, result], [], true), [question, ...returned]);
-  assert.deepEqual(newOf([question, working], [], false), [question], "the caller began the answer");
-  const context = (content) => [question, { role: "tool", tool_call_id: returned[0].tool_call_id, content }];
+  assert.deepEqual(newOf([question, call, result], [], true), [asked, ...returned]);
+  assert.deepEqual(newOf([question, working], [], false), [asked], "the caller began the answer");
+  const context = (content) => [asked, { role: "tool", tool_call_id: returned[0].tool_call_id, content }];
   assert.deepEqual(newOf([question, call, result], context("worded otherwise"), false), []);
   assert.deepEqual(newOf([question, call, result], context("interrupted: no result was recorded"), false), returned);
 });
