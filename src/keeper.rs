@@ -193,32 +193,16 @@ impl Keeper {
     async fn append_keyed(
         &self,
         agent: &AgentId,
-        messages: Vec<Message>,
+        mut messages: Vec<Message>,
         usage: Option<ReportedUsage>,
         key: Option<RequestKey>,
     ) -> StoreResult<AppendOutcome> {
+        let mut known = 0;
         // Who had no answer in time says the same again: what is long isn't counted for that.
         if self.is_known(agent, &messages).await? {
-            match self.append_counted(agent, Vec::new(), None, key.clone()).await {
-                // It was deleted meanwhile, with what was known.
-                Err(StoreError::UnknownAgent(_)) => {}
-                appended => {
-                    let mut outcome = appended?;
-                    outcome.duplicates += i64_or_max(messages.len());
-                    return Ok(outcome);
-                }
-            }
+            known = messages.len();
+            messages.clear();
         }
-        self.append_counted(agent, messages, usage, key).await
-    }
-
-    async fn append_counted(
-        &self,
-        agent: &AgentId,
-        messages: Vec<Message>,
-        usage: Option<ReportedUsage>,
-        key: Option<RequestKey>,
-    ) -> StoreResult<AppendOutcome> {
         let mut counted = self.request(agent, messages, false).await?;
         counted.request.key = key;
         let usage = usage.filter(|usage| usage.is_about(counted.counting.model()));
@@ -226,7 +210,9 @@ impl Keeper {
         if let (Some(answer), Some(usage)) = (answer, usage) {
             answer.usage = Some(usage);
         }
-        self.take_in(counted, By::Messages).await
+        let mut outcome = self.take_in(counted, By::Messages).await?;
+        outcome.duplicates += i64_or_max(known);
+        Ok(outcome)
     }
 
     /// Appends messages of the past: items are aged by the messages' own times. They are counted without the learned

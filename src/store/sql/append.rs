@@ -74,31 +74,18 @@ impl NewSession {
     }
 }
 
-/// The agent, if it was there before. Else it is made, unless nothing is said.
-async fn found_or_made(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Option<AgentRow>> {
-    let agent = &request.agent;
-    let found = agent::to_append(tx, agent).await?;
-    if found.is_some() {
-        return Ok(found);
-    }
-    if request.messages.is_empty() {
-        return Err(StoreError::UnknownAgent(agent.clone()));
-    }
-    if write::create(tx, agent, request.now).await? {
-        return Ok(None);
-    }
-    // A fork can make the agent at any moment.
-    agent::lock(tx, agent).await?;
-    agent::to_append(tx, agent).await
-}
-
 /// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
 pub(super) async fn append(
     tx: &mut Connection,
     mut request: AppendRequest,
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
-    let found = found_or_made(tx, &request).await?;
+    let mut found = agent::to_append(tx, &request.agent).await?;
+    // A fork can make the agent at any moment.
+    if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
+        agent::lock(tx, &request.agent).await?;
+        found = agent::to_append(tx, &request.agent).await?;
+    }
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;
     }
