@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::{Worker, ageing::as_of, ask::FIRST, condense::worth_asking};
+use super::{Worker, ageing::as_of, ask::FIRST};
 use crate::{
     domain::{
         batch::cost_in_batch_microusd,
@@ -118,9 +118,7 @@ impl Worker {
             .told(lease, batched, whole.as_ref().unwrap_or(material))
             .await?;
         Ok(told.and_then(|told| {
-            let drafts = self
-                .believed(&batched.answer.answer, &worth_asking(&told.exchanges))
-                .ok()?;
+            let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
             let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
             Some((told, items))
         }))
