@@ -274,7 +274,8 @@ pub struct AgentRow {
     pub project: Option<String>,
     /// Its ledger.
     pub ledger: Ledger,
-    /// How many exchanges are pending. Their numbers may be more: what was set aside has some, and so have preambles.
+    /// How many exchanges are pending. In a transaction that changes the agent they aren't counted, and it is how many
+    /// numbers they have at most: what was set aside has some, and so have preambles.
     pub pending_exchanges: i64,
     /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,

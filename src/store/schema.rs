@@ -17,8 +17,8 @@ use crate::domain::text::hexadecimal;
 
 /// How long a statement of a migration may take: an index over a large table takes its time.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
-/// The encoding of a server that has none: a database in use may go on with it.
-pub const TOLERATED: &str = "SQL_ASCII";
+/// How a database is made whose texts are as recapd needs them.
+pub const UTF8_CURE: &str = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
 
 /// The state of a database's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +75,12 @@ impl Schema {
     /// Whether no migration was applied: then there are no tables of recapd's either, unless made by something else.
     pub fn is_missing(&self) -> bool {
         self.pending() == self.migrations.len()
+    }
+
+    /// Whether a database whose texts are of another encoding is used all the same. One in use without any goes on: it works
+    /// as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
+    pub fn goes_on_in(&self, encoding: &str) -> bool {
+        !self.is_missing() && encoding == "SQL_ASCII"
     }
 
     /// Whether this recapd could bring it up to date.
@@ -217,19 +223,17 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     Ok(before)
 }
 
-/// Refuses a database of a server whose texts are of another encoding. One without any that has tables already goes on: it
-/// works as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
+/// Refuses a database of a server whose texts are of another encoding.
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
     match other_encoding(connection).await? {
-        Some(encoding) if found.is_missing() || encoding != TOLERATED => {
+        Some(encoding) if !found.goes_on_in(&encoding) => {
             let carry = if found.is_missing() {
                 ""
             } else {
                 "; `recapd export` by the recapd that wrote it, `recapd import` into the new one"
             };
-            let cure = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
             Err(StoreError::Schema(format!(
-                "its encoding is {encoding}, recapd needs UTF8: {cure}{carry}"
+                "its encoding is {encoding}, recapd needs UTF8: {UTF8_CURE}{carry}"
             )))
         }
         _ => Ok(()),

@@ -170,7 +170,7 @@ impl Store for SqlStore {
     }
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-        agent::load(&mut self.reader().await?, agent).await
+        agent::counted(&mut self.reader().await?, agent).await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {

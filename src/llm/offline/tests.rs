@@ -155,26 +155,16 @@ fn coding_keeps_paths_errors_and_the_interruption() {
             ),
         ],
     );
-    let items = summarise(&[first, second]);
-    let told = shown(&items);
-    let [done, broken_off] = items.try_into().unwrap();
-    for (item, words) in [
-        (&done, "Fix the rounding in src/ledger/sum.rs"),
-        (&done, "edit(src/ledger/sum.rs) → The sum is now rounded once"),
-        (&broken_off, "“Never touch the files in vendor/, please.”"),
-        (
-            &broken_off,
-            "failed: error[E0308]: mismatched types in src/ledger/sum.rs:41",
-        ),
-    ] {
-        assert!(item.text.contains(words), "{words}: {told}");
-    }
-    assert_eq!(broken_off.importance.name(), "constraint");
-    for (item, is_interrupted) in [(done, false), (broken_off, true)] {
-        for text in [item.text, item.brief, item.gist] {
-            assert_eq!(text.ends_with(" (interrupted)"), is_interrupted, "{told}");
-        }
-    }
+    insta::assert_snapshot!(shown(&summarise(&[first, second])), @r"
+    #1-1 fix
+    text:  “The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts.
+    brief: “The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts.
+    gist:  “The ledger sums are off by one cent.” → edit(src/ledger/sum.rs) → The sum is now rounded once, after…
+    #2-2 constraint
+    text:  “Never touch the files in vendor/, please.” → shell(cargo test ledger::) (failed) → failed: error[E0308]: mismatched types in src/ledger/sum.rs:41 (interrupted)
+    brief: “Never touch the files in vendor/, please.” → shell(cargo test ledger::) (failed) → failed: error[E0308]: mismatched types in src/ledger/sum.rs:41 (interrupted)
+    gist:  “Never touch the files in vendor/, please.” (interrupted)
+    ");
 }
 
 /// A job that was broken off isn't told as done, nor what came of the next one as broken off.

@@ -1,6 +1,9 @@
 //! Agents' rows.
 
-use crate::store::sql::{Connection, query, sql, statement::Dialect};
+use crate::store::sql::{
+    Connection, query, sql,
+    statement::{Dialect, Statement},
+};
 
 use super::{
     super::{AgentRow, StoreError, StoreResult},
@@ -14,15 +17,19 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it.
+/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it. For who shows it pending exchanges
+/// are `counted`; else `bounded` by their numbers, which takes the same time however much is pending.
 macro_rules! agent_select {
-    ($label:literal, $where:literal) => {
+    (counted, $label:literal, $where:literal) => {
         agent_select!(
             $label,
             "(SELECT count(*) FROM exchange_log w WHERE w.agent_id = a.agent_id AND w.exchange > a.summarized_through \
              AND w.exchange < a.first_exchange AND w.set_aside_at IS NULL AND w.role = 'exchange')",
             $where
         )
+    };
+    (bounded, $label:literal, $where:literal) => {
+        agent_select!($label, "a.first_exchange - 1 - a.summarized_through", $where)
     };
     ($label:literal, $pending:literal, $where:literal) => {
         sql!(
@@ -67,20 +74,23 @@ pub(in crate::store) async fn lock_family(tx: &mut Connection, agent: &AgentId) 
     Ok(())
 }
 
-/// One agent.
-pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!("-- sql/agent.load", "WHERE a.agent_id = $1");
-    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
-    found.as_ref().map(row::agent).transpose()
+/// One agent, as it is shown.
+pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!(counted, "-- sql/agent.counted", "WHERE a.agent_id = $1");
+    one(connection, sql, agent).await
 }
 
-/// As [`load`], for an append, which takes the same time however much is pending: that isn't counted, but by numbers.
-pub(super) async fn to_append(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!(
-        "-- sql/agent.to_append",
-        "a.first_exchange - 1 - a.summarized_through",
-        "WHERE a.agent_id = $1"
-    );
+/// One agent, as what changes it needs it.
+pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!(bounded, "-- sql/agent.load", "WHERE a.agent_id = $1");
+    one(connection, sql, agent).await
+}
+
+async fn one(
+    connection: &mut Connection,
+    sql: &'static Statement,
+    agent: &AgentId,
+) -> StoreResult<Option<AgentRow>> {
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
     found.as_ref().map(row::agent).transpose()
 }
@@ -136,6 +146,7 @@ pub(super) async fn list(
     limit: i64,
 ) -> StoreResult<Vec<AgentRow>> {
     let sql = agent_select!(
+        counted,
         "-- sql/agent.list",
         "WHERE a.agent_id > $1 ORDER BY a.agent_id LIMIT $2"
     );

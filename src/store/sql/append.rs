@@ -80,11 +80,11 @@ pub(super) async fn append(
     mut request: AppendRequest,
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
-    let mut found = agent::to_append(tx, &request.agent).await?;
+    let mut found = agent::load(tx, &request.agent).await?;
     // A fork can make the agent at any moment.
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;
-        found = agent::to_append(tx, &request.agent).await?;
+        found = agent::load(tx, &request.agent).await?;
     }
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;

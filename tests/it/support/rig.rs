@@ -106,6 +106,15 @@ impl Rig {
         self.drain().await
     }
 
+    /// Works off what is due, and `times` more what has waited since.
+    pub(crate) async fn drain_on(&self, times: usize) -> Vec<Outcome> {
+        let mut outcomes = self.drain().await;
+        for _ in 0..times {
+            outcomes.extend(self.drain_later().await);
+        }
+        outcomes
+    }
+
     /// How many failures of the database were counted.
     pub(crate) fn db_errors(&self) -> usize {
         let metrics = self.parts.metrics.encode(None).1;

@@ -130,10 +130,7 @@ async fn a_crash_pays_for_one_call_at_most() {
         let rig = nearly_full(&tight()).await;
         rig.flaky.fail(method, nth, when);
         let before = rig.model.calls();
-        let mut outcomes = rig.drain().await;
-        for _ in 0..3 {
-            outcomes.extend(rig.drain_later().await);
-        }
+        let outcomes = rig.drain_on(3).await;
         assert_eq!(outcomes.last(), Some(&Outcome::Completed), "{method}");
         assert_eq!(rig.verify().await.pending, 0);
         assert_eq!(

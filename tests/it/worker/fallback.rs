@@ -205,10 +205,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     // The last attempt isn't the last word of the first model alone.
     rig.say(6).await;
     rig.model.plan_then([], Reply::Garbage);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..4 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(4).await;
     assert_eq!(outcomes, [Retried, Retried, Retried, Retried, Completed]);
     assert_eq!(
         (rig.verify().await.pending, items(&rig, "offline", 1).await),
@@ -412,10 +409,7 @@ async fn who_answers_nothing_of_use_any_more_is_asked_about_everything_at_once()
     let calls = rig.model.calls();
     rig.say(6).await;
     rig.model.plan_then([], Reply::Garbage);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..4 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(4).await;
     assert_eq!(outcomes, [Retried, Retried, Retried, Retried, Completed]);
     assert_eq!(rig.verify().await.pending, 0);
     assert!(items(&rig, "offline", 1).await > 0);

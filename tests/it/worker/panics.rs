@@ -42,10 +42,7 @@ async fn a_panic_is_one_failed_attempt() {
 async fn an_update_that_panics_each_time_is_parked_with_digests() {
     let rig = with_pending().await;
     rig.model.plan_then([], Reply::Panic);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..6 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(6).await;
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 5));

@@ -273,10 +273,7 @@ async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
 async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
     let rig = with_pending().await;
     rig.model.plan_then([], Reply::Truncated);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..4 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(4).await;
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     assert_eq!(
@@ -379,10 +376,7 @@ async fn a_model_that_tells_nothing_but_nonsense_is_at_fault_itself() {
     let calls = rig.model.calls();
     rig.say(6).await;
     rig.model.plan_then([], Reply::Garbage);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..4 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(4).await;
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     let calls = rig.model.calls() - calls;
@@ -457,10 +451,7 @@ async fn what_will_not_pass_parks_with_digests_at_once() {
 async fn after_the_last_attempt_digests_stand_in() {
     let rig = with_pending().await;
     rig.model.plan([Reply::Transient; 5]);
-    let mut outcomes = rig.drain().await;
-    for _ in 0..6 {
-        outcomes.extend(rig.drain_later().await);
-    }
+    let outcomes = rig.drain_on(6).await;
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 5));

@@ -112,8 +112,8 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// A page of all items that tell something and are young enough, as headlines, in each section the oldest first. `told` are the same
-    /// items with the times to be shown.
+    /// A page of all items that tell something and are young enough, as headlines, in each section the oldest first.
+    /// `told` are the same items with the times to be shown.
     pub(super) fn new(
         items: &[Item],
         told: &'a [Item],

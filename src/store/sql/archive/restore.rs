@@ -60,11 +60,11 @@ pub(super) async fn restore(
 }
 
 async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored, ArchiveError> {
-    let mut found = agent::to_append(tx, &request.agent).await?;
+    let mut found = agent::load(tx, &request.agent).await?;
     let is_new = found.is_none();
     if is_new {
         begin(tx, request).await?;
-        found = agent::to_append(tx, &request.agent).await?;
+        found = agent::load(tx, &request.agent).await?;
     } else if let Some(origin) = &request.origin {
         compare_forks(tx, &request.agent, origin).await?;
     }

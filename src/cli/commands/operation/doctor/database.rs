@@ -10,7 +10,7 @@ use crate::{
     store::{
         DatabaseSettings, SqlStore, StoreError, examine,
         operate::{OperatorStore as _, RunQuery},
-        schema,
+        schema::{self, Schema, UTF8_CURE},
     },
 };
 
@@ -40,7 +40,7 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     } else {
         checks.push(Check::ok("schema", format!("version {version}")));
     }
-    checks.extend(encoding(&settings, schema.is_missing()).await);
+    checks.extend(encoding(&settings, &schema).await);
     if let Some(file) = cure::file(url) {
         let bytes = file.metadata().map_or(0, |found| found.len());
         checks.push(writing(url, &settings).await);
@@ -56,17 +56,15 @@ fn unreachable(config: &Config, error: &StoreError) -> Check {
 }
 
 /// What is to be said of a server's database whose texts are of another encoding.
-async fn encoding(settings: &DatabaseSettings, is_missing: bool) -> Option<Check> {
+async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check> {
     let encoding = examine::other_encoding(settings).await.ok()??;
-    if is_missing || encoding != schema::TOLERATED {
+    if !schema.goes_on_in(&encoding) {
         let detail = format!("{encoding}, and recapd needs UTF8");
-        let fix = "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
-        return Some(Check::fail("encoding", detail, fix));
+        return Some(Check::fail("encoding", detail, UTF8_CURE));
     }
     let detail =
         format!("{encoding}: one text inserted by SQL that isn't UTF-8 holds up all that wait behind it");
-    let fix =
-        "`recapd export`, and `recapd import` into a database made with ENCODING 'UTF8' TEMPLATE template0";
+    let fix = format!("`recapd export`, and `recapd import` into another one: {UTF8_CURE}");
     Some(Check::warn("encoding", detail, fix))
 }
 
