@@ -26,6 +26,7 @@ use axum::{
     routing::get,
 };
 use futures::FutureExt as _;
+use hyper::service::Service;
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
@@ -34,7 +35,7 @@ use recapd::{
     assembly,
     config::{Config, DatabaseConfig, Synchronous},
     domain::agent::AgentId,
-    http::{self, HttpSettings, HttpState},
+    http::{self, HttpSettings, HttpState, Interface},
     keeper::Keeper,
     store::SqlStore,
 };
@@ -45,7 +46,6 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use tower_service::Service;
 
 /// Slices in which each target is measured.
 const SLICES: u32 = 8;
@@ -90,12 +90,12 @@ async fn main() -> anyhow::Result<()> {
     }
     let mut tasks = JoinSet::new();
     let stop = CancellationToken::new();
-    let router = router(&place, &stop).await?;
-    let daemon = serve(&place, router.clone(), &mut tasks, &stop).await?;
+    let interface = interface(&place, &stop).await?;
+    let daemon = serve(&place, interface.clone(), &mut tasks, &stop).await?;
     let request =
         |more: &str| format!("GET /v1/agents/{agent}/summary HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
     let (etag, document) = first_answer(daemon, &request("")).await?;
-    count_allocations(&router, &agent, &etag)?;
+    count_allocations(&interface, &agent, &etag)?;
     let bare = serve_bare(document.clone(), &mut tasks).await?;
     let target = |name, address, more: &str, status| Target {
         name,
@@ -261,7 +261,7 @@ async fn first_answer(address: SocketAddr, request: &str) -> anyhow::Result<(Str
 }
 
 /// What answers of a summary that is at hand allocate, in each form; fails if that is more than it may be.
-fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Result<()> {
+fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyhow::Result<()> {
     let columns = ["allocations", "bytes"];
     let mut table = Table::new("one request, past the network", &columns);
     for (name, header, value) in [
@@ -273,10 +273,9 @@ fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Re
         let ask = || {
             let request = Request::get(format!("/v1/agents/{agent}/summary"));
             let request = request.header(header, value).body(Body::empty())?;
-            let mut router = router.clone();
             let mut status = None;
             let counted = allocation_counter::measure(|| {
-                status = Service::call(&mut router, request)
+                status = Service::call(interface, request)
                     .now_or_never()
                     .and_then(Result::ok)
                     .map(|answer| answer.status());
@@ -303,7 +302,7 @@ fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Re
     Ok(())
 }
 
-async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Router> {
+async fn interface(place: &Place, stop: &CancellationToken) -> anyhow::Result<Interface> {
     let parts = &place.parts;
     // Operators ask nothing here; a database belongs to one store alone.
     let database = place.folder.path().join("operators.db");
@@ -315,12 +314,12 @@ async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Route
     let store = Arc::new(store);
     let access = Access::new(store.clone(), Arc::clone(&parts.clock), false);
     let state = HttpState::over(parts, store, Arc::new(access), stop.clone());
-    Ok(http::router(state, HttpSettings::from(&Config::default())))
+    Ok(http::interface(state, HttpSettings::from(&Config::default())))
 }
 
 async fn serve(
     place: &Place,
-    router: Router,
+    interface: Interface,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     stop: &CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
@@ -333,7 +332,7 @@ async fn serve(
     });
     let limits = HttpSettings::from(&Config::default()).connections;
     tasks.spawn(async move {
-        http::serve(listener, router, limits, stop).await;
+        http::serve(listener, interface, limits, stop).await;
         Ok(())
     });
     Ok(address)

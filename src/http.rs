@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► guard ─► route ─► keeper, snapshots, store
+//!        └─► shortcut: a summary in memory
 //! ```
 //!
 //! It asks the keeper, the snapshots and the store, and never the worker: no request waits for a model. Handlers
@@ -18,6 +19,7 @@
 
 mod dashboard;
 mod edge;
+mod interface;
 mod mcp;
 mod openapi;
 mod request;
@@ -31,7 +33,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use axum::{Router, body::Bytes, http::StatusCode, middleware::from_fn_with_state};
+use axum::{body::Bytes, http::StatusCode, middleware::from_fn_with_state};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
@@ -57,6 +59,7 @@ use response::problem::Problem;
 
 pub use crate::dashboard::{Examined, Setting};
 pub use edge::connection::{ConnectionLimits, Listener, Socket};
+pub use interface::Interface;
 pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub(crate) use routes::agents::AgentFigures;
 pub(crate) use routes::messages::Appended;
@@ -250,8 +253,8 @@ impl App {
     }
 }
 
-/// The routes over `state`. The daemon's uptime is counted from here.
-pub fn router(state: HttpState, settings: HttpSettings) -> Router {
+/// The interface over `state`. The daemon's uptime is counted from here.
+pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     let too_late =
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
     let (routes, api) = routes::routes().split_for_parts();
@@ -269,7 +272,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         overview: shared_look::SharedLook::default(),
     });
     observe::announce(&app.parts.metrics);
-    dashboard::mount(mcp::mount(routes, &app))
+    let answering = dashboard::mount(mcp::mount(routes, &app))
         .fallback(frame::unknown_route)
         // As one layer, the first outermost: each by itself would be a box to be copied at every request.
         .layer((
@@ -278,16 +281,17 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
             too_late,
             from_fn_with_state(Arc::clone(&app), access::guard),
         ))
-        .with_state(app)
+        .with_state(Arc::clone(&app));
+    Interface::new(app, answering)
 }
 
 /// Answers requests on `listener`, as many connections at once as `limits` say, until `stop`; then requests under way are
 /// answered, and it returns when the last connection is closed. A connection that fails is its client's affair.
 pub async fn serve(
     listener: impl Into<Listener>,
-    router: Router,
+    interface: Interface,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
-    connection::serve(listener.into(), router, limits, stop).await;
+    connection::serve(listener.into(), interface, limits, stop).await;
 }

@@ -217,6 +217,12 @@ impl Snapshots {
         Reading::or_copy(loaded, self.copies.used(agent, |held| held.copy.dated()))
     }
 
+    /// The summary of `agent`, if it is in memory and needn't be checked.
+    pub fn at_hand(&self, agent: &AgentId) -> Option<Reading> {
+        let lost_since = self.contact.lost_since();
+        self.copies.used(agent, |held| held.copy.at_once(lost_since))?
+    }
+
     /// As [`Self::get`], but if the reader has that version already (`is_known`, by its `ETag`), waits for a change until
     /// `deadline` or `stop`. It may return without a change.
     ///

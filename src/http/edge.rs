@@ -5,3 +5,4 @@ pub(super) mod connection;
 pub(super) mod frame;
 pub(super) mod observe;
 pub(super) mod rate;
+pub(super) mod shortcut;

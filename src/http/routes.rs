@@ -19,7 +19,7 @@ pub(super) mod runs;
 mod sessions;
 mod settings;
 mod status;
-mod summary;
+pub(super) mod summary;
 pub(super) mod versions;
 mod window;
 

@@ -58,29 +58,46 @@ impl<S> Believed<S> {
     /// What the copy can give a reader without a wait. While changes by others aren't heard (since `lost_since`), that
     /// is the copy, marked as stale, since the database may be away, too.
     pub(super) fn at_hand(&self, lost_since: Option<Timestamp>) -> AtHand<S> {
-        let stale_since = match (lost_since, self.outdated) {
-            (None, true) => return AtHand::Outdated,
-            (None, false) if self.is_due() => return AtHand::Due,
-            (None, false) => None,
-            (Some(_), true) => Some(self.read_at),
-            (Some(at), false) => Some(at.max(self.read_at)),
-        };
-        AtHand::Reading(Reading {
-            snapshot: Arc::clone(&self.snapshot),
-            stale_since,
-        })
+        match (lost_since, self.outdated) {
+            (None, true) => AtHand::Outdated,
+            (None, false) if self.due().is_some_and(|due| self.is_first(due)) => AtHand::Due,
+            _ => AtHand::Reading(self.reading(lost_since)),
+        }
     }
 
-    /// Whether the copy is too old to be believed unchecked. It is true for one reader, who checks; for as long again
-    /// the others use the copy, so that one of them waits and not all.
-    fn is_due(&self) -> bool {
+    /// The copy's content, unless this reader may have to look at the database.
+    pub(super) fn at_once(&self, lost_since: Option<Timestamp>) -> Option<Reading<S>> {
+        let is_believed = lost_since.is_some() || (!self.outdated && self.due().is_none());
+        is_believed.then(|| self.reading(lost_since))
+    }
+
+    fn reading(&self, lost_since: Option<Timestamp>) -> Reading<S> {
+        let known_until = |at: Timestamp| {
+            if self.outdated {
+                self.read_at
+            } else {
+                at.max(self.read_at)
+            }
+        };
+        Reading {
+            snapshot: Arc::clone(&self.snapshot),
+            stale_since: lost_since.map(known_until),
+        }
+    }
+
+    /// When the copy was looked at last, and its age now, if it is too old to be believed unchecked; in milliseconds.
+    fn due(&self) -> Option<(u64, u64)> {
         let age_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        age_ms.saturating_sub(looked_ms) >= BELIEVED_MS
-            && self
-                .looked_ms
-                .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        (age_ms.saturating_sub(looked_ms) >= BELIEVED_MS).then_some((looked_ms, age_ms))
+    }
+
+    /// Whether this reader is the first to find the copy due, and so the one who checks: for as long again the others use
+    /// the copy, so that one of them waits and not all.
+    fn is_first(&self, (looked_ms, age_ms): (u64, u64)) -> bool {
+        self.looked_ms
+            .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// The same copy, marked as being from before a change.

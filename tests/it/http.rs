@@ -23,5 +23,6 @@ mod rate;
 mod recall;
 mod security;
 mod settings;
+mod shortcut;
 mod summary;
 mod versions;

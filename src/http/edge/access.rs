@@ -16,7 +16,7 @@ use axum::{
     Extension,
     extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
     http::{
-        HeaderMap, HeaderValue, Method, StatusCode, Uri,
+        self, Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{AUTHORIZATION, CACHE_CONTROL, HeaderName, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
         request::Parts,
     },
@@ -24,6 +24,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::Rule;
@@ -76,7 +77,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     }
     origin::check_origin(&parts.uri, &parts.headers)?;
     if rule.whose == Whose::Open {
-        check_rate(app, None, parts)?;
+        check_rate(app, None, &parts.extensions)?;
         return Ok(Arc::new(Caller::anybody()));
     }
     let identified = app
@@ -84,7 +85,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
         .access
         .identify(brought(&parts.uri, &parts.headers))
         .await;
-    check_rate(app, identified.as_ref().ok(), parts)?;
+    check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
     let caller = identified.map_err(|_| stranger())?;
     if caller.token.is_none() {
         origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
@@ -94,13 +95,34 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     Ok(caller)
 }
 
+/// Who asks for the summary of `agent`, if that is known without waiting and they may read it.
+pub(super) fn reader_at_once<B>(
+    app: &App,
+    request: &http::Request<B>,
+    agent: &AgentId,
+) -> Option<Arc<Caller>> {
+    let (uri, headers) = (request.uri(), request.headers());
+    origin::check_origin(uri, headers).ok()?;
+    let caller = app.parts.access.identify(bearer(headers)).now_or_never()?.ok()?;
+    if caller.token.is_none() {
+        origin::check_host(uri, headers, &app.settings.allowed_hosts).ok()?;
+    }
+    let named = caller.reach.named();
+    let sees = named.is_none_or(|named| named.agents.contains(agent));
+    (sees && caller.scope >= Scope::Read).then_some(caller)
+}
+
 /// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.
-fn check_rate(app: &App, caller: Option<&Arc<Caller>>, parts: &Parts) -> Result<(), Problem> {
+pub(super) fn check_rate(
+    app: &App,
+    caller: Option<&Arc<Caller>>,
+    extensions: &Extensions,
+) -> Result<(), Problem> {
     if !app.rate.is_limited() {
         return Ok(());
     }
     let token = caller.and_then(|caller| caller.token.clone());
-    let asker = token.map_or_else(|| Asker::Peer(parts.extensions.get().copied()), Asker::Token);
+    let asker = token.map_or_else(|| Asker::Peer(extensions.get().copied()), Asker::Token);
     app.rate.take(asker, Instant::now()).map_err(|wait| {
         let per_second = app.settings.requests_per_second;
         let detail = format!("this is more than {per_second} requests a second; nothing was changed");

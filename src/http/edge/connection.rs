@@ -15,7 +15,6 @@ mod socket;
 mod stream;
 
 use std::{
-    convert::Infallible,
     future::Future,
     io,
     pin::pin,
@@ -26,21 +25,13 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router,
-    body::Body,
-    http::{Request, header::EXPECT},
-    response::Response,
-};
+use axum::http::{Request, header::EXPECT};
 use hyper::{
     body::Incoming,
     server::conn::http1::Builder,
-    service::{Service as _, service_fn},
+    service::{Service, service_fn},
 };
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -50,7 +41,7 @@ use self::{
     rest::Received,
     stream::{Stream, Timed},
 };
-use crate::config::HttpConfig;
+use crate::{config::HttpConfig, http::Interface};
 
 pub use self::{socket::Socket, stream::Listener};
 
@@ -90,7 +81,7 @@ impl From<&HttpConfig> for ConnectionLimits {
 /// Answers requests on `listener` until `stop`; then until the last connection is closed.
 pub(in crate::http) async fn serve(
     listener: Listener,
-    router: Router,
+    interface: Interface,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
@@ -99,9 +90,9 @@ pub(in crate::http) async fn serve(
     let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
     let next = || next(&listener, &places, &peers);
     while let Some((stream, peer, place)) = stop.run_until_cancelled(next()).await {
-        let (router, stop, rests) = (router.clone(), stop.clone(), connections.clone());
+        let (interface, stop, rests) = (interface.clone(), stop.clone(), connections.clone());
         connections.spawn(async move {
-            answer((stream, peer), router, limits, stop, rests).await;
+            answer((stream, peer), interface, limits, stop, rests).await;
             drop(place);
         });
     }
@@ -163,17 +154,16 @@ struct Doing {
 /// Answers the requests on one connection.
 async fn answer(
     (stream, peer): (Stream, Peer),
-    router: Router,
+    interface: Interface,
     limits: ConnectionLimits,
     stop: CancellationToken,
     rests: TaskTracker,
 ) {
     let doing = Arc::new(Doing::default());
-    let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         let is_awaited = request.headers().contains_key(EXPECT);
         let request = request.map(|body| Received::new(body, is_awaited, &rests));
-        asked(request, peer, &router, &doing)
+        asked(request, peer, &interface, &doing)
     });
     let timed = Timed::new(stream, limits.stall_timeout, Arc::clone(&doing));
     let answering = Builder::new()
@@ -202,12 +192,12 @@ async fn answer(
 fn asked(
     mut request: Request<Received>,
     peer: Peer,
-    router: &TowerToHyperService<Router>,
+    interface: &Interface,
     doing: &Arc<Doing>,
-) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+) -> impl Future<Output = <<Interface as Service<Request<Received>>>::Future as Future>::Output> + use<> {
     request.extensions_mut().insert(peer);
     doing.is_asked.store(true, Ordering::Relaxed);
-    let (answering, doing) = (router.call(request), Arc::clone(doing));
+    let (answering, doing) = (interface.call(request), Arc::clone(doing));
     async move {
         let answer = answering.await;
         doing.is_asked.store(false, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::{any::Any, sync::atomic::Ordering, time::Duration};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri},
+    http::{self, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -31,54 +31,66 @@ const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Runs a request.
 pub(in crate::http) async fn around(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let id = taken_id(request.headers()).unwrap_or_else(|| app.made_id());
+    let arrived = Arrived::now(&app, &request);
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = request.method().clone();
-    let trace = caller(request.headers()).map(|caller| format!("{:032x}", caller.trace));
     let page = access::is_page(request.uri()).then(|| request.uri().clone());
     let path = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
-    let traced = traced(path, &request, &id);
+    let traced = traced(path, &request, &arrived.id);
     let response = next.run(request).instrument(traced.clone()).await;
     conclude(&traced, response.status());
     app.parts.metrics.service.db_failed(Problem::failed(&response));
-    let name = id.to_str().unwrap_or_default();
-    let mut response = match page {
+    let name = arrived.id.to_str().unwrap_or_default();
+    let response = match page {
         Some(uri) => dashboard::written(response, &uri, name),
         None => written(response, name),
     };
-    log(path, &method, &response, (&id, trace.as_deref()), began.elapsed());
-    observe::observe_request(
-        &app.parts.metrics,
-        path,
-        &method,
-        response.status(),
-        began.elapsed(),
-    );
-    response.headers_mut().insert(REQUEST_ID, id);
-    access::keep_private(response.headers_mut());
-    response
+    arrived.answered(&app, path, response)
 }
 
-fn log(
-    route: &str,
-    method: &Method,
-    response: &Response,
-    (id, trace): (&HeaderValue, Option<&str>),
-    took: Duration,
-) {
-    if UNLOGGED.contains(&route) {
-        return;
+/// A request from its arrival to its answer.
+pub(super) struct Arrived {
+    began: Instant,
+    id: HeaderValue,
+    method: Method,
+    /// The client's, if it sent a valid one.
+    trace: Option<String>,
+}
+
+impl Arrived {
+    pub(super) fn now<B>(app: &App, request: &http::Request<B>) -> Self {
+        let headers = request.headers();
+        Self {
+            began: Instant::now(),
+            id: taken_id(headers).unwrap_or_else(|| app.made_id()),
+            method: request.method().clone(),
+            trace: caller(headers).map(|caller| format!("{:032x}", caller.trace)),
+        }
     }
-    tracing::debug!(
-        http.route = route,
-        http.method = %method,
-        http.status = response.status().as_u16(),
-        request_id = id.to_str().unwrap_or_default(),
-        trace_id = trace,
-        duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        "http.answered"
-    );
+
+    /// Logs and counts the answer of a `route` (its template), and sets the headers that all answers have.
+    pub(super) fn answered(self, app: &App, route: &str, mut response: Response) -> Response {
+        let (status, took) = (response.status(), self.began.elapsed());
+        self.log(route, status, took);
+        observe::observe_request(&app.parts.metrics, route, &self.method, status, took);
+        response.headers_mut().insert(REQUEST_ID, self.id);
+        access::keep_private(response.headers_mut());
+        response
+    }
+
+    fn log(&self, route: &str, status: StatusCode, took: Duration) {
+        if UNLOGGED.contains(&route) {
+            return;
+        }
+        tracing::debug!(
+            http.route = route,
+            http.method = %self.method,
+            http.status = status.as_u16(),
+            request_id = self.id.to_str().unwrap_or_default(),
+            trace_id = self.trace.as_deref(),
+            duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            "http.answered"
+        );
+    }
 }
 
 /// The trace that the request belongs to, if the client sent a valid one.

@@ -17,7 +17,7 @@ use crate::{
         summary::brief::{Excerpt, Wanted},
     },
     http::{
-        SharedApp,
+        App, SharedApp,
         edge::observe,
         openapi::{answers, parameters::AgentPath, values::View},
         request::extract::{Agent, Parameters},
@@ -37,6 +37,8 @@ use crate::{
 const WAIT_SECONDS_MAX: u64 = 60;
 /// The longest wait, as a part of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
+/// The route that [`read`] answers.
+pub(in crate::http) const PATH: &str = "/v1/agents/{id}/summary";
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
@@ -87,6 +89,19 @@ pub(super) async fn read(
     Ok(answer)
 }
 
+/// The answer to a request for the whole document, whose `reading` was at hand.
+pub(in crate::http) fn at_hand(
+    app: &App,
+    agent: &AgentId,
+    reading: &Reading,
+    headers: &HeaderMap,
+) -> Response {
+    let began = Instant::now();
+    let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
+    observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
+    answer
+}
+
 /// What the parameters ask for.
 #[derive(Default)]
 struct Asked {
@@ -114,12 +129,7 @@ impl Asked {
 }
 
 /// The response with the whole document, from what is prepared.
-fn whole(
-    app: &SharedApp,
-    agent: &AgentId,
-    reading: &Reading,
-    asked: (Form, &HeaderMap),
-) -> (ReadResult, Response) {
+fn whole(app: &App, agent: &AgentId, reading: &Reading, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
     let own = || own_headers(snapshot);
     let alone;

@@ -8,7 +8,7 @@ use recapd::{
     clock::{Clock, ManualClock},
     config::Config,
     domain::time::Timestamp,
-    http::{self, HttpState},
+    http::{self, HttpState, Interface},
     llm::{
         http::{HttpReply, HttpSettings, client, send},
         offline::OfflineModel,
@@ -31,6 +31,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) parts: Parts,
     pub(crate) access: Arc<Access>,
+    pub(crate) interface: Interface,
     pub(crate) target: Arc<SqlStore>,
     pub(crate) store: Arc<TroubledStore>,
     pub(crate) clock: Arc<ManualClock>,
@@ -110,14 +111,15 @@ impl Server {
         let listener = TcpListener::bind(address).await.unwrap();
         let settings = http::HttpSettings::from(&config);
         let limits = settings.connections;
-        let router = http::router(state, settings);
-        tasks.spawn(http::serve(listener, router, limits, stop.clone()));
+        let interface = http::interface(state, settings);
+        tasks.spawn(http::serve(listener, interface.clone(), limits, stop.clone()));
         tasks.spawn(parts.clone().follow_changes(stop.clone()));
         tasks.close();
         Self {
             address,
             parts,
             access,
+            interface,
             target: inner,
             store,
             clock,

@@ -403,9 +403,9 @@ fn start(
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);
     let limits = settings.connections;
-    let router = http::router(state, settings);
+    let interface = http::interface(state, settings);
     lifecycle.spawn_serving("http", async move {
-        http::serve(listener, router, limits, last).await;
+        http::serve(listener, interface, limits, last).await;
         // What clients left behind is still written.
         writes.close();
         writes.wait().await;

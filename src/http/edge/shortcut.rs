@@ -1,0 +1,48 @@
+//! The short way of a reader: a summary in memory is answered before the router, whose layers and timers cost more than
+//! such an answer does.
+//!
+//! Invariant: the answer is the one of the long way. A request that has to wait for something, that is to be refused,
+//! or that is traced, takes that one, and nothing was counted of it before.
+
+use axum::{
+    http::{Method, Request, Uri},
+    response::Response,
+};
+use tracing::{Level, span_enabled};
+
+use super::{access, frame::Arrived};
+use crate::{
+    domain::agent::AgentId,
+    http::{App, routes::summary},
+    telemetry::trace,
+    threads,
+};
+
+/// What stands before the agent in the path of [`summary::PATH`].
+const BEFORE: &str = "/v1/agents/";
+/// What stands behind it.
+const BEHIND: &str = "/summary";
+
+/// The answer to `request`, if it is for a summary in memory and nothing has to be waited for.
+pub(in crate::http) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
+    let agent = agent_of_summary(request.method(), request.uri())?;
+    if span_enabled!(target: trace::TARGET, Level::INFO) {
+        return None;
+    }
+    let caller = access::reader_at_once(app, request, &agent)?;
+    let reading = app.parts.snapshots.at_hand(&agent)?;
+    access::check_rate(app, Some(&caller), request.extensions()).ok()?;
+    let arrived = Arrived::now(app, request);
+    let make = || summary::at_hand(app, &agent, &reading, request.headers());
+    let response = threads::computed_here("answering a reader", make).ok()?;
+    Some(arrived.answered(app, summary::PATH, response))
+}
+
+/// The agent whose summary is asked for without parameters.
+fn agent_of_summary(method: &Method, uri: &Uri) -> Option<AgentId> {
+    if method != Method::GET || uri.query().is_some() {
+        return None;
+    }
+    let agent = uri.path().strip_prefix(BEFORE)?.strip_suffix(BEHIND)?;
+    agent.parse().ok()
+}

@@ -1,0 +1,50 @@
+//! The interface as connections ask it: the shortcut of readers, and the router for everything else.
+
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+};
+
+use axum::{
+    BoxError, Router,
+    body::{Bytes, HttpBody},
+    http::Request,
+    response::Response,
+};
+use futures::future::Either;
+use hyper::service::Service;
+use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
+
+use super::{SharedApp, edge::shortcut};
+
+/// Answers requests.
+#[derive(Clone)]
+pub struct Interface {
+    app: SharedApp,
+    router: TowerToHyperService<Router>,
+}
+
+impl Interface {
+    pub(super) fn new(app: SharedApp, router: Router) -> Self {
+        Self {
+            app,
+            router: TowerToHyperService::new(router),
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Interface
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, TowerToHyperServiceFuture<Router, Request<B>>>;
+
+    fn call(&self, request: Request<B>) -> Self::Future {
+        match shortcut::answer(&self.app, &request) {
+            Some(response) => Either::Left(ready(Ok(response))),
+            None => Either::Right(self.router.call(request)),
+        }
+    }
+}
