@@ -205,7 +205,10 @@ mod tests {
     use tokio::time::advance;
 
     use super::{
-        super::believed::{AtHand, BELIEVED_MS},
+        super::{
+            Reading,
+            believed::{AtHand, BELIEVED_MS},
+        },
         *,
     };
     use crate::domain::time::Timestamp;
@@ -231,6 +234,16 @@ mod tests {
         copies.used(&agent(number), look).unwrap_or(false)
     }
 
+    fn at_once(copies: &Copies, number: usize, lost_since: Option<i64>) -> Option<Reading> {
+        let look = |held: &Held| held.copy.at_once(lost_since.map(Timestamp));
+        copies.used(&agent(number), look)?
+    }
+
+    /// Since when the copy is stale, where contact was lost at 7.
+    fn stale_since(copies: &Copies, number: usize) -> Option<Timestamp> {
+        at_once(copies, number, Some(7)).unwrap().stale_since
+    }
+
     #[test]
     fn a_change_that_found_no_copy_outdates_the_one_that_was_on_its_way() {
         let copies = Copies::within(1 << 20);
@@ -239,8 +252,12 @@ mod tests {
         assert!(!copies.has(&agent(1)), "there is nothing to refresh");
         copies.hold(&agent(1), read, since, true);
         assert!(!is_at_hand(&copies, 1));
+        assert!(at_once(&copies, 1, None).is_none());
+        assert_eq!(stale_since(&copies, 1), Some(Timestamp(0)), "as it was read");
         take(&copies, 1, 10);
         assert!(is_at_hand(&copies, 1));
+        assert_eq!(at_once(&copies, 1, None).unwrap().stale_since, None);
+        assert_eq!(stale_since(&copies, 1), Some(Timestamp(7)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -252,7 +269,12 @@ mod tests {
         assert!(is_at_hand(&copies, 1));
         for _ in 0..2 {
             advance(believed).await;
+            assert!(
+                at_once(&copies, 1, None).is_none(),
+                "who waits for nothing doesn't look"
+            );
             assert!(!is_at_hand(&copies, 1), "it is due");
+            assert!(at_once(&copies, 1, None).is_some());
             assert!(is_at_hand(&copies, 1), "somebody looks already");
         }
     }

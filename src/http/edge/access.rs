@@ -40,7 +40,7 @@ use crate::{
         response::problem::{
             FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Kind, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED,
         },
-        routes::projects,
+        routes::{projects, summary},
     },
 };
 
@@ -107,9 +107,11 @@ pub(super) fn reader_at_once<B>(
     if caller.token.is_none() {
         origin::check_host(uri, headers, &app.settings.allowed_hosts).ok()?;
     }
+    let rule = rules::of(request.method(), Some(summary::PATH));
+    check_scope(&caller, rule.scope).ok()?;
     let named = caller.reach.named();
     let sees = named.is_none_or(|named| named.agents.contains(agent));
-    (sees && caller.scope >= Scope::Read).then_some(caller)
+    sees.then_some(caller)
 }
 
 /// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.

@@ -2,7 +2,7 @@
 //! such an answer does.
 //!
 //! Invariant: the answer is the one of the long way. A request that has to wait for something, that is to be refused,
-//! or that is traced, takes that one, and nothing was counted of it before.
+//! or that is traced, takes that one, as if it had come there at once.
 
 use axum::{
     http::{Method, Request, Uri},
@@ -26,15 +26,20 @@ const BEHIND: &str = "/summary";
 /// The answer to `request`, if it is for a summary in memory and nothing has to be waited for.
 pub(in crate::http) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
     let agent = agent_of_summary(request.method(), request.uri())?;
+    // On the long way a panic gets an answer, too.
+    let answered = threads::computed_here("answering a reader", || at_once(app, request, &agent));
+    answered.ok().flatten()
+}
+
+fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Response> {
     if span_enabled!(target: trace::TARGET, Level::INFO) {
         return None;
     }
-    let caller = access::reader_at_once(app, request, &agent)?;
-    let reading = app.parts.snapshots.at_hand(&agent)?;
+    let caller = access::reader_at_once(app, request, agent)?;
+    let reading = app.parts.snapshots.at_hand(agent)?;
     access::check_rate(app, Some(&caller), request.extensions()).ok()?;
     let arrived = Arrived::now(app, request);
-    let make = || summary::at_hand(app, &agent, &reading, request.headers());
-    let response = threads::computed_here("answering a reader", make).ok()?;
+    let response = summary::at_hand(app, agent, &reading, request.headers());
     Some(arrived.answered(app, summary::PATH, response))
 }
 

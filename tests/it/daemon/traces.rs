@@ -155,6 +155,13 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
     );
     assert_eq!(attribute(&request, "http.response.status_code"), "200");
     collector.until(|span| span["name"] == "upsert_memory").await;
+    // The second read is of what is in memory by then.
+    for reader in ["00f067aa0ba90301", "00f067aa0ba90302"] {
+        let read = daemon.client.get(daemon.url("/v1/agents/coder/summary"));
+        let read = read.header("traceparent", format!("00-{TRACE}-{reader}-01"));
+        assert!(read.send().await.unwrap().status().is_success());
+        collector.until(|span| span["parentSpanId"] == reader).await;
+    }
     let is_probe = |span: &Value| span["name"].as_str().unwrap().contains("readyz");
     assert!(!collector.spans().iter().any(is_probe));
     // The daemon counts what the collector has taken, once it hears of that.

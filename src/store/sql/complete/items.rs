@@ -110,16 +110,16 @@ pub(super) async fn guard_coverage(
         "-- sql/complete.guard_coverage\nWITH changed (first_exchange, last_exchange, change) AS (\
                SELECT first_exchange, last_exchange, 1 FROM summary_item_ranges WHERE agent_id = $1 AND item >= $4 \
                UNION ALL SELECT r.first_exchange, r.last_exchange, -1 FROM {each}($5{::jsonb}) c \
-               JOIN summary_item_ranges r ON r.agent_id = $1 AND r.item = CAST(c.value AS bigint) \
+               {join} summary_item_ranges r ON r.agent_id = $1 AND r.item = CAST(c.value AS bigint) \
                UNION ALL SELECT CAST($2 AS bigint) + 1, CAST($3 AS bigint), -1), \
                edges (exchange, change) AS (SELECT first_exchange, change FROM changed \
                UNION ALL SELECT last_exchange + 1, -change FROM changed), \
                steps (exchange, change) AS (SELECT exchange, sum(change) FROM edges GROUP BY exchange), \
                spans (first_exchange, last_exchange, surplus) AS (SELECT exchange, \
                lead(exchange) OVER (ORDER BY exchange) - 1, sum(change) OVER (ORDER BY exchange) FROM steps) \
-               SELECT count(*) FROM spans s JOIN exchange_log e ON e.agent_id = $1 \
+               SELECT CAST(coalesce(sum((SELECT count(*) FROM exchange_log e WHERE e.agent_id = $1 \
                AND e.exchange BETWEEN s.first_exchange AND s.last_exchange \
-               WHERE s.surplus <> 0 AND e.set_aside_at IS NULL AND e.role = 'exchange'"
+               AND e.set_aside_at IS NULL AND e.role = 'exchange')), 0) AS bigint) FROM spans s WHERE s.surplus <> 0"
     );
     let row = query(sql)
         .bind(agent.as_str())
