@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::ErrorKind::{self, BrokenPipe, ConnectionReset, UnexpectedEof},
     os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -273,8 +273,12 @@ fn newest_programs() -> Option<PathBuf> {
     Some(newest.join("bin"))
 }
 
-/// Whether a standby cancelled what it was asked for, because replay needed what stood in its way.
+/// Whether a standby cancelled what it was asked for, because replay needed what stood in its way. It hangs up on who asks
+/// for nothing just then.
 pub(crate) fn is_broken_off(error: &sqlx::Error) -> bool {
+    if let sqlx::Error::Io(error) = error {
+        return [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind());
+    }
     let code = error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code);
