@@ -57,10 +57,10 @@ const CONNECTIONS: u32 = 16;
 const WRITERS: u32 = 8;
 /// Messages that the agent had before; most of them are pending, which makes the document long.
 const HISTORY_MESSAGES: usize = 4_000;
-/// The most allocations of an answer from what is prepared: those of the frame, which are the same for all routes.
-const ALLOCATIONS_MAX: u64 = 40;
+/// The most allocations of an answer from what is prepared, by the shortcut: headers, and the text of the agent.
+const ALLOCATIONS_MAX: u64 = 16;
 /// The most bytes that they have: far less than the document.
-const ALLOCATED_BYTES_MAX: u64 = 12_000;
+const ALLOCATED_BYTES_MAX: u64 = 3_000;
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
