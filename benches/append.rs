@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
 
 /// A turn against the disk and a bare commit, side by side; then many agents at once.
 async fn turns() -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Full, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let keeper = &place.parts.keeper;
     let file = pages(&place.folder.path().join("pages"))?;
     let mut bare = bare(&place.folder.path().join("bare.db")).await?;
@@ -219,7 +219,7 @@ async fn concurrent(keeper: &Keeper) -> anyhow::Result<(Sample, Duration)> {
 
 /// A turn of a new agent and one after a long history, in turns.
 async fn histories() -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Full, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let keeper = &place.parts.keeper;
     let mut source = Messages::new(2);
     let mut histories = Vec::new();
@@ -309,7 +309,7 @@ fn counting_rate(chunks: &[Vec<Message>], threads: u32) -> f64 {
 }
 
 async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
-    let place = place::open(Synchronous::Full, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let agent: AgentId = "bulk".parse()?;
     let counter = counter();
     let prepared = prepared(chunks, counter.as_ref());
@@ -330,7 +330,7 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
 }
 
 async fn sqlite_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
-    let place = place::open(Synchronous::Full, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     keeper_rate(&place.parts.keeper, chunks, agents, with_ids).await
 }
 

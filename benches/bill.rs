@@ -370,7 +370,7 @@ async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) ->
     let Place {
         parts,
         folder: _folder,
-    } = place::open(Synchronous::Off, |config| {
+    } = place::open(place::disk(), Synchronous::Off, |config| {
         config.window.budget_tokens = budget_tokens;
         config.queue.batch_exchanges = 1;
         config.queue.debounce_ms = 0;

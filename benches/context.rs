@@ -116,7 +116,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     let Place {
         parts,
         folder: _folder,
-    } = place::open(Synchronous::Off, |config| {
+    } = place::open(place::disk(), Synchronous::Off, |config| {
         config.window.budget_tokens = budget;
         config.window.low_water = LOW_WATER;
         config.queue.debounce_ms = 0;

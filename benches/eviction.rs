@@ -148,7 +148,7 @@ fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
 /// The whole append of an exchange. SQLite doesn't wait for the disk here, so that the disk doesn't hide the
 /// decision.
 async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Off, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Off, |_| {}).await?;
     let store = place.parts.store.as_ref();
     let rules = *place.parts.keeper.rules();
     let options = SqliteConnectOptions::new().filename(place.folder.path().join(place::DATABASE));

@@ -3,7 +3,12 @@
 //! Arrivals don't wait for answers: each turn has its moment, and how long it took is counted from that moment on, also
 //! where it had to queue. A bench that sends the next turn after the answer to the last would leave out the very waits
 //! that it looks for. `cargo bench --bench load`; the head of its table says what was asked for, the rows what came.
+//!
+//! The first row is the disk alone, asked for less than the load asks of it: where that makes anyone wait for long, so must
+//! what follows. The last rows are without a disk: what is recapd's own.
 
+#[path = "measure/disk.rs"]
+mod disk;
 mod measure;
 #[path = "measure/messages.rs"]
 mod messages;
@@ -12,7 +17,7 @@ mod place;
 #[path = "measure/texts.rs"]
 mod texts;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
@@ -40,6 +45,8 @@ const TURNS: u32 = 64;
 const HISTORY_MESSAGES: usize = 24;
 /// A window so small that summaries are written all the time.
 const BUDGET_TOKENS: i64 = 4_000;
+/// Where Linux has a file system in memory.
+const MEMORY: &str = "/dev/shm";
 /// What comes first fills caches and windows, and isn't counted: one in so many.
 const WARMUP_SHARE: u32 = 5;
 
@@ -59,29 +66,57 @@ async fn main() -> anyhow::Result<()> {
         "summaries written",
     ];
     let mut table = Table::new(&title, &columns);
+    table.row("the disk alone", &alone()?);
     let mut first = None;
-    for (name, is_summarised) in [("nobody summarises", false), ("summaries are written", true)] {
-        let place = place::open(Synchronous::Full, |config| {
+    for (parent, is_summarised, name) in [
+        (place::disk(), false, "nobody summarises"),
+        (place::disk(), true, "summaries are written"),
+        (Path::new(MEMORY), false, "in memory: nobody summarises"),
+        (Path::new(MEMORY), true, "in memory: summaries are written"),
+    ] {
+        if !parent.is_dir() {
+            table.row(&format!("{name} (no {MEMORY})"), &[]);
+            continue;
+        }
+        let place = place::open(parent, Synchronous::Full, |config| {
             config.window.budget_tokens = BUDGET_TOKENS;
         })
         .await?;
         let (mut took, [rate, summaries]) = loaded(&place, is_summarised).await?;
         let p99 = took.percentile(99);
-        let alone = *first.get_or_insert(p99);
-        let figures = [
-            show(took.p50()),
-            show(p99),
-            format!("{:.2}", ratio(p99, alone)),
-            show(took.per_mille(999)),
-            show(took.percentile(100)),
-            rate,
-            summaries,
-        ];
-        table.row(name, &figures);
+        let times_first = format!("{:.2}", ratio(p99, *first.get_or_insert(p99)));
+        let [p50, p99, p999, slowest] = times(&mut took);
+        table.row(name, &[p50, p99, times_first, p999, slowest, rate, summaries]);
         place.folder.close()?;
     }
     table.print();
     Ok(())
+}
+
+/// What the disk takes for less than the load asks of it.
+fn alone() -> anyhow::Result<[String; 7]> {
+    let (mut took, rate) = disk::waited(Duration::from_secs(size(SECONDS).into()))?;
+    let [p50, p99, p999, slowest] = times(&mut took);
+    Ok([
+        p50,
+        p99,
+        String::new(),
+        p999,
+        slowest,
+        format!("{rate:.0}"),
+        String::new(),
+    ])
+}
+
+/// The median, what 99 and 99.9 % don't exceed, and the longest.
+fn times(took: &mut Sample) -> [String; 4] {
+    [
+        took.p50(),
+        took.percentile(99),
+        took.per_mille(999),
+        took.percentile(100),
+    ]
+    .map(show)
 }
 
 /// How long appends took, how many there were in a second, and how many summaries were written.

@@ -82,7 +82,7 @@ struct Measured {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Full, |_| {}).await?;
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let agent: AgentId = "reader".parse()?;
     let mut source = Messages::new(1);
     for _ in 0..HISTORY_MESSAGES / 500 {

@@ -1,6 +1,6 @@
 //! A database of its own on the disk that holds the build, so that waiting for the disk means waiting.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use recapd::{
     assembly::{self, Parts},
@@ -22,12 +22,18 @@ pub(crate) struct Place {
     pub(crate) parts: Parts,
 }
 
-/// Opens a new database with `synchronous`, and the defaults for what `configure` leaves alone.
+/// Where databases of benches are made.
+pub(crate) fn disk() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Opens a new database within `parent`, with `synchronous`, and the defaults for what `configure` leaves alone.
 pub(crate) async fn open(
+    parent: &Path,
     synchronous: Synchronous,
     configure: impl FnOnce(&mut Config),
 ) -> anyhow::Result<Place> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let folder = tempfile::tempdir_in(parent)?;
     let mut config = Config::default();
     configure(&mut config);
     config.database.url = format!("sqlite:{}", folder.path().join(DATABASE).display());
