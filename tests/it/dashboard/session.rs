@@ -1,38 +1,10 @@
 //! Tokens in cookies.
 
-use recapd::{
-    access::digest_of,
-    domain::{
-        access::{Named, Reach, Scope},
-        time::Timestamp,
-    },
-    store::access::{AccessStore as _, Kept, NewToken},
-};
+use recapd::domain::access::{Named, Reach, Scope};
 use reqwest::Method;
 
 use super::assert_page;
-use crate::support::server::{Reply, START, Server};
-
-async fn keep(server: &Server, name: &str, scope: Scope, agents: &[&str]) {
-    let now = Timestamp::parse(START).unwrap();
-    let named = Named {
-        agents: agents.iter().map(|agent| agent.parse().unwrap()).collect(),
-        ..Named::default()
-    };
-    let token = NewToken {
-        name: name.parse().unwrap(),
-        digest: digest_of(&format!("rcp_{name}")),
-        scope,
-        reach: if agents.is_empty() {
-            Reach::All
-        } else {
-            Reach::Only(named)
-        },
-        expires_at: None,
-    };
-    assert_eq!(server.target.keep_token(token, now).await.unwrap(), Kept::Done);
-    server.access.refresh().await.unwrap();
-}
+use crate::support::server::{Reply, Server};
 
 async fn sign_in(server: &Server, token: &str, to: &str) -> Reply {
     let form = format!("token={token}&to={to}");
@@ -48,7 +20,7 @@ async fn get_with(server: &Server, path: &str, cookie: &str) -> Reply {
 #[tokio::test]
 async fn a_token_opens_the_pages_by_a_cookie_and_nothing_else() {
     let server = Server::summarised().await;
-    keep(&server, "reader", Scope::Read, &[]).await;
+    server.keep_token("reader", Scope::Read, Reach::All).await;
     let stranger = server.get("/ui/agents/coder?x=<b>").await;
     assert_eq!(stranger.status, 401);
     assert!(
@@ -86,7 +58,7 @@ async fn a_token_opens_the_pages_by_a_cookie_and_nothing_else() {
 #[tokio::test]
 async fn pages_of_other_sites_sign_nobody_in_or_out() {
     let server = Server::summarised().await;
-    keep(&server, "reader", Scope::Read, &[]).await;
+    server.keep_token("reader", Scope::Read, Reach::All).await;
     for path in ["/ui/login", "/ui/logout"] {
         let request = server
             .request(Method::POST, path)
@@ -103,7 +75,11 @@ async fn pages_of_other_sites_sign_nobody_in_or_out() {
 async fn who_sees_some_agents_sees_those() {
     let server = Server::summarised().await;
     server.converse("other", 1..=2).await;
-    keep(&server, "mine", Scope::Admin, &["coder"]).await;
+    let named = Named {
+        agents: ["coder".parse().unwrap()].into(),
+        ..Named::default()
+    };
+    server.keep_token("mine", Scope::Admin, Reach::Only(named)).await;
     let cookie = "recapd_session=rcp_mine";
     let overview = get_with(&server, "/ui/", cookie).await;
     assert_eq!(

@@ -3,20 +3,13 @@
 use std::time::Duration;
 
 use recapd::{
-    access::digest_of,
-    domain::{
-        access::{Named, Reach, Scope},
-        time::Timestamp,
-    },
-    store::{
-        Store as _,
-        access::{AccessStore as _, NewToken},
-    },
+    domain::access::{Named, Reach, Scope},
+    store::Store as _,
 };
 use reqwest::Method;
 use tokio::time::Instant;
 
-use crate::support::server::{Reply, START, Server};
+use crate::support::server::{Reply, Server};
 
 /// How often each request is made, after some times that warm up.
 const ROUNDS: usize = 120;
@@ -45,10 +38,7 @@ struct Asked {
 async fn timed(server: &Server, asked: Asked, status: u16) -> Duration {
     let (method, rest) = asked.route;
     let path = format!("/v1/agents/{}/{rest}", asked.agent);
-    let mut request = server.request(method.parse().unwrap(), &path);
-    if let Some(token) = asked.token {
-        request = request.bearer_auth(format!("rcp_{token}"));
-    }
+    let mut request = server.request_by(asked.token, method.parse().unwrap(), &path);
     if method == "POST" {
         request = request.header("content-type", "application/json").body(SAID);
     }
@@ -115,17 +105,8 @@ async fn strangers_and_holders_of_other_tokens_learn_nothing_by_the_clock() {
         })
     };
     for (name, reach) in [("coder", only(&["coder"], &[])), ("web", only(&[], &["web"]))] {
-        let token = NewToken {
-            name: name.parse().unwrap(),
-            digest: digest_of(&format!("rcp_{name}")),
-            scope: Scope::Admin,
-            reach,
-            expires_at: None,
-        };
-        let now = Timestamp::parse(START).unwrap();
-        server.target.keep_token(token, now).await.unwrap();
+        server.keep_token(name, Scope::Admin, reach).await;
     }
-    server.access.refresh().await.unwrap();
     let kinds = |route, tokens: &[Option<&'static str>]| -> Vec<Asked> {
         let agents = |token: Option<&'static str>| ["victim", "nobody"].map(|agent| (token, agent));
         let kinds = tokens.iter().copied().flat_map(agents);

@@ -1,12 +1,11 @@
 //! `GET /v1/agents/{id}/events`, `GET /v1/events`.
 
 use recapd::{
-    access::digest_of,
     domain::{
         access::{Named, Reach, Scope},
         time::Timestamp,
     },
-    store::access::{AccessStore as _, NewToken},
+    store::access::AccessStore as _,
 };
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -180,19 +179,6 @@ async fn who_comes_back_is_told_what_was_missed() {
     assert_eq!(names(&again("nonsense".to_owned()).await), ["agent.changed"]);
 }
 
-async fn keep(server: &Server, name: &str, reach: Reach) {
-    let now = Timestamp::parse(START).unwrap();
-    let token = NewToken {
-        name: name.parse().unwrap(),
-        digest: digest_of(&format!("rcp_{name}")),
-        scope: Scope::Write,
-        reach,
-        expires_at: None,
-    };
-    server.target.keep_token(token, now).await.unwrap();
-    server.access.refresh().await.unwrap();
-}
-
 #[tokio::test]
 async fn of_all_agents_those_are_told_that_may_be_seen() {
     let server = small().await;
@@ -208,7 +194,7 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
         agents: ["coder".parse().unwrap()].into(),
         ..Named::default()
     };
-    keep(&server, "mine", Reach::Only(named)).await;
+    server.keep_token("mine", Scope::Write, Reach::Only(named)).await;
     // Who needed no token has none now.
     assert_eq!(anybody.next().await, None);
 

@@ -1,18 +1,13 @@
 //! What is answered when something goes wrong.
 
 use recapd::{
-    access::digest_of,
-    domain::{
-        access::{Named, Reach, Scope},
-        time::Timestamp,
-    },
+    domain::access::{Named, Reach, Scope},
     llm::http::{HttpSettings, client},
-    store::access::{AccessStore as _, NewToken},
 };
 use reqwest::Method;
 
 use crate::support::{
-    server::{Reply, START, Server},
+    server::{Reply, Server},
     troubled_store::Trouble,
 };
 
@@ -97,7 +92,7 @@ async fn an_id_that_is_none_is_refused_with_the_rule() {
 async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
     let server = Server::start(|_| {}).await;
     let ask = async |path: &str| {
-        let request = server.request(Method::GET, path).bearer_auth("rcp_some");
+        let request = server.request_by(Some("some"), Method::GET, path);
         Reply::of(request).await
     };
     let paths = [
@@ -112,16 +107,7 @@ async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
         agents: ["coder"].map(|id| id.parse().unwrap()).into(),
         projects: ["web"].map(|id| id.parse().unwrap()).into(),
     };
-    let token = NewToken {
-        name: "some".parse().unwrap(),
-        digest: digest_of("rcp_some"),
-        scope: Scope::Read,
-        reach: Reach::Only(named),
-        expires_at: None,
-    };
-    let now = Timestamp::parse(START).unwrap();
-    server.target.keep_token(token, now).await.unwrap();
-    server.access.refresh().await.unwrap();
+    server.keep_token("some", Scope::Read, Reach::Only(named)).await;
     for ((path, code), without) in paths.into_iter().zip(without) {
         assert_eq!(ask(path).await.problem(400, code), without, "{path}");
     }

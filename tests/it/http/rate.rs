@@ -1,23 +1,12 @@
 //! `http.requests_per_second`.
 
-use recapd::{
-    access::digest_of,
-    domain::{
-        access::{Reach, Scope},
-        time::Timestamp,
-    },
-    store::access::{AccessStore as _, NewToken},
-};
+use recapd::domain::access::{Reach, Scope};
 use reqwest::Method;
 
-use crate::support::server::{Reply, START, Server};
+use crate::support::server::{Reply, Server};
 
 async fn ask(server: &Server, token: Option<&str>, path: &str) -> Reply {
-    let mut request = server.request(Method::GET, path);
-    if let Some(token) = token {
-        request = request.bearer_auth(format!("rcp_{token}"));
-    }
-    Reply::of(request).await
+    Reply::of(server.request_by(token, Method::GET, path)).await
 }
 
 #[tokio::test]
@@ -28,17 +17,8 @@ async fn who_asks_too_often_is_told_when_to_come_back_and_others_are_answered() 
     })
     .await;
     for name in ["one", "other"] {
-        let token = NewToken {
-            name: name.parse().unwrap(),
-            digest: digest_of(&format!("rcp_{name}")),
-            scope: Scope::Read,
-            reach: Reach::All,
-            expires_at: None,
-        };
-        let now = Timestamp::parse(START).unwrap();
-        server.target.keep_token(token, now).await.unwrap();
+        server.keep_token(name, Scope::Read, Reach::All).await;
     }
-    server.access.refresh().await.unwrap();
     let mut told = Vec::new();
     for _ in 0..30 {
         told.push(ask(&server, Some("one"), "/v1/agents").await.status);

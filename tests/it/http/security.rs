@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use recapd::{
-    access::digest_of,
     domain::access::{Named, Reach, Scope},
     http::{openapi_document, page_routes},
-    store::access::{AccessStore as _, Kept, NewToken},
+    store::access::AccessStore as _,
 };
 use reqwest::Method;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -135,7 +134,8 @@ async fn server() -> Server {
         ("expired", Scope::Admin, Reach::All),
         ("revoked", Scope::Admin, Reach::All),
     ] {
-        keep(&server, name, scope, reach).await;
+        let expires_at = (name == "expired").then(now);
+        server.keep_token_until(name, scope, reach, expires_at).await;
     }
     let revoked = "revoked".parse().unwrap();
     server.target.revoke_token(&revoked, now()).await.unwrap();
@@ -143,28 +143,12 @@ async fn server() -> Server {
     server
 }
 
-/// Keeps the token `rcp_NAME`; that called `expired` is.
-async fn keep(server: &Server, name: &str, scope: Scope, reach: Reach) {
-    let token = NewToken {
-        name: name.parse().unwrap(),
-        digest: digest_of(&format!("rcp_{name}")),
-        scope,
-        reach,
-        expires_at: (name == "expired").then(now),
-    };
-    let kept = server.target.keep_token(token, now()).await.unwrap();
-    assert_eq!(kept, Kept::Done);
-}
-
 fn now() -> recapd::domain::time::Timestamp {
     recapd::domain::time::Timestamp::parse(START).unwrap()
 }
 
 async fn ask(server: &Server, token: Option<&str>, (method, path, body): (&Method, &str, &str)) -> Reply {
-    let mut request = server.request(method.clone(), path);
-    if let Some(token) = token {
-        request = request.bearer_auth(format!("rcp_{token}"));
-    }
+    let mut request = server.request_by(token, method.clone(), path);
     if method != Method::GET && method != Method::DELETE {
         request = request
             .header("content-type", "application/json")

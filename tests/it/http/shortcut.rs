@@ -4,17 +4,12 @@ use axum::http::{HeaderName, Request};
 use futures::future::Either;
 use hyper::service::Service as _;
 use recapd::{
-    access::digest_of,
     config::Config,
-    domain::{
-        access::{Named, Reach, Scope},
-        time::Timestamp,
-    },
-    store::access::{AccessStore as _, NewToken},
+    domain::access::{Named, Reach, Scope},
 };
 
 use crate::support::{
-    server::{Reply, START, Server},
+    server::{Reply, Server},
     troubled_store::Trouble,
 };
 
@@ -167,18 +162,9 @@ async fn the_shortcut_lets_in_who_may_read_and_nobody_else() {
         // Whether the project is the agent's has to be looked up.
         ("project", only(&[], &["web"]), false),
     ];
-    let now = Timestamp::parse(START).unwrap();
     for (name, reach, _) in &tokens {
-        let token = NewToken {
-            name: name.parse().unwrap(),
-            digest: digest_of(&format!("rcp_{name}")),
-            scope: Scope::Read,
-            reach: reach.clone(),
-            expires_at: None,
-        };
-        server.target.keep_token(token, now).await.unwrap();
+        server.keep_token(name, Scope::Read, reach.clone()).await;
     }
-    server.access.refresh().await.unwrap();
     for (name, _, has_shortcut) in tokens {
         let bearer = format!("Bearer rcp_{name}");
         assert_eq!(

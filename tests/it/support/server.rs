@@ -3,17 +3,23 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use recapd::{
-    access::Access,
+    access::{Access, digest_of},
     assembly::{self, Parts},
     clock::{Clock, ManualClock},
     config::Config,
-    domain::time::Timestamp,
+    domain::{
+        access::{Reach, Scope},
+        time::Timestamp,
+    },
     http::{self, HttpState, Interface},
     llm::{
         http::{HttpReply, HttpSettings, client, send},
         offline::OfflineModel,
     },
-    store::SqlStore,
+    store::{
+        SqlStore,
+        access::{AccessStore as _, Kept, NewToken},
+    },
 };
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
@@ -142,6 +148,41 @@ impl Server {
         self.client
             .request(method, format!("http://{}{path}", self.address))
             .header("x-request-id", "test")
+    }
+
+    /// As [`Self::request`], by who holds the token `rcp_TOKEN`, or by somebody without one.
+    pub(crate) fn request_by(&self, token: Option<&str>, method: Method, path: &str) -> RequestBuilder {
+        let request = self.request(method, path);
+        match token {
+            Some(token) => request.bearer_auth(format!("rcp_{token}")),
+            None => request,
+        }
+    }
+
+    /// Keeps the token `rcp_NAME`, which is known from then on.
+    pub(crate) async fn keep_token(&self, name: &str, scope: Scope, reach: Reach) {
+        self.keep_token_until(name, scope, reach, None).await;
+    }
+
+    /// As [`Self::keep_token`], of a token that expires.
+    pub(crate) async fn keep_token_until(
+        &self,
+        name: &str,
+        scope: Scope,
+        reach: Reach,
+        expires_at: Option<Timestamp>,
+    ) {
+        let token = NewToken {
+            name: name.parse().unwrap(),
+            digest: digest_of(&format!("rcp_{name}")),
+            scope,
+            reach,
+            expires_at,
+        };
+        let now = Timestamp::parse(START).unwrap();
+        let kept = self.target.keep_token(token, now).await.unwrap();
+        assert_eq!(kept, Kept::Done);
+        self.access.refresh().await.unwrap();
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
