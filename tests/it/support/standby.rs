@@ -154,14 +154,8 @@ impl Servers {
 
     /// A connection past the store.
     pub(crate) async fn connect(&self, server: Server) -> PgConnection {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.options(server).connect().await {
-                // Replay goes first, also before a connection that is being made.
-                Err(error) if is_broken_off(&error) && Instant::now() < end => {}
-                connected => return connected.unwrap(),
-            }
-        }
+        // Replay goes first, also before a connection that is being made.
+        insist(async || self.options(server).connect().await).await
     }
 
     /// Starts what was stopped.
@@ -273,9 +267,20 @@ fn newest_programs() -> Option<PathBuf> {
     Some(newest.join("bin"))
 }
 
+/// Asks a standby until it answers, however often replay goes first.
+pub(crate) async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T, sqlx::Error>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
+            answered => return answered.unwrap(),
+        }
+    }
+}
+
 /// Whether a standby cancelled what it was asked for, because replay needed what stood in its way. It hangs up on who asks
 /// for nothing just then.
-pub(crate) fn is_broken_off(error: &sqlx::Error) -> bool {
+fn is_broken_off(error: &sqlx::Error) -> bool {
     if let sqlx::Error::Io(error) = error {
         return [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind());
     }

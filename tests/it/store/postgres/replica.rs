@@ -20,7 +20,7 @@ use crate::support::{
     postgres::execute,
     standby::{
         Server::{Primary, Standby},
-        Servers, is_broken_off,
+        Servers, insist,
     },
 };
 
@@ -84,15 +84,11 @@ async fn until(connection: &mut PgConnection, condition: &str) {
 }
 
 async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    insist(async || {
         let sql = AssertSqlSafe(format!("SELECT {condition}"));
-        match sqlx::query_scalar(sql).fetch_one(&mut *connection).await {
-            // Replay goes first.
-            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
-            answered => return answered.unwrap(),
-        }
-    }
+        sqlx::query_scalar(sql).fetch_one(&mut *connection).await
+    })
+    .await
 }
 
 /// Looks until the standby has replayed all that was written.
@@ -243,32 +239,18 @@ async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
     // What was cleaned up before the server knew, and is yet to be replayed, would break the read off.
     until_replayed(&servers).await;
     let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
-    let end = Instant::now() + PATIENCE;
-    loop {
+    let scrubbed = insist(async || {
         let mut standby = servers.connect(Standby).await;
-        match is_scrubbed_beside(&store, &mut standby, read).await {
-            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
-            scrubbed => {
-                assert!(!scrubbed.unwrap());
-                break;
-            }
-        }
-    }
+        sqlx::raw_sql(read).execute(&mut standby).await?;
+        let scrubbed = is_scrubbed(&store).await;
+        sqlx::raw_sql("ROLLBACK").execute(&mut standby).await?;
+        Ok(scrubbed)
+    })
+    .await;
+    assert!(!scrubbed);
     set_feedback(&servers, "off").await;
     until(&mut primary, "count(xmin) = 0 FROM pg_replication_slots").await;
     until_scrubbed(&store, read).await;
-}
-
-/// As [`is_scrubbed`], while somebody reads on the standby; an error if that was broken off.
-async fn is_scrubbed_beside(
-    store: &SqlStore,
-    standby: &mut PgConnection,
-    read: &'static str,
-) -> Result<bool, sqlx::Error> {
-    sqlx::raw_sql(read).execute(&mut *standby).await?;
-    let scrubbed = is_scrubbed(store).await;
-    sqlx::raw_sql("ROLLBACK").execute(standby).await?;
-    Ok(scrubbed)
 }
 
 /// Two statements: a setting of the server isn't set in a transaction.
@@ -279,15 +261,9 @@ async fn set_feedback(servers: &Servers, to: &str) {
 
 /// Runs a statement there, however often replay goes first.
 async fn tell_standby(servers: &Servers, sql: &str) {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    insist(async || {
         let mut standby = servers.connect(Standby).await;
-        match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut standby).await {
-            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
-            told => {
-                told.unwrap();
-                break;
-            }
-        }
-    }
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut standby).await
+    })
+    .await;
 }
