@@ -15,6 +15,7 @@ mod socket;
 mod stream;
 
 use std::{
+    convert::Infallible,
     future::Future,
     io,
     pin::pin,
@@ -25,11 +26,14 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{Request, header::EXPECT};
+use axum::{
+    http::{Request, header::EXPECT},
+    response::Response,
+};
 use hyper::{
     body::Incoming,
     server::conn::http1::Builder,
-    service::{Service, service_fn},
+    service::{Service as _, service_fn},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{sync::Semaphore, time::sleep};
@@ -194,7 +198,7 @@ fn asked(
     peer: Peer,
     interface: &Interface,
     doing: &Arc<Doing>,
-) -> impl Future<Output = <<Interface as Service<Request<Received>>>::Future as Future>::Output> + use<> {
+) -> impl Future<Output = Result<Response, Infallible>> + use<> {
     request.extensions_mut().insert(peer);
     doing.is_asked.store(true, Ordering::Relaxed);
     let (answering, doing) = (interface.call(request), Arc::clone(doing));
