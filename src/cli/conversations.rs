@@ -13,6 +13,7 @@ use crate::{
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},
         message::Format,
+        number::count,
         text::floor_cut,
     },
     formats::file::{FileReader, Record},
@@ -117,8 +118,9 @@ pub(super) fn is_one(records: &[Record]) -> bool {
 /// What is said of messages of sub-agents that one agent doesn't get.
 pub(super) fn left_out(messages: u64, file: &str) -> String {
     format!(
-        "{file}: left out {messages} messages of sub-agents (isSidechain), which are no part of the conversation; \
-         recapd import without --agent makes them agents of their own"
+        "{file}: left out {} of sub-agents (isSidechain), which are no part of the conversation; \
+         recapd import without --agent makes them agents of their own",
+        count(messages, "message")
     )
 }
 
@@ -162,8 +164,9 @@ impl UnreadTimes {
 /// What is said of messages that their conversation went back behind.
 pub(super) fn undone(messages: u64, file: &str) -> String {
     format!(
-        "{file}: left out {messages} messages of prompts that were edited or turns that were taken back; the conversation \
-         went on without them"
+        "{file}: left out {} of prompts that were edited or turns that were taken back; the conversation \
+         went on without them",
+        count(messages, "message")
     )
 }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     frame::{Frame, Part, next_page, page},
-    text::{agent_path, count, dollars, moment, number, percent, tokens},
+    text::{agent_path, count, dollars, grouped, moment, percent, tokens},
 };
 use crate::{
     domain::{
@@ -84,8 +84,8 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
                 @if row.version == 0 { span.note { "none" } }
                 @else { (gauge(row.summary_tokens, list.summary_tokens_max, "summary")) }
             }
-            td.num data-name="Waiting" { @if pending > 0 { (number(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
-            td.num data-name="Exchanges" { (number(ledger.last_exchange)) }
+            td.num data-name="Waiting" { @if pending > 0 { (grouped(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
+            td.num data-name="Exchanges" { (grouped(ledger.last_exchange)) }
             td.num data-name="Spent today" { (spent(of)) }
             td data-name="Last written" { (moment(row.updated_at, frame.now)) }
         }

@@ -6,7 +6,7 @@ use super::{
     chart::{Bars, Chart, Series},
     frame::{Frame, Part, figure, page},
     lamp::{DEPTH_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
-    text::{agent_path, count, dollars, duration, moment, number, percent, tokens},
+    text::{agent_path, count, dollars, duration, grouped, moment, percent, tokens},
 };
 use crate::{
     domain::{
@@ -104,15 +104,15 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
     let ceiling = html! { "of " (tokens(shown.summary_tokens_max)) " tokens" };
     let failed = html! { (percent(sample.failed, ended)) " of " (count(ended, "attempt")) };
     let estimated = if sample.stock_is_estimated { "about " } else { "" };
-    let documents = html! { (estimated) (number(sample.documents)) " with a summary" };
+    let documents = html! { (estimated) (grouped(sample.documents)) " with a summary" };
     html! {
         dl.figures.large {
-            (figure("Completed", &html! { (number(sample.completed)) }, &html! { (count(sample.model_calls, "model call")) }))
-            (figure("Failed", &html! { (number(sample.failed)) }, &failed))
+            (figure("Completed", &html! { (grouped(sample.completed)) }, &html! { (count(sample.model_calls, "model call")) }))
+            (figure("Failed", &html! { (grouped(sample.failed)) }, &failed))
             (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "limit 30s" }))
             (figure("Average size", &size, &ceiling))
-            (figure("Queue", &html! { (number(sample.ready + sample.running)) }, &html! { (number(sample.scheduled)) " waiting, " (number(sample.parked)) " parked" }))
-            (figure("Agents", &html! { (estimated) (number(sample.agents)) }, &documents))
+            (figure("Queue", &html! { (grouped(sample.ready + sample.running)) }, &html! { (grouped(sample.scheduled)) " waiting, " (grouped(sample.parked)) " parked" }))
+            (figure("Agents", &html! { (estimated) (grouped(sample.agents)) }, &documents))
         }
     }
 }
@@ -214,10 +214,10 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
     };
     html! {
         div.charts {
-            (hours.chart("Updates", "c-updates", updates, &[], number).drawn())
+            (hours.chart("Updates", "c-updates", updates, &[], grouped).drawn())
             (duration.drawn())
             (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).drawn())
-            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], number).drawn())
+            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], grouped).drawn())
             (hours.chart("Cost", "c-cost", cost, &[], dollars).drawn())
             section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
         }
@@ -232,7 +232,7 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
                 thead { tr { th scope="col" { "Agent" } th.num scope="col" { "Exchanges" } th scope="col" { "Since" } } }
                 tbody {
                     @for waiting in stale {
-                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num { (number(waiting.exchanges)) } td { (moment(waiting.since, frame.now)) } }
+                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num { (grouped(waiting.exchanges)) } td { (moment(waiting.since, frame.now)) } }
                     }
                 }
             }
@@ -256,7 +256,7 @@ fn spent(shown: &Overview, sample: &Sample) -> Markup {
             limit(limits.cost_microusd, dollars),
         ),
         ("Tokens", tokens(today.tokens), limit(limits.tokens, tokens)),
-        ("Calls", number(today.calls), limit(limits.calls, number)),
+        ("Calls", grouped(today.calls), limit(limits.calls, grouped)),
     ];
     html! {
         table {

@@ -6,10 +6,10 @@ use super::{
     filter::{Filter, FilterError, QUEUE_STATES},
     frame::{Frame, Part, action, action_on, filters, next_page, page},
     strata::state_name,
-    text::{agent_path, count, moment, number, span, value},
+    text::{agent_path, count, grouped, moment, span, value},
 };
 use crate::{
-    domain::{access::Scope, agent::AgentId, number::i64_or_max, time::Timestamp},
+    domain::{access::Scope, agent::AgentId, time::Timestamp},
     store::operate::{QueueRow, QueueState, QueueWait, SEARCHED_MAX},
 };
 
@@ -67,7 +67,7 @@ fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
     html! {
         div.wide #list data-live {
             @if !list.rows.is_empty() { (table(frame, &list.rows)) }
-            @else if list.next.is_some() { p.empty { "None so far: " (number(SEARCHED_MAX)) " rows were looked at" } }
+            @else if list.next.is_some() { p.empty { "None so far: " (grouped(SEARCHED_MAX)) " rows were looked at" } }
             @else if filter.is_empty() { p.empty { "Nothing is to be done: every summary is up to date" } }
             @else { p.empty { "Nothing matches" } }
         }
@@ -98,7 +98,7 @@ fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
         return html! {};
     };
     let is_all = matching < RETRIED_MAX;
-    let shown = number(i64_or_max(matching));
+    let shown = grouped(matching);
     let name = if is_all {
         format!("Retry all {shown}")
     } else {
@@ -136,7 +136,7 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
             td data-name="State" { (state(row.state)) span.note { (wait(row, frame.now)) } }
             td data-name="Asked for by" { (row.reason.replace('_', " ")) }
             td data-name="Age" { (span(row.age_ms)) }
-            td.num data-name="Attempts" { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
+            td.num data-name="Attempts" { (grouped(row.attempts)) @if row.crashes > 0 { span.note { (grouped(row.crashes)) " vanished" } } }
             td.error data-name="Last error" { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
             @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (by_hand(frame, row)) } }
         }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     filter::{Filter, FilterError, RUN_STATES},
     frame::{Frame, Part, copy_button, figure, filters, next_page, page},
-    text::{agent_path, dollars, duration, moment, number, tokens, value},
+    text::{agent_path, count, dollars, duration, grouped, moment, tokens, value},
 };
 use crate::store::operate::{Run, RunOutcome, SEARCHED_MAX};
 
@@ -51,7 +51,7 @@ fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
     html! {
         div.wide #list data-live {
             @if !list.runs.is_empty() { (table(frame, &list.runs)) }
-            @else if list.next.is_some() { p.empty { "None among " (number(SEARCHED_MAX)) " runs" } }
+            @else if list.next.is_some() { p.empty { "None among " (grouped(SEARCHED_MAX)) " runs" } }
             @else { p.empty { "None that are kept" } }
         }
         (next_page(next, more))
@@ -73,8 +73,8 @@ fn table(frame: &Frame, runs: &[Run]) -> Markup {
                         td data-name="Agent" { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
                         td data-name="Outcome" { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
                         td data-name="Path" { (run.path.as_deref().unwrap_or("–")) }
-                        td.num data-name="Exchanges" { (number(run.exchanges)) }
-                        td.num data-name="Items" { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
+                        td.num data-name="Exchanges" { (grouped(run.exchanges)) }
+                        td.num data-name="Items" { "+" (grouped(run.items_added)) " −" (grouped(run.items_dropped)) }
                         td.num data-name="Document" { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
                         td.num data-name="Cost" { (cost(run)) }
                         td.num data-name="Took" { (duration(run.duration_ms)) }
@@ -118,12 +118,12 @@ pub fn run_page(frame: &Frame, run: &Run) -> String {
         p.lead { (outcome(run.outcome)) " in " (duration(run.duration_ms)) ", " (moment(run.finished_at, frame.now)) }
         dl.figures {
             (figure("Asked for by", &html! { (run.reason.replace('_', " ")) }, &html! { "attempt " (run.attempt) }))
-            (figure("Exchanges", &html! { (number(run.exchanges)) }, &covers(run)))
+            (figure("Exchanges", &html! { (grouped(run.exchanges)) }, &covers(run)))
             (figure("Path", &html! { (run.path.as_deref().unwrap_or("–")) }, &html! { @if run.truncated { "lost decisions or constraints for its size" } }))
-            (figure("Items", &html! { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }, &html! { "added, dropped or merged away" }))
+            (figure("Items", &html! { "+" (grouped(run.items_added)) " −" (grouped(run.items_dropped)) }, &html! { "added, dropped or merged away" }))
             (figure("Document", &html! { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) },
                 &html! { @if let Some(version) = run.version { a href=(format!("{base}/versions/{version}")) { "version " (version) } } }))
-            (figure("Request", &html! { (tokens(run.input_tokens)) }, &html! { "tokens read in " (number(run.model_calls)) " calls" }))
+            (figure("Request", &html! { (tokens(run.input_tokens)) }, &html! { "tokens read in " (count(run.model_calls, "call")) }))
             (figure("Answer", &html! { (tokens(run.output_tokens)) }, &html! { "tokens written" @if run.batched { ", by a batch" } }))
             (figure("Cost", &html! { (cost(run)) }, &html! { (model.join(" ")) }))
         }

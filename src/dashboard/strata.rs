@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     document::{Level, document},
     frame::{Frame, Part, action, agent_tabs, copy_button, figure, next_page, page},
-    text::{agent_path, count, exchange_path, line, moment, number, percent, tokens},
+    text::{agent_path, count, exchange_path, grouped, line, moment, percent, tokens},
 };
 use crate::{
     domain::{
@@ -141,9 +141,9 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
     html! {
         dl.figures #figures data-live {
             (figure("Window", &window, &of_budget))
-            (figure("Waiting", &html! { (number(row.pending_exchanges)) }, &since))
+            (figure("Waiting", &html! { (grouped(row.pending_exchanges)) }, &since))
             (figure("Summary", &summary, &of_ceiling))
-            (figure("Exchanges", &html! { (number(ledger.last_exchange)) }, &told))
+            (figure("Exchanges", &html! { (grouped(ledger.last_exchange)) }, &told))
             (figure("Last written", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))
             (figure("Update", &queue, &why))
         }

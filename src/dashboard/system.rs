@@ -4,13 +4,12 @@ use maud::{Markup, html};
 
 use super::{
     frame::{Frame, Part, figure, page},
-    text::{agent_path, count, moment, number, span},
+    text::{agent_path, count, grouped, moment, span},
 };
 use crate::{
     domain::{
         access::Scope,
         diagnosis::{Check, Firing, Verdict},
-        number::i64_or_max,
         time::Timestamp,
     },
     store::operate::QueueRow,
@@ -219,12 +218,12 @@ fn configuration(settings: &[Setting]) -> Markup {
             }
         }
     };
-    let shown = |settings: &[&Setting]| number(i64_or_max(settings.len()));
+    let shown = |settings: &[&Setting]| grouped(settings.len());
     html! {
         section.configuration aria-labelledby="configuration-title" {
             h2 #configuration-title { "Configuration" }
             @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
-            @else { p.facts { (count(i64_or_max(changed.len()), "key")) " not the default's" } (table(&changed)) }
+            @else { p.facts { (count(changed.len(), "key")) " not the default's" } (table(&changed)) }
             details.others { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
         }
     }

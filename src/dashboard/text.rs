@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+pub(super) use crate::domain::number::{count, grouped};
 use crate::domain::{
     agent::AgentId,
     history::age,
@@ -94,36 +95,13 @@ pub(super) fn tokens(tokens: i64) -> String {
     rounded(tokens, true)
 }
 
-/// `1,247`.
-pub(super) fn number(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    if number < 0 {
-        format!("-{grouped}")
-    } else {
-        grouped
-    }
-}
-
-/// `1 exchange`, `2 exchanges`.
-pub(super) fn count(count: i64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", number(count))
-}
-
 /// `$1.92`; of less than a cent `$0.0034`.
 pub(super) fn dollars(microusd: i64) -> String {
     let (whole, rest) = (microusd / 1_000_000, microusd % 1_000_000);
     if microusd != 0 && microusd.abs() < 10_000 {
         format!("${whole}.{:04}", rest.abs() / 100)
     } else {
-        format!("${}.{:02}", number(whole), rest.abs() / 10_000)
+        format!("${}.{:02}", grouped(whole), rest.abs() / 10_000)
     }
 }
 
@@ -206,10 +184,6 @@ mod tests {
 
     #[test]
     fn figures_are_told_as_people_tell_them() {
-        assert_eq!(number(1_234_567), "1,234,567");
-        assert_eq!(number(-1_000), "-1,000");
-        assert_eq!(count(1, "exchange"), "1 exchange");
-        assert_eq!(count(2_000, "agent"), "2,000 agents");
         assert_eq!(percent(3, 1_250), "0.2%");
         assert_eq!(
             (percent(0, 0), percent(9, 50)),

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     document::{Level, document, item},
     frame::{Frame, Part, action_on, agent_head, agent_tabs, copy_button, next_page, page},
-    text::{agent_path, linked, moment, number, tokens},
+    text::{agent_path, grouped, linked, moment, tokens},
 };
 use crate::{
     domain::{
@@ -82,7 +82,7 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
             td data-name="Written by" { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
             td data-name="Path" { (version.path) }
             td data-name="Covers" { "to #" (version.covers_through) }
-            td.num data-name="New" { (number(version.exchanges)) }
+            td.num data-name="New" { (grouped(version.exchanges)) }
             td.num data-name="Tokens" { (tokens(version.tokens)) }
             td data-name="When" { (moment(version.created_at, frame.now)) }
         }

@@ -1,4 +1,4 @@
-//! Numbers of one type as those of another.
+//! Numbers of one type as those of another, and as people read them.
 
 /// `number`, or the largest `i64` if it is none.
 pub(crate) fn i64_or_max(number: impl TryInto<i64>) -> i64 {
@@ -8,4 +8,61 @@ pub(crate) fn i64_or_max(number: impl TryInto<i64>) -> i64 {
 /// `number`, or the largest `usize` if it is none.
 pub(crate) fn usize_or_max(number: impl TryInto<usize>) -> usize {
     number.try_into().unwrap_or(usize::MAX)
+}
+
+/// `number` with commas between its thousands: `1,247`.
+pub(crate) fn grouped(number: impl TryInto<i64>) -> String {
+    let number = i64_or_max(number);
+    let digits = number.unsigned_abs().to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if number < 0 {
+        format!("-{grouped}")
+    } else {
+        grouped
+    }
+}
+
+/// How many there are, with the noun as the number has it: `1 exchange`, `2,000 summaries`.
+pub(crate) fn count(number: impl TryInto<i64>, noun: &str) -> String {
+    let number = i64_or_max(number);
+    let noun = match noun.strip_suffix('y') {
+        _ if number == 1 => noun.to_owned(),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{noun}s"),
+    };
+    format!("{} {noun}", grouped(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_told_apart() {
+        assert_eq!(
+            [0, 999, 1_247, 1_234_567, -1_000, -999].map(grouped),
+            ["0", "999", "1,247", "1,234,567", "-1,000", "-999"]
+        );
+        assert_eq!(grouped(u64::MAX), grouped(i64::MAX));
+    }
+
+    #[test]
+    fn a_noun_is_as_its_number() {
+        for (number, noun, told) in [
+            (0, "item", "0 items"),
+            (1, "exchange", "1 exchange"),
+            (2_000, "agent", "2,000 agents"),
+            (1, "summary", "1 summary"),
+            (2, "summary", "2 summaries"),
+            (2, "key", "2 keys"),
+        ] {
+            assert_eq!(count(number, noun), told);
+        }
+    }
 }

@@ -439,7 +439,7 @@ async fn the_commands_ask_a_running_daemon() {
     let (_, history, _) = ask(&["history", AGENT]);
     assert!(history.contains("the model sees from here"), "{history}");
     let (_, status, _) = ask(&["status"]);
-    assert!(status.contains("1 agents, 1 summaries"), "{status}");
+    assert!(status.contains("1 agent, 1 summary"), "{status}");
     for (args, words) in [
         (&["mark", AGENT, "here"][..], "`here` at #2"),
         (&["rewind", AGENT, "here"], "0 exchanges set aside"),

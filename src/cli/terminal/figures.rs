@@ -11,22 +11,6 @@ pub(in crate::cli) fn thousands(tokens: i64) -> String {
     }
 }
 
-/// A number with commas between its thousands: `1,247`.
-pub(in crate::cli) fn grouped(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let head = digits.len() % 3;
-    let groups = digits.char_indices().map(|(at, digit)| {
-        let is_next = at > 0 && at % 3 == head;
-        if is_next {
-            format!(",{digit}")
-        } else {
-            digit.to_string()
-        }
-    });
-    let sign = if number < 0 { "-" } else { "" };
-    std::iter::once(sign.to_owned()).chain(groups).collect()
-}
-
 /// A share in percent, with one decimal.
 pub(in crate::cli) fn permille(part: i64, whole: i64) -> String {
     let permille = part * 1_000 / whole.max(1);
@@ -90,10 +74,6 @@ mod tests {
         let told = [0, 5_000, 180_000, 10_800_000, 864_000_000, -90_000].map(|ms| ago(now.plus_ms(-ms), now));
         assert_eq!(told, ["now", "5s ago", "3m ago", "3h ago", "10d ago", "in 1m"]);
         assert_eq!([999, 15_870].map(thousands), ["999", "15.8k"]);
-        assert_eq!(
-            [0, 999, 1_247, 1_204_000].map(grouped),
-            ["0", "999", "1,247", "1,204,000"]
-        );
         assert_eq!(permille(2, 1_000), "0.2%");
         assert_eq!(dollars(12_300), "$0.0123");
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Origin, Turn};
 use crate::domain::{
     message::{Message, Part},
-    number::i64_or_max,
+    number::{grouped, i64_or_max},
     tokens::{TokenCounter, count_part},
 };
 
@@ -208,21 +208,8 @@ fn note_end(exchange: i64) -> String {
 fn noted(text: &str, exchange: i64) -> Option<usize> {
     let (before, _) = text.split_once(&note_end(exchange))?;
     let (_, number) = before.rsplit_once(NOTE_HEAD)?;
-    let left_out = number.replace(',', "").parse().ok()?;
+    let left_out: usize = number.replace(',', "").parse().ok()?;
     (grouped(left_out) == number).then_some(left_out)
-}
-
-/// `12345` as `12,345`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

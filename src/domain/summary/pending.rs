@@ -8,7 +8,7 @@ use super::{
     line::{clean, minutes, range_name, rounded, source},
     render::{FOOTER, is_footer, numbered, section_text},
 };
-use crate::domain::{time::Timestamp, tokens::TokenCounter};
+use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 
 /// The section's heading, without the Markdown mark.
 pub const PENDING_HEADING: &str = "Just Left the Window";
@@ -154,15 +154,10 @@ fn fold_line(folded: &[&PendingLine]) -> Option<String> {
     let tokens = folded
         .iter()
         .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
-    let exchanges = if folded.len() == 1 {
-        "exchange"
-    } else {
-        "exchanges"
-    };
     Some(format!(
-        "{}: {} {exchanges}, ~{} tokens, waiting to be summarised",
+        "{}: {}, ~{} tokens, waiting to be summarised",
         range_name(range),
-        folded.len(),
+        count(folded.len(), "exchange"),
         rounded(tokens, false)
     ))
 }

@@ -106,7 +106,7 @@ fn a_database_tells_how_far_the_estimate_is_off() {
         let estimate = count["tokens"].as_i64().unwrap();
         assert_eq!(tokens, (estimate * permille + 999) / 1_000, "{count}");
     }
-    assert!(stdout(&run(&["count", "-"])).contains("by 1 reports of usage"));
+    assert!(stdout(&run(&["count", "-"])).contains("by 1 report of usage"));
     assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
     // What is counted exactly needs no help.
     let exact = json(&run(&[

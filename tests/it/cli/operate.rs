@@ -64,7 +64,7 @@ async fn the_queue_is_worked_on_by_hand() {
     let rows = &alike(&server, &["queue"])["rows"];
     assert_eq!(rows[0], alike(&server, &["queue", "show", "coder"]));
     for (args, words) in [
-        (&["queue", "retry", "--all"][..], "1 agents are due now"),
+        (&["queue", "retry", "--all"][..], "1 agent due now"),
         (&["queue", "retry", "--all"], "(nothing is parked)"),
         (&["queue", "retry", "coder"], "coder is due now"),
         (
@@ -81,7 +81,7 @@ async fn the_queue_is_worked_on_by_hand() {
         (&["agents", "resume", "coder"], "updates of coder go on"),
         (&["update", "coder"], "asked for an update of coder"),
         (&["age", "--dry-run"], "(no line has outgrown its section)"),
-        (&["age"], "0 summaries are looked at"),
+        (&["age"], "0 summaries to be looked at"),
     ] {
         let output = ask(&server, args);
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));

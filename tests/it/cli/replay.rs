@@ -206,7 +206,7 @@ fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
     );
     let status = look(&["status"]);
     assert!(
-        stdout(&status).contains("1 agents, 1 summaries"),
+        stdout(&status).contains("1 agent, 1 summary"),
         "{}",
         stdout(&status)
     );

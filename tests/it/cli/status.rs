@@ -45,7 +45,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     assert_eq!(asked, looked);
     let block = stdout(&ask(&server, &["status", "--window", "7d"]));
     assert!(block.starts_with("Summary updates, last 7d"), "{block}");
-    assert!(block.contains("2 agents, 1 summaries"), "{block}");
+    assert!(block.contains("2 agents, 1 summary"), "{block}");
     let one = alike(&server, &["status", "coder"]);
     assert_eq!(
         (&one["agent_id"], &one["summary_version"]),
@@ -53,7 +53,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     );
     let line = stdout(&ask(&server, &["status", "planner"]));
     assert!(
-        line.starts_with("planner: 2 messages in 1 exchanges, window "),
+        line.starts_with("planner: 2 messages in 1 exchange, window "),
         "{line}"
     );
     assert_eq!(code(&ask(&server, &["status", "plannr"])), Some(3));

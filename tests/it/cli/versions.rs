@@ -109,7 +109,7 @@ fn a_document_is_corrected_gone_back_from_and_made_anew() {
     let back = database.told(&["rollback", "coder", &version]);
     let head = format!("rolled coder back to version {version}, as version ");
     assert!(back.starts_with(&head), "{back}");
-    assert!(back.ends_with(": 1 items came back, 1 went"), "{back}");
+    assert!(back.ends_with(": 1 item came back, 1 went"), "{back}");
     let document = database.told(&["summary", "coder"]);
     assert!(!document.contains("Chose RS256"), "{document}");
     let rebuilt = database.told(&["rebuild", "coder"]);

@@ -123,8 +123,8 @@ async fn a_limit_of_spending_pauses_and_says_so() {
     assert_eq!(fake.requests().len(), 1);
     let told = status(&daemon);
     for words in [
-        " of $5.00, 1 of 1 calls",
-        "paused     1 agents: spend limit until",
+        " of $5.00, 1 of 1 call",
+        "paused     1 agent: spend limit until",
         "parked             0",
     ] {
         assert!(told.contains(words), "{told}");

@@ -16,7 +16,7 @@ use crate::{
         terminal::output,
     },
     config::Config,
-    domain::agent::AgentId,
+    domain::{agent::AgentId, number::count},
     keeper::{DeleteReply, ForgetReply, Keeper},
     recall::Range,
     store::{FORGET_EXCHANGES_MAX, Forgettable},
@@ -106,7 +106,7 @@ impl Forget {
         if shared.json {
             output::json(&reply)?;
         } else {
-            let mut text = format!("deleted {agent} with {} messages", reply.messages);
+            let mut text = format!("deleted {agent} with {}", count(reply.messages, "message"));
             if !reply.journal_removed {
                 text.push_str("; its live journal could not be removed");
             }
@@ -142,12 +142,12 @@ fn told(reply: &ForgetReply) -> String {
         .collect();
     let agents: Vec<&str> = reply.agents.iter().map(AgentId::as_str).collect();
     let mut text = format!(
-        "forgot {} messages of {} in {}: {} items of summaries and {} earlier versions went with them",
-        reply.messages,
+        "forgot {} of {} in {}: {} of summaries and {} went with them",
+        count(reply.messages, "message"),
         numbers.join(", "),
         agents.join(", "),
-        reply.items,
-        reply.versions
+        count(reply.items, "item"),
+        count(reply.versions, "earlier version")
     );
     if !reply.journals_left.is_empty() {
         let left: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();

@@ -19,7 +19,7 @@ use crate::{
     },
     clock::SystemClock,
     config::Config,
-    domain::{agent::AgentId, lineage::Step},
+    domain::{agent::AgentId, lineage::Step, number::count},
     keeper::{ForkReply, Keeper, StepReply},
     store::{SqlStore, Store},
 };
@@ -113,10 +113,10 @@ impl Fork {
         })?;
         print(shared, &reply, &|reply| {
             format!(
-                "forked {child} from {parent} at {}: {} exchanges and {} items of the summary are shared",
+                "forked {child} from {parent} at {}: {} and {} of the summary are shared",
                 number(&reply["fork_exchange"]),
-                reply["exchanges"],
-                reply["items"]
+                counted(reply, "exchanges", "exchange"),
+                counted(reply, "items", "item")
             )
         })
     }
@@ -205,17 +205,19 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
             named(label),
             number(&reply["marked_exchange"])
         ),
-        Step::Rewind(label) => {
-            let set_aside = &reply["set_aside"];
-            let noun = if *set_aside == 1 { "exchange" } else { "exchanges" };
-            format!(
-                "rewound {agent} to the mark{} at {}: {set_aside} {noun} set aside, the window begins with {}",
-                named(label),
-                number(&reply["marked_exchange"]),
-                number(&reply["first_exchange"])
-            )
-        }
+        Step::Rewind(label) => format!(
+            "rewound {agent} to the mark{} at {}: {} set aside, the window begins with {}",
+            named(label),
+            number(&reply["marked_exchange"]),
+            counted(reply, "set_aside", "exchange"),
+            number(&reply["first_exchange"])
+        ),
     }
+}
+
+/// How many of `noun` the reply counts in `member`.
+pub(super) fn counted(reply: &Value, member: &str, noun: &str) -> String {
+    count(reply[member].as_i64().unwrap_or_default(), noun)
 }
 
 /// `#12`, or where no exchange is yet.

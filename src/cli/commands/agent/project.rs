@@ -15,7 +15,7 @@ use crate::{
     },
     clock::SystemClock,
     config::Config,
-    domain::{agent::AgentId, project::ProjectId},
+    domain::{agent::AgentId, number::count, project::ProjectId},
     keeper::Keeper,
     store::Store,
 };
@@ -82,8 +82,8 @@ fn list(config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let line = |project: &Value| {
             let name = project["project_id"].as_str().unwrap_or_default().to_owned();
             format!(
-                "{name}  {} agents, active last {}",
-                project["agents"],
+                "{name}  {}, active last {}",
+                count(project["agents"].as_i64().unwrap_or_default(), "agent"),
                 project["updated_at"].as_str().unwrap_or_default()
             )
         };

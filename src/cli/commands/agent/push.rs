@@ -27,6 +27,7 @@ use crate::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
+        number::{count, grouped},
     },
     formats::file::{FileReader, ReadError},
     http::Appended,
@@ -283,7 +284,7 @@ impl Pushed {
     fn broken_off(&self, failed: Failed) -> Failed {
         match self.accepted + self.duplicates {
             0 => failed,
-            stored => failed.after(&format!("{stored} messages are stored, the rest isn't")),
+            stored => failed.after(&format!("{} stored, the rest isn't", count(stored, "message"))),
         }
     }
 
@@ -291,7 +292,7 @@ impl Pushed {
     fn line(&self) -> String {
         let known = match self.duplicates {
             0 => String::new(),
-            known => format!(", {known} were there already"),
+            known => format!(", {} were there already", grouped(known)),
         };
         let figure = |of: &Value, name: &str| of[name].as_i64().unwrap_or_default();
         let tokens = thousands(figure(&self.window, "tokens"));
@@ -307,11 +308,12 @@ impl Pushed {
         };
         let waiting = match figure(&self.summary, "pending_exchanges") {
             0 => String::new(),
-            waiting => format!(", up to {waiting} wait for the summary"),
+            waiting => format!(", up to {} wait for the summary", grouped(waiting)),
         };
         format!(
-            "stored {} messages of {}{known}; {window}{left}{waiting}",
-            self.accepted, self.agent_id
+            "stored {} of {}{known}; {window}{left}{waiting}",
+            count(self.accepted, "message"),
+            self.agent_id
         )
     }
 }

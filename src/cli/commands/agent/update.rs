@@ -19,7 +19,7 @@ use crate::{
     },
     clock::{Clock, SystemClock},
     config::{Environment, Loaded},
-    domain::agent::AgentId,
+    domain::{agent::AgentId, number::count},
     randomness,
     store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
 };
@@ -196,12 +196,12 @@ fn print(shared: &Shared, value: &impl serde::Serialize, text: &str) -> Result<E
 
 fn line(run: &Run) -> String {
     format!(
-        "updated {}: version {} of {} tokens through #{}, {} exchanges in {}",
+        "updated {}: version {} of {} tokens through #{}, {} in {}",
         run.agent_id,
         run.version.unwrap_or_default(),
         thousands(run.document_tokens.unwrap_or_default()),
         run.covers_through.unwrap_or_default(),
-        run.exchanges,
+        count(run.exchanges, "exchange"),
         duration(run.duration_ms)
     )
 }

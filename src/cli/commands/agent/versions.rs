@@ -17,6 +17,7 @@ use crate::{
     config::Config,
     domain::{
         agent::AgentId,
+        number::{count, grouped},
         summary::{
             diff::{Change, ChangeKind, DocumentLine, diff},
             version::VersionKind,
@@ -349,13 +350,15 @@ impl Rollback {
         lineage::print(shared, &reply, &|reply| {
             let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
             let again = if uncovered > 0 {
-                format!("; {uncovered} exchanges are summarised again")
+                format!("; {} to be summarised again", count(uncovered, "exchange"))
             } else {
                 String::new()
             };
             format!(
-                "rolled {agent} back to version {version}, as version {}: {} items came back, {} went{again}",
-                reply["version"], reply["items_restored"], reply["items_removed"]
+                "rolled {agent} back to version {version}, as version {}: {} came back, {} went{again}",
+                reply["version"],
+                lineage::counted(reply, "items_restored", "item"),
+                grouped(reply["items_removed"].as_i64().unwrap_or_default())
             )
         })
     }
@@ -383,8 +386,9 @@ impl Rebuild {
                 String::new()
             };
             format!(
-                "rebuilding {agent} as of version {version}: {} exchanges are summarised again, {} items went{by_hand}",
-                reply["uncovered_exchanges"], reply["items_removed"]
+                "rebuilding {agent} as of version {version}: {} to be summarised again, {} went{by_hand}",
+                lineage::counted(reply, "uncovered_exchanges", "exchange"),
+                lineage::counted(reply, "items_removed", "item")
             )
         })
     }

@@ -16,6 +16,7 @@ use crate::{
         terminal::{output, ticker::Ticker},
     },
     config::{Config, DatabaseConfig},
+    domain::number::count,
     store::{
         SqlStore, StoreError,
         copy::{Copied, CopyError, Progress, copy},
@@ -121,14 +122,14 @@ fn text(copied: &Copied, report: &Report) -> String {
         ));
     }
     lines.push(format!(
-        "{} rows of {} tables copied, read back and the same",
-        copied.rows(),
-        copied.tables.len()
+        "{} of {} copied, read back and the same",
+        count(copied.rows(), "row"),
+        count(copied.tables.len(), "table")
     ));
     if copied.texts_changed > 0 {
         lines.push(format!(
-            "{} texts held U+0000, which PostgreSQL can't: it is U+FFFD in them now",
-            copied.texts_changed
+            "{} held U+0000, which PostgreSQL can't: it is U+FFFD there now",
+            count(copied.texts_changed, "text")
         ));
     }
     if copied.leases_released > 0 {

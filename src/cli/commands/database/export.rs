@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     cli::{Shared, backend::open, exit::Failed, terminal::output},
     config::Config,
-    domain::agent::AgentId,
+    domain::{agent::AgentId, number::count},
     journal::export::{ExportError, export},
     store::{
         SqlStore, Store as _,
@@ -237,9 +237,10 @@ impl Exported {
         if shared.json {
             return output::json(self);
         }
-        let Self { agents, messages, .. } = self;
         output::text(&format!(
-            "{agents} agents, {messages} messages written to {}",
+            "{}, {} written to {}",
+            count(self.agents, "agent"),
+            count(self.messages, "message"),
             path.display()
         ))
     }

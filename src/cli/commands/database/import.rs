@@ -29,7 +29,11 @@ use crate::{
     },
     clock::SystemClock,
     config::Config,
-    domain::{agent::AgentId, message::Format},
+    domain::{
+        agent::AgentId,
+        message::Format,
+        number::{count, grouped},
+    },
     journal::import::{self, ImportError, Imported},
     store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
@@ -184,7 +188,11 @@ impl Import {
         let done = if self.dry_run { "would be stored" } else { "stored" };
         let undated = told.unread_times.told();
         output::text(&format!(
-            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped{undated}"
+            "{}: {} {done}, {} there already, {} skipped{undated}",
+            count(agents, "agent"),
+            count(accepted, "message"),
+            grouped(duplicates),
+            grouped(refused)
         ))
     }
 }
@@ -200,7 +208,7 @@ fn tell_unfinished(imported: &Imported) {
     }
     let more = unfinished.len().saturating_sub(UNFINISHED_SHOWN_MAX);
     if more > 0 {
-        output::error(&format!("and {more} more agents like that"));
+        output::error(&format!("and {} like that", count(more, "more agent")));
     }
 }
 

@@ -14,7 +14,10 @@ use crate::{
         terminal::{output, ticker::Ticker},
     },
     config::Config,
-    domain::agent::AgentId,
+    domain::{
+        agent::AgentId,
+        number::{count, grouped},
+    },
     store::{
         Store,
         verify::{AgentReport, Invariant},
@@ -106,7 +109,7 @@ impl Report {
             for row in &page {
                 report.add(store.verify(&row.agent).await?);
                 bar.inc(1);
-                let checked = format!("{} agents checked", report.agents);
+                let checked = format!("{} checked", count(report.agents, "agent"));
                 ticker.tell(|| format!("verifying  {checked}"));
                 bar.set_message(checked);
             }
@@ -141,14 +144,14 @@ impl Report {
     /// A line for each invariant, and the breaches.
     pub(in crate::cli) fn text(&self) -> String {
         let mut lines = vec![format!(
-            "{} agents, {} messages, {} exchanges: {} covered, {} pending, {} in the window, {} set aside",
-            self.agents,
-            self.messages,
-            self.exchanges,
-            self.covered,
-            self.pending,
-            self.in_window,
-            self.set_aside
+            "{}, {}, {}: {} covered, {} pending, {} in the window, {} set aside",
+            count(self.agents, "agent"),
+            count(self.messages, "message"),
+            count(self.exchanges, "exchange"),
+            grouped(self.covered),
+            grouped(self.pending),
+            grouped(self.in_window),
+            grouped(self.set_aside)
         )];
         for invariant in Invariant::ALL {
             let found: Vec<_> = self
@@ -160,7 +163,7 @@ impl Report {
             let verdict = if found.is_empty() {
                 "ok".to_owned()
             } else {
-                format!("BROKEN, {} times", found.len())
+                format!("BROKEN, {}", count(found.len(), "time"))
             };
             lines.push(format!("  {number:>2}. {title:<42} {verdict}"));
             lines.extend(

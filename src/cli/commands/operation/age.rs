@@ -13,7 +13,7 @@ use crate::{
     },
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::time::Timestamp,
+    domain::{number::count, time::Timestamp},
     keeper::AgedReply,
 };
 
@@ -50,7 +50,7 @@ impl Age {
 
 fn text(reply: &AgedReply, now: Timestamp) -> String {
     if !reply.dry_run {
-        return format!("{} summaries are looked at", reply.queued);
+        return format!("{} to be looked at", count(reply.queued, "summary"));
     }
     if reply.due.is_empty() {
         return "(no line has outgrown its section)".to_owned();

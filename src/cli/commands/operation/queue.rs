@@ -21,7 +21,7 @@ use crate::{
     },
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, text::one_line, time::Timestamp},
+    domain::{agent::AgentId, number::count, text::one_line, time::Timestamp},
     store::operate::{QueueRow, QueueState, QueueWait},
 };
 
@@ -160,7 +160,7 @@ async fn retry_parked(hands: &Hands, shared: &Shared) -> Result<(), Failed> {
     } else if retried.is_empty() {
         output::text("(nothing is parked)")?;
     } else {
-        output::text(&format!("{} agents are due now", retried.len()))?;
+        output::text(&format!("{} due now", count(retried.len(), "agent")))?;
     }
     Ok(())
 }

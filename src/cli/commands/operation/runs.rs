@@ -20,7 +20,7 @@ use crate::{
     },
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, text::one_line, time::Timestamp},
+    domain::{agent::AgentId, number::count, text::one_line, time::Timestamp},
     store::operate::{Run, RunOutcome, RunQuery},
 };
 
@@ -175,7 +175,7 @@ fn details(run: &Run) -> String {
     let model = run.provider.as_ref().map(|provider| {
         let batched = if run.batched { ", in a batch" } else { "" };
         let model = run.model.as_deref().unwrap_or_default();
-        format!("{provider} {model}: {} calls{batched}", run.model_calls)
+        format!("{provider} {model}: {}{batched}", count(run.model_calls, "call"))
     });
     let tokens = format!("{} in, {} out", run.input_tokens, run.output_tokens);
     let truncated = if run.truncated {

@@ -28,6 +28,7 @@ use crate::{
     config::Config,
     domain::{
         agent::AgentId,
+        number::count,
         spend::{SpendLimit, SpendLimits},
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
@@ -281,10 +282,10 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
         }
     });
     format!(
-        "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
+        "{}: {} in {}, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
         figures.agent_id,
-        figures.messages,
-        figures.exchanges,
+        count(figures.messages, "message"),
+        count(figures.exchanges, "exchange"),
         thousands(figures.window_tokens),
         thousands(figures.budget_tokens),
         figures.first_exchange,

@@ -13,6 +13,7 @@ use crate::{
     domain::{
         access::{Named, Reach, Scope, TokenName},
         agent::AgentId,
+        number::count,
         project::ProjectId,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
@@ -281,7 +282,7 @@ async fn reset(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
     if shared.json {
         output::json(&json!({ "forgotten": tokens }))?;
     } else {
-        output::text(&format!("{tokens} tokens forgotten"))?;
+        output::text(&format!("{} forgotten", count(tokens, "token")))?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::{
         terminal::output,
     },
     config::Config,
+    domain::number,
     store::{KeptCalibration, Store as _},
     tokenizer::{self, RequestCount, count_request},
 };
@@ -162,7 +163,8 @@ fn line(calibrated: &Calibrated) -> String {
     } = calibrated;
     let factor = output::factor;
     format!(
-        "by {samples} reports of usage about {average_tokens} (×{}), at most {guard_tokens} (×{})\n",
+        "by {} of usage about {average_tokens} (×{}), at most {guard_tokens} (×{})\n",
+        number::count(*samples, "report"),
         factor(calibrated.average_permille),
         factor(calibrated.guard_permille),
     )

@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Mutex};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    cli::terminal::{figures::grouped, output, ticker::Ticker},
-    domain::number::i64_or_max,
+    cli::terminal::{output, ticker::Ticker},
+    domain::number::grouped,
 };
 
 /// How often the line on a terminal changes in a second, at most.
@@ -107,8 +107,7 @@ impl Progress {
 
     fn tell(&self) {
         let Ok(told) = self.told.lock() else { return };
-        let files = |files: usize| grouped(i64_or_max(files));
-        let done = format!("{}/{} sessions", files(told.files), files(self.files));
+        let done = format!("{}/{} sessions", grouped(told.files), grouped(self.files));
         let skipped = match told.skipped {
             0 => String::new(),
             skipped => format!("  skipped {skipped}"),

@@ -4,7 +4,10 @@ use super::Check;
 use crate::{
     cli::terminal::figures::{permille, span},
     config::Config,
-    domain::time::{DAY_MS, HOUR_MS, Timestamp},
+    domain::{
+        number::count,
+        time::{DAY_MS, HOUR_MS, Timestamp},
+    },
     store::{Sample, SqlStore, Store as _, operate::OperatorStore as _},
 };
 
@@ -78,7 +81,7 @@ fn updates(sample: &Sample) -> Check {
 }
 
 fn parked(sample: &Sample) -> Option<Check> {
-    let detail = format!("{} agents are given up on for now", sample.parked);
+    let detail = format!("{} given up on for now", count(sample.parked, "agent"));
     let fix = "`recapd queue` says why; then `recapd queue retry --all`";
     (sample.parked > 0).then(|| Check::warn("parked", detail, fix))
 }
@@ -87,6 +90,9 @@ fn spending(sample: &Sample) -> Option<Check> {
     let until = sample
         .paused_until
         .map_or(String::new(), |until| format!(" until {until}"));
-    let detail = format!("{} agents wait for a limit of spending{until}", sample.paused);
+    let detail = format!(
+        "{} waiting for a limit of spending{until}",
+        count(sample.paused, "agent")
+    );
     (sample.paused > 0).then(|| Check::warn("spending", detail, "see [spend] and `recapd status`"))
 }

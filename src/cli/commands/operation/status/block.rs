@@ -4,11 +4,14 @@
 use super::{Figures, spend};
 use crate::{
     cli::terminal::{
-        figures::{duration, grouped, permille, span, thousands},
+        figures::{duration, permille, span, thousands},
         output,
     },
     dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX},
-    domain::time::Timestamp,
+    domain::{
+        number::{count, grouped},
+        time::Timestamp,
+    },
     store::CalibrationFigures,
 };
 
@@ -80,17 +83,17 @@ fn below(figures: &Figures, now: Timestamp) -> Vec<String> {
     };
     let lines = [
         format!(
-            "  model      {} calls, {} tokens in, {} out",
-            updates.spent.calls,
+            "  model      {}, {} tokens in, {} out",
+            count(updates.spent.calls, "call"),
             thousands(updates.input_tokens),
             thousands(updates.output_tokens)
         ),
         format!(
-            "{} agents, {} summaries of {} tokens{estimated}, {} updates scheduled",
-            sample.agents,
-            sample.documents,
+            "{}, {} of {} tokens{estimated}, {} scheduled",
+            count(sample.agents, "agent"),
+            count(sample.documents, "summary"),
             thousands(sample.documents_tokens),
-            sample.scheduled
+            count(sample.scheduled, "update")
         ),
     ];
     let paused = figures.paused_since.map(|since| {
@@ -119,12 +122,12 @@ fn window(hours: i64) -> String {
 /// How far the estimate of one model's tokens is off.
 fn calibration(figures: &CalibrationFigures) -> String {
     format!(
-        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {} reports",
+        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {}",
         figures.provider,
         figures.model,
         output::factor(figures.average_permille),
         output::factor(figures.guard_permille),
-        figures.samples
+        count(figures.samples, "report")
     )
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     cli::terminal::figures::{span, thousands},
     domain::{
+        number::{count, grouped},
         spend::{MICROUSD_PER_USD, SpendLimits, Spent},
         time::Timestamp,
     },
@@ -21,7 +22,8 @@ pub(super) fn today(spent: Spent, limits: SpendLimits) -> String {
         usd(limits.cost_microusd),
         limits.cost_microusd,
     );
-    let calls = (0 < limits.calls).then(|| format!("{} of {} calls", spent.calls, limits.calls));
+    let calls =
+        (0 < limits.calls).then(|| format!("{} of {}", grouped(spent.calls), count(limits.calls, "call")));
     let tokens = (0 < limits.tokens).then(|| {
         format!(
             "{} of {} tokens",
@@ -29,8 +31,8 @@ pub(super) fn today(spent: Spent, limits: SpendLimits) -> String {
             thousands(limits.tokens)
         )
     });
-    let unpriced =
-        (0 < spent.unpriced_calls).then(|| format!("{} calls without a price", spent.unpriced_calls));
+    let unpriced = (0 < spent.unpriced_calls)
+        .then(|| format!("{} without a price", count(spent.unpriced_calls, "call")));
     let parts = [Some(cost), calls, tokens, unpriced];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -59,8 +61,8 @@ pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Ve
     let mut lines: Vec<String> = others.collect();
     if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
         lines.push(format!(
-            "  paused     {} agents: spend limit until {until}",
-            sample.paused
+            "  paused     {}: spend limit until {until}",
+            count(sample.paused, "agent")
         ));
     }
     lines

@@ -12,6 +12,7 @@ use crate::{
     domain::{
         agent::AgentId,
         history::{HistoryView, render_text},
+        number::count,
         summary::render::in_place_of_nothing,
         time::DAY_MS,
     },
@@ -155,24 +156,29 @@ impl Report {
         } = &self.cost;
         let mut lines = vec![
             format!(
-                "read      {} messages ({}), {} duplicates{}, {} lines skipped, {} files refused",
-                self.messages,
+                "read      {} ({}), {}{}, {} skipped, {} refused",
+                count(self.messages, "message"),
                 self.formats.join(", "),
-                self.duplicates,
+                count(self.duplicates, "duplicate"),
                 self.unread_times.told(),
-                self.skipped,
-                self.files_refused.len()
+                count(self.skipped, "line"),
+                count(self.files_refused.len(), "file")
             ),
-            format!("evicted   {evicted_tokens} tokens, summarised in {updates} updates by {model}"),
             format!(
-                "cost      {}.{:02} s, {model_calls} model calls, {input_tokens} tokens in, {output_tokens} out",
+                "evicted   {evicted_tokens} tokens, summarised in {} by {model}",
+                count(*updates, "update")
+            ),
+            format!(
+                "cost      {}.{:02} s, {}, {input_tokens} tokens in, {output_tokens} out",
                 duration_ms / 1_000,
-                duration_ms % 1_000 / 10
+                duration_ms % 1_000 / 10,
+                count(*model_calls, "model call")
             ),
         ];
         if *failed > 0 {
             lines.push(format!(
-                "failed    {failed} attempts; what no model condensed is kept as digests"
+                "failed    {}; what no model condensed is kept as digests",
+                count(*failed, "attempt")
             ));
         }
         lines.join("\n")
