@@ -12,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
+use super::spool::Spool;
 use crate::{
     config::Environment,
     digest::digest,
@@ -80,7 +81,7 @@ impl StateFolder {
 
     /// Removes files that are no longer needed, until `deadline`.
     pub(super) fn prune(&self, now: Timestamp, deadline: Instant) {
-        remove_old(&self.0.join("cache"), KEEP_MS, now);
+        remove_old(&self.0.join("cache"), now);
         for folder in self.agents() {
             if deadline <= Instant::now() {
                 return;
@@ -93,15 +94,14 @@ impl StateFolder {
 impl AgentFolder {
     fn prune(&self, now: Timestamp) {
         for folder in [self.cursors(), self.sessions(), self.marks()] {
-            remove_old(&folder, KEEP_MS, now);
+            remove_old(&folder, now);
         }
-        remove_half_written(&self.spool(), now);
-        let is_old = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > KEEP_MS);
+        Spool::new(self.spool()).prune(now);
         let is_empty = || {
             let folders = [self.cursors(), self.sessions(), self.marks(), self.spool()];
             folders.iter().all(|folder| files(folder).is_empty())
         };
-        if is_old && is_empty() {
+        if is_old(&self.gathered(), now) && is_empty() {
             // Another hook may have it open; that one begins anew then.
             fs::remove_dir_all(&self.0).ok();
         }
@@ -183,18 +183,23 @@ fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Removes files that weren't touched for `keep_ms`. Another hook may be faster.
-fn remove_old(folder: &Path, keep_ms: i64, now: Timestamp) {
+/// Removes files that nobody touched for long. Another hook may be faster.
+fn remove_old(folder: &Path, now: Timestamp) {
     for file in files(folder) {
-        if touched_at(&file).is_some_and(|at| now.since_ms(at) > keep_ms) {
+        if is_old(&file, now) {
             fs::remove_file(file).ok();
         }
     }
     remove_half_written(folder, now);
 }
 
+/// Whether nobody touched a file for so long that it isn't needed any more.
+pub(super) fn is_old(file: &Path, now: Timestamp) -> bool {
+    touched_at(file).is_some_and(|at| now.since_ms(at) > KEEP_MS)
+}
+
 /// Removes files left half-written by hooks that were killed.
-fn remove_half_written(folder: &Path, now: Timestamp) {
+pub(super) fn remove_half_written(folder: &Path, now: Timestamp) {
     for file in paths(folder).filter(|path| is_half_written(path)).take(FILES_MAX) {
         if touched_at(&file).is_some_and(|at| now.since_ms(at) > HALF_WRITTEN_KEEP_MS) {
             fs::remove_file(file).ok();

@@ -2,19 +2,23 @@
 //! are sent.
 
 use std::{
+    cmp::Reverse,
     fs, io,
     path::{Path, PathBuf},
 };
 
-use super::folder::{files, replace_durably};
+use super::folder::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
+use crate::domain::time::Timestamp;
 
 /// The most bytes that may wait per agent. Beyond it messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
 /// The most segments that may wait per agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
-/// The extension of segments that can't be read.
+/// The extension of copies of segments in which something is no text.
 const UNREADABLE: &str = "unreadable";
+/// How many of these an agent keeps, for people to look at: the newest.
+const UNREADABLE_MAX: usize = 4;
 
 /// An agent's spool.
 pub(super) struct Spool(PathBuf);
@@ -23,6 +27,7 @@ pub(super) struct Spool(PathBuf);
 pub(super) struct Segment {
     path: PathBuf,
     lines: Vec<(String, String)>,
+    is_damaged: bool,
 }
 
 impl Spool {
@@ -51,8 +56,7 @@ impl Spool {
 
     /// The segments that wait, oldest first.
     pub(super) fn segments(&self) -> Vec<PathBuf> {
-        let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == EXTENSION);
-        files(&self.0).into_iter().filter(is_segment).collect()
+        with_extension(&self.0, EXTENSION)
     }
 
     /// How many segments wait, and how many bytes they have.
@@ -63,23 +67,36 @@ impl Spool {
             .filter_map(|path| Some(fs::metadata(path).ok()?.len()));
         (segments.len(), bytes.sum())
     }
+
+    /// Removes what nobody needs any more. What waits stays, however old it is.
+    pub(super) fn prune(&self, now: Timestamp) {
+        remove_half_written(&self.0, now);
+        remove_set_aside(&self.0, |file| is_old(file, now));
+    }
 }
 
 impl Segment {
-    /// Reads a segment. An unreadable one is set aside, so that it doesn't block those after it.
+    /// Reads a segment. Where something in it is no text, the rest is sent all the same, and a copy of all is set aside.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
-        let text = fs::read_to_string(&path).inspect_err(|_| {
-            // At worst the next hook finds it again.
-            fs::rename(&path, path.with_extension(UNREADABLE)).ok();
-        })?;
-        let lines = text.lines().filter_map(|line| {
-            let (format, json) = line.split_once(' ')?;
+        let bytes = fs::read(&path)?;
+        let is_damaged = std::str::from_utf8(&bytes).is_err();
+        if is_damaged {
+            set_aside(&path, &bytes);
+        }
+        let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
+            let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
             Some((format.to_owned(), json.to_owned()))
         });
         Ok(Self {
             lines: lines.collect(),
             path,
+            is_damaged,
         })
+    }
+
+    /// Whether something in it is no text, and lost.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     /// The messages.
@@ -104,4 +121,29 @@ impl Segment {
 fn number(segment: &Path) -> u64 {
     let name = segment.file_stem().and_then(|name| name.to_str());
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
+}
+
+/// Sets a copy of a segment aside. At worst there is none to look at.
+fn set_aside(segment: &Path, bytes: &[u8]) {
+    replace(&segment.with_extension(UNREADABLE), bytes).ok();
+    if let Some(folder) = segment.parent() {
+        remove_set_aside(folder, |_| false);
+    }
+}
+
+/// Removes what was set aside but for the newest few, and of these what `is_old`. Another hook may be faster.
+fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
+    let mut aside = with_extension(folder, UNREADABLE);
+    aside.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));
+    for (place, file) in aside.iter().enumerate() {
+        if place >= UNREADABLE_MAX || is_old(file) {
+            fs::remove_file(file).ok();
+        }
+    }
+}
+
+/// The files in a folder with that extension, in the order of their names.
+fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let has_it = |path: &PathBuf| path.extension().is_some_and(|of| of == extension);
+    files(folder).into_iter().filter(has_it).collect()
 }

@@ -20,6 +20,8 @@ use crate::domain::{agent::AgentId, text::cut, time::Timestamp};
 const REASON_CHARS_MAX: usize = 200;
 /// The most bytes of messages in a request, if it has more than one.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
+/// What is told of a segment in which something is no text.
+const DAMAGED: &str = "some of what waited is no text any more; a copy was put aside";
 /// From this many messages on, a request's size limit needn't be remembered.
 const MANY: usize = 1_024;
 
@@ -62,7 +64,8 @@ pub(in super::super) fn drain(
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
             Err(error) => {
-                sent.last_error = Some(format!("what waited can't be read, and was put aside: {error}"));
+                // It stays for another time, and holds up nothing behind it.
+                sent.last_error = Some(format!("what waited can't be read: {error}"));
                 continue;
             }
         };
@@ -73,6 +76,9 @@ pub(in super::super) fn drain(
             sent.last_push_at = Some(now);
         }
         if done.lines > 0 || is_all {
+            if segment.is_damaged() {
+                sent.last_error = Some(DAMAGED.to_owned());
+            }
             segment.sent(done.lines)?;
         }
         if !is_all {

@@ -1,6 +1,7 @@
 //! Whatever happens to hooks, each message reaches the daemon, once.
 
 mod fork;
+mod unreadable;
 
 use std::{
     cell::{Cell, RefCell},
@@ -475,22 +476,6 @@ fn what_a_branch_copied_is_left_out_but_for_an_agent_of_its_own() {
         hooks.drain();
         assert_eq!(hooks.stored().len(), count, "{agent}");
     }
-}
-
-#[test]
-fn a_segment_that_cannot_be_read_is_put_aside_and_told() {
-    let hooks = Hooks::new();
-    fs::create_dir_all(hooks.files().spool()).unwrap();
-    fs::write(hooks.files().spool().join("000000000001.jsonl"), [0xff, 0xfe]).unwrap();
-    fs::write(hooks.files().spool().join("000000000002.jsonl"), "").unwrap();
-    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
-    hooks.gather("s", None);
-    hooks.drain();
-    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
-    assert_eq!(hooks.stored(), {
-        let all = at_once(&transcript(&texts(6)));
-        all[..all.len() - 1].to_vec()
-    });
 }
 
 #[test]

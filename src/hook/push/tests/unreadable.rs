@@ -1,0 +1,100 @@
+//! Segments that can't be read hold nothing up, and don't pile up. What can be sent, now or later, stays.
+
+use super::*;
+use crate::{
+    clock::{Clock as _, SystemClock},
+    domain::time::DAY_MS,
+};
+
+impl Hooks {
+    /// Makes a segment of these bytes.
+    fn spool(&self, number: usize, bytes: &[u8]) -> PathBuf {
+        let spool = self.files().spool();
+        fs::create_dir_all(&spool).unwrap();
+        let segment = spool.join(format!("{number:012}.jsonl"));
+        fs::write(&segment, bytes).unwrap();
+        segment
+    }
+
+    /// The numbers of what was put aside.
+    fn aside(&self) -> Vec<usize> {
+        let aside = files(&self.files().spool()).into_iter();
+        let aside = aside.filter(|file| file.extension().unwrap() == "unreadable");
+        let numbers = aside.map(|file| file.file_stem().unwrap().to_str().unwrap().parse().unwrap());
+        numbers.collect()
+    }
+
+    fn last_error(&self) -> String {
+        let sent: Sent = read_json(&self.files().sent()).unwrap();
+        sent.last_error.unwrap()
+    }
+}
+
+#[test]
+fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_is_sent() {
+    let hooks = Hooks::new();
+    let (first, last) = (line(0, "first"), line(5, "last"));
+    let said = [&first, &last].map(|line| spooled(Format::ClaudeCode, line).into_bytes());
+    let damaged = [&said[0][..], &b"claude-code {\xff}\n"[..], &said[1]].concat();
+    hooks.spool(1, &damaged);
+    hooks.daemon.is_away.set(true);
+    hooks.drain();
+    hooks.daemon.is_away.set(false);
+    hooks.drain();
+    assert_eq!(hooks.stored(), [first, last]);
+    assert!(hooks.last_error().contains("put aside"), "{}", hooks.last_error());
+    assert_eq!(hooks.aside(), [1]);
+    let aside = hooks.files().spool().join("000000000001.unreadable");
+    assert_eq!(fs::read(aside).unwrap(), damaged);
+    // There is nothing left to wait for.
+    hooks.spool(2, &[0xff, 0xfe]);
+    hooks.spool(3, b"");
+    hooks.drain();
+    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!((hooks.aside(), hooks.stored().len()), (vec![1, 2], 2));
+}
+
+#[test]
+fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
+    let hooks = Hooks::new();
+    for number in 1..=9 {
+        hooks.spool(number, &[0xff]);
+    }
+    hooks.drain();
+    assert_eq!(hooks.aside(), [6, 7, 8, 9]);
+    // As many as an older version left behind.
+    for number in 10..=19 {
+        fs::rename(
+            hooks.spool(number, &[0xff]),
+            hooks.files().spool().join(format!("{number:012}.unreadable")),
+        )
+        .unwrap();
+    }
+    let (now, soon) = (SystemClock.now(), Instant::now() + Duration::from_mins(1));
+    hooks.state().prune(now, soon);
+    assert_eq!(hooks.aside(), [16, 17, 18, 19]);
+    let waits = hooks.spool(20, b"");
+    hooks.state().prune(now.plus_ms(61 * DAY_MS), soon);
+    assert_eq!(hooks.aside(), [0_usize; 0]);
+    assert!(waits.exists());
+}
+
+#[test]
+fn what_cannot_be_read_for_now_is_sent_later() {
+    let hooks = Hooks::new();
+    let (held, segment) = (hooks.folder.path().join("held"), hooks.spool(1, b""));
+    fs::remove_file(&segment).unwrap();
+    std::os::unix::fs::symlink(&held, &segment).unwrap();
+    hooks.drain();
+    assert_eq!(hooks.aside(), [0_usize; 0]);
+    assert!(
+        hooks.last_error().contains("can't be read"),
+        "{}",
+        hooks.last_error()
+    );
+    let late = line(0, "late");
+    fs::write(&held, spooled(Format::ClaudeCode, &late)).unwrap();
+    hooks.drain();
+    assert_eq!(hooks.stored(), [late]);
+    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+}
