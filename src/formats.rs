@@ -101,6 +101,20 @@ fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError>
     block::check(message, fields)
 }
 
+/// Whether a line of a Claude Code transcript is the user's, and no model would be sent anything of it: it has no content, or
+/// blanks alone. Kept, it would open an exchange in which nothing is said.
+pub fn is_wordless_prompt(message: &Message) -> bool {
+    let is_unsent = |part: &Part| match part {
+        Part::Text(text) => text.trim().is_empty(),
+        Part::Thinking(_) => true,
+        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment { .. } | Part::Opaque { .. } => {
+            false
+        }
+    };
+    let is_users = message.format == Format::ClaudeCode && message.kind == Kind::User;
+    is_users && message.parts.iter().all(is_unsent)
+}
+
 /// The sub-agent whose talk a line of a transcript is, by its name as far as the line tells it. `None` for what is said in the
 /// conversation itself.
 pub fn sub_agent(message: &Message) -> Option<String> {

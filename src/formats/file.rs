@@ -26,7 +26,7 @@ use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
     detect::{Shape, shape},
-    has_unread_time, is_sidechain,
+    has_unread_time, is_sidechain, is_wordless_prompt,
     json::Fields,
     pidgin, read,
 };
@@ -125,6 +125,9 @@ pub struct FileReader {
     /// The lines that the conversation went back behind, and how many messages were left out for it.
     undone: HashSet<u64>,
     undone_messages: u64,
+    /// Whether prompts without a word are skipped, and how many were.
+    skips_wordless: bool,
+    wordless: u64,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
 }
@@ -148,7 +151,7 @@ impl FileReader {
 
     /// Opens the file of a conversation, which may have a name of its own instead of the file's. What it went back behind is
     /// left out: prompts that were edited and turns that were taken back, with all that followed from them. Only a whole file
-    /// shows that: a pipe, which can't be read twice, is read as it stands.
+    /// shows that: a pipe, which can't be read twice, is read as it stands. Prompts without a word come as [`Skipped`].
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -160,6 +163,7 @@ impl FileReader {
         let file = Self::open_as(path, name, format)?;
         Ok(Self {
             undone: undone_lines(path, file.format),
+            skips_wordless: true,
             ..file
         })
     }
@@ -212,6 +216,8 @@ impl FileReader {
             names: HashSet::new(),
             undone: HashSet::new(),
             undone_messages: 0,
+            skips_wordless: false,
+            wordless: 0,
             bytes_read,
             bytes_total: None,
         };
@@ -238,6 +244,11 @@ impl FileReader {
     /// How many messages were left out so far, since the conversation went back behind them.
     pub fn undone(&self) -> u64 {
         self.undone_messages
+    }
+
+    /// How many prompts were skipped so far, since there is no word in them.
+    pub fn wordless(&self) -> u64 {
+        self.wordless
     }
 
     /// Bytes read so far.
@@ -356,6 +367,10 @@ impl Iterator for FileReader {
             let pending = self.next_in_order()?;
             match self.take(pending) {
                 Some(Ok(record)) if self.undone.contains(&record.line) => self.undone_messages += 1,
+                Some(Ok(record)) if self.skips_wordless && is_wordless_prompt(&record.message) => {
+                    self.wordless += 1;
+                    return Some(Err(wordless(record.line)));
+                }
                 None => {}
                 taken => return taken,
             }
@@ -368,6 +383,14 @@ fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
     stem.filter(|stem| !stem.is_empty())
         .map_or_else(|| "messages".to_owned(), Into::into)
+}
+
+fn wordless(line: u64) -> Skipped {
+    Skipped {
+        line,
+        reason: "the user says nothing in it".to_owned(),
+        cure: "there is nothing to mend, as no model would be sent anything of it".to_owned(),
+    }
 }
 
 /// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.

@@ -138,11 +138,14 @@ impl Transcript {
         Ok(bytes)
     }
 
-    /// A line in the spool's form; `None` if it holds no message, or one of a subagent: these have conversations of
-    /// their own, and their answers come back in this one.
+    /// A line in the spool's form; `None` if it holds no message, a prompt without a word, or what a subagent says: these
+    /// have conversations of their own, and their answers come back in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let line = std::str::from_utf8(line).ok()?.trim();
         let message = formats::parse(self.format, line).ok()?;
+        if formats::is_wordless_prompt(&message) {
+            return None;
+        }
         let origin = Origin::of(line);
         if origin.is_sidechain || (self.leaves_copies && origin.forked_from.is_some()) {
             return None;

@@ -200,3 +200,45 @@ fn a_line_carries_its_own_id_and_time_not_the_messages() {
     }
     "#);
 }
+
+#[test]
+fn a_prompt_without_a_word_is_told_from_one_that_says_something() {
+    let user =
+        |content: &str| format!(r#"{{"type":"user","message":{{"role":"user","content":{content}}}}}"#);
+    for (line, is_wordless) in [
+        (r#"{"type":"user","message":{"role":"user"}}"#.to_owned(), true),
+        (user("null"), true),
+        (user("[]"), true),
+        (user(r#"" \n""#), true),
+        (
+            user(r#"[{"type":"text","text":""},{"type":"text","text":" "}]"#),
+            true,
+        ),
+        (
+            r#"{"type":"attachment","attachment":{"type":"queued_command","prompt":" "}}"#.to_owned(),
+            true,
+        ),
+        (user(r#""?""#), false),
+        (
+            user(r#"[{"type":"text","text":" "},{"type":"image","source":{}}]"#),
+            false,
+        ),
+        (user(r#"[{"type":"new"}]"#), false),
+        (user(r#"[{"type":"tool_result","tool_use_id":"t"}]"#), false),
+        (user(r#""[Request interrupted by user]""#), false),
+        (
+            r#"{"type":"assistant","message":{"role":"assistant","content":[]}}"#.to_owned(),
+            false,
+        ),
+        (
+            r#"{"type":"user","isMeta":true,"message":{"role":"user","content":""}}"#.to_owned(),
+            false,
+        ),
+    ] {
+        let message = parse(Format::ClaudeCode, &line).unwrap();
+        assert_eq!(is_wordless_prompt(&message), is_wordless, "{line}");
+    }
+    // Who sends one of another format means it.
+    let said = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
+    assert!(!is_wordless_prompt(&said));
+}

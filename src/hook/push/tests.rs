@@ -479,6 +479,20 @@ fn what_a_branch_copied_is_left_out_but_for_an_agent_of_its_own() {
 }
 
 #[test]
+fn a_prompt_without_a_word_is_left_out() {
+    let wordless = r#"{"type":"user","uuid":"w","message":{"role":"user","content":[]}}"#;
+    let said = transcript(&texts(6));
+    let hooks = Hooks::new();
+    let bytes = [format!("{wordless}\n").as_bytes(), &said[..]].concat();
+    fs::write(hooks.transcript("s"), bytes).unwrap();
+    hooks.gather("s", None);
+    hooks.drain();
+    let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
+    assert_eq!(ids(&hooks.stored()), ids(&at_once(&said)));
+    assert!(!hooks.stored().iter().any(|line| line == wordless));
+}
+
+#[test]
 fn what_nobody_touched_for_months_is_removed() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();

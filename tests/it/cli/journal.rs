@@ -545,3 +545,31 @@ fn a_dry_run_knows_what_is_there() {
     assert_eq!(figures(&rehearsal), [1, 2]);
     assert_eq!(figures(&["import", file_name, "--json"]), [1, 2]);
 }
+
+#[test]
+fn a_prompt_without_a_word_is_skipped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = folder.path().join("session.jsonl");
+    let lines = [("user", "u1", None, "Hi"), ("user", "u2", Some("u1"), " ")].map(
+        |(role, uuid, parent, content)| {
+            let line = serde_json::json!({
+                "type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "timestamp": "2026-03-02T10:00:00Z",
+                "message": { "role": role, "content": content },
+            });
+            format!("{line}\n")
+        },
+    );
+    std::fs::write(&file, lines.concat()).unwrap();
+    let output = run(&["import", file.to_str().unwrap(), "--json"], &database);
+    let told = stderr(&output);
+    assert!(
+        told.contains("session.jsonl:2: the user says nothing in it"),
+        "{told}"
+    );
+    let imported = json(&output);
+    assert_eq!(
+        (&imported["accepted"], &imported["refused"]),
+        (&1.into(), &1.into())
+    );
+}

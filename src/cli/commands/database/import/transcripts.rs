@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) accepted: i64,
     /// Messages that were there already.
     pub(super) duplicates: i64,
-    /// Lines, and files, that couldn't be read.
+    /// Lines, and files, that couldn't be read, and prompts without a word.
     pub(super) skipped: u64,
     /// Messages that their conversation went back behind, which are left out.
     pub(super) undone: u64,
@@ -105,7 +105,8 @@ impl<'p> Transcripts<'p> {
                         if let Some(told) = self.told.unread_times.heed(file, &record) {
                             self.progress.note(&told);
                         }
-                        self.take(record, number + reader.undone()).await?;
+                        let number = number + reader.undone() + reader.wordless();
+                        self.take(record, number).await?;
                     }
                 }
                 Err(Skipped { line, reason, cure }) => {
