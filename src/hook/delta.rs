@@ -31,6 +31,10 @@ pub(super) struct Cursor {
     pub(super) offset: u64,
     /// A hash of the bytes before the offset.
     tail: String,
+    /// How many bytes of half a line stood behind the offset when there was nothing else: one that the host was still
+    /// writing, or never finished.
+    #[serde(default)]
+    pub(super) half: u64,
     /// What is being passed over, as a copy of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) original: Option<Original>,
@@ -45,6 +49,7 @@ impl Cursor {
             session: session.to_owned(),
             offset: 0,
             tail: digest(&[b""]),
+            half: 0,
             original: None,
         }
     }
@@ -53,6 +58,11 @@ impl Cursor {
     pub(super) fn is_of(&self, session: &str) -> bool {
         let name = self.transcript.file_stem().unwrap_or_default();
         self.session == session || name.to_string_lossy().ends_with(session)
+    }
+
+    /// Whether a transcript of that length has something that wasn't looked at yet.
+    pub(super) fn is_behind(&self, length: u64) -> bool {
+        length > self.offset && length != self.offset.saturating_add(self.half)
     }
 }
 
@@ -117,10 +127,12 @@ impl Transcript {
     pub(super) fn pass_to(&mut self, offset: u64) -> io::Result<()> {
         self.cursor.tail = tail(&mut self.file, offset)?;
         self.cursor.offset = offset;
+        self.cursor.half = 0;
         Ok(())
     }
 
-    /// Bytes from the offset to the end of a line; of a line that is too long, any part.
+    /// Bytes from the offset to the end of a line; of a line that is too long, any part. None at the end, where the cursor
+    /// notes half a line.
     fn read_block(&mut self) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(self.cursor.offset))?;
         let mut bytes = Vec::new();
@@ -132,6 +144,7 @@ impl Transcript {
                 return Ok(bytes);
             }
             if bytes.len() < limit {
+                self.cursor.half = bytes.len() as u64;
                 return Ok(Vec::new());
             }
         }

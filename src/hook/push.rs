@@ -153,7 +153,7 @@ impl Gathering<'_> {
         if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
             return Ok(());
         }
-        let mut has_moved = false;
+        let (mut has_moved, mut half) = (false, transcript.cursor.half);
         loop {
             let until = marks.last().map_or(u64::MAX, |(_, waiting)| waiting.at);
             if let Some(lines) = transcript.next_block(until)? {
@@ -161,15 +161,17 @@ impl Gathering<'_> {
                     return Ok(());
                 }
                 replace_json(file, &transcript.cursor)?;
-                has_moved = true;
+                (has_moved, half) = (true, transcript.cursor.half);
             } else if let Some((path, waiting)) = marks.pop() {
                 let offset = transcript.cursor.offset;
                 if offset > 0 && !spool.add(&line(waiting.mark, &session, offset))? {
                     return Ok(());
                 }
                 fs::remove_file(path)?;
-            } else {
+            } else if transcript.cursor.half == half {
                 return Ok(());
+            } else {
+                return replace_json(file, &transcript.cursor);
             }
         }
     }
@@ -215,7 +217,8 @@ impl Gathering<'_> {
     }
 
     /// Moves messages after other sessions' cursors, as long as there is time: hosts go on writing transcripts after
-    /// their hooks have run.
+    /// their hooks have run. Half a line is looked at once, until it grows: some are never finished, and would take the
+    /// room of others for ever.
     fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
         let others = files(&self.folder.cursors()).into_iter();
         let others = others.filter(|file| Some(file) != own);
@@ -226,7 +229,7 @@ impl Gathering<'_> {
         let is_behind = |cursor: &Cursor| {
             cursor.transcript.metadata().is_ok_and(|of| {
                 of.is_file()
-                    && (of.len() > cursor.offset
+                    && (cursor.is_behind(of.len())
                         || marks.iter().any(|file| is_mark_of(file, &cursor.session)))
             })
         };

@@ -1,6 +1,7 @@
 //! Whatever happens to hooks, each message reaches the daemon, once.
 
 mod fork;
+mod half;
 mod unreadable;
 
 use std::{

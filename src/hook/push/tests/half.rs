@@ -1,0 +1,56 @@
+//! Half a line at the end of a transcript waits for its other half, and nothing else waits for it.
+
+use super::*;
+
+impl Hooks {
+    /// Has another session's hook look at what is left.
+    fn pass(&self) {
+        fs::write(self.transcript("another"), "").unwrap();
+        self.gather("another", None);
+        self.drain();
+    }
+}
+
+#[test]
+fn transcripts_that_end_in_half_a_line_keep_no_place_of_others() {
+    let hooks = Hooks::new();
+    let late = format!("{}\n", line(1_000, "late"));
+    let halves: Vec<String> = (0..4 * STRAGGLERS_MAX)
+        .map(|number| format!("half {number}"))
+        .collect();
+    for half in &halves {
+        fs::write(hooks.transcript(half), &late.as_bytes()[..late.len() / 2]).unwrap();
+        hooks.gather(half, None);
+    }
+    fs::write(hooks.transcript("s"), "").unwrap();
+    hooks.gather("s", None);
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    hooks.pass();
+    let mut expected = at_once(&transcript(&texts(6)));
+    expected.pop();
+    assert_eq!(hooks.stored(), expected);
+    // One of them is finished after all, in two steps.
+    for bytes in [&late.as_bytes()[..late.len() - 1], late.as_bytes()] {
+        fs::write(hooks.transcript(&halves[7]), bytes).unwrap();
+        hooks.pass();
+    }
+    expected.push(line(1_000, "late"));
+    assert_eq!(hooks.stored(), expected);
+}
+
+#[test]
+fn half_a_line_behind_whole_ones_is_looked_at_again_when_it_has_grown() {
+    let hooks = Hooks::new();
+    let bytes = transcript(&texts(7));
+    let behind = |length: usize| {
+        let cursor: Cursor = read_json(&files(&hooks.files().cursors())[0]).unwrap();
+        cursor.is_behind(length as u64)
+    };
+    fs::write(hooks.transcript("s"), &bytes[..bytes.len() - 9]).unwrap();
+    hooks.gather("s", None);
+    assert!(!behind(bytes.len() - 9));
+    assert!(behind(bytes.len() - 8) && behind(bytes.len() - 10) && behind(bytes.len()));
+    fs::write(hooks.transcript("s"), &bytes).unwrap();
+    hooks.gather("s", None);
+    assert!(!behind(bytes.len()) && behind(bytes.len() + 1));
+}
