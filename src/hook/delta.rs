@@ -11,12 +11,21 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::rollout::Original;
-use crate::{digest::digest, domain::message::Format, formats};
+use crate::{
+    digest::digest,
+    domain::message::{Format, Message},
+    formats,
+};
 
 /// How many bytes are read at a time; their whole lines become one segment of the spool.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// The longest line, in bytes; longer ones are skipped.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
+/// The longest broken line, in bytes, that is searched for a message behind half a one.
+const BROKEN_BYTES_MAX: usize = 1 << 20;
+/// How objects begin, and how many of them are tried.
+const BEGINNING: &[u8] = b"{\"";
+const BEGINNINGS_MAX: usize = 64;
 /// How many bytes before the offset are compared to tell whether a transcript is still the one that was read.
 const TAIL_BYTES_MAX: u64 = 256;
 
@@ -154,8 +163,7 @@ impl Transcript {
     /// A line in the spool's form; `None` if it holds no message, a prompt without a word, or what a subagent says: these
     /// have conversations of their own, and their answers come back in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
-        let line = std::str::from_utf8(line).ok()?.trim();
-        let message = formats::parse(self.format, line).ok()?;
+        let (line, message) = self.whole(line)?;
         if formats::is_wordless_prompt(&message) {
             return None;
         }
@@ -171,6 +179,29 @@ impl Transcript {
         let rest = line.strip_prefix('{')?;
         Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
+
+    /// The message of a line, and the part of the line that it is. A host that was killed in the middle of a line goes on
+    /// right behind that: the message after half a one stands in the same line. It has an id or a time of its own, unlike
+    /// what stands within a message.
+    fn whole<'l>(&self, line: &'l [u8]) -> Option<(&'l str, Message)> {
+        let read = |line: &'l [u8]| {
+            let line = std::str::from_utf8(line).ok()?.trim();
+            Some((line, formats::parse(self.format, line).ok()?))
+        };
+        read(line).or_else(|| {
+            let broken = Some(line).filter(|line| line.len() <= BROKEN_BYTES_MAX)?;
+            let mut behind_half = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
+            behind_half.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
+        })
+    }
+}
+
+/// Where an object may begin in a broken line, the last one first. Those within the last message are no lines of their own,
+/// since it goes on behind them.
+fn beginnings(line: &[u8]) -> impl Iterator<Item = usize> {
+    let pairs = line.windows(BEGINNING.len()).enumerate().rev();
+    let beginnings = pairs.filter(|(_, pair)| *pair == BEGINNING);
+    beginnings.map(|(place, _)| place).take(BEGINNINGS_MAX)
 }
 
 /// A message of a format in one line.

@@ -54,3 +54,45 @@ fn half_a_line_behind_whole_ones_is_looked_at_again_when_it_has_grown() {
     hooks.gather("s", None);
     assert!(!behind(bytes.len()) && behind(bytes.len() + 1));
 }
+
+#[test]
+fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
+    let whole = |number: usize| {
+        let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
+        line(number, "ä {\\\"type\\\":1}").replacen('{', &format!("{{{more},"), 1)
+    };
+    let half = line(0, "lost ä").into_bytes();
+    let cuts = (1..half.len()).map(|at| half[..at].to_vec());
+    // A power cut leaves what was never written.
+    for before in cuts.chain([vec![0; 300], b"}".to_vec()]) {
+        let hooks = Hooks::new();
+        let lines = [whole(5), whole(10), whole(11)].map(|line| format!("{line}\n"));
+        let [first, behind, last] = lines.each_ref().map(|line| line.as_bytes());
+        fs::write(hooks.transcript("s"), [first, &before].concat()).unwrap();
+        hooks.gather("s", None);
+        fs::write(hooks.transcript("s"), [first, &before, behind, last].concat()).unwrap();
+        hooks.gather("s", None);
+        hooks.drain();
+        let said = lines.each_ref().map(|line| line.trim_end().to_owned());
+        assert_eq!(hooks.stored(), said, "{}", String::from_utf8_lossy(&before));
+    }
+}
+
+#[test]
+fn a_line_that_is_broken_otherwise_holds_no_message() {
+    let fine = line(5, "fine");
+    let (within, other) = (r#"{"type":"text","text":"x"}"#, line(10, "other"));
+    for broken in [
+        format!("{{\"type\":\"user\" {other}}}\n"),
+        format!("{{\"type\":\"user\",\"message\":{{\"content\":[{within}\n"),
+        format!("{other} and more\n"),
+        "{\"".repeat(100_000) + "\n",
+        format!("{{\"a\":\"{}{other}\n", "x".repeat(1 << 20)),
+    ] {
+        let hooks = Hooks::new();
+        fs::write(hooks.transcript("s"), format!("{broken}{fine}\n")).unwrap();
+        hooks.gather("s", None);
+        hooks.drain();
+        assert_eq!(hooks.stored(), [fine.as_str()], "{}", broken.len());
+    }
+}
