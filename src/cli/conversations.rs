@@ -170,6 +170,14 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
     )
 }
 
+/// What is said of prompts in which there is no word.
+pub(super) fn wordless(prompts: u64, file: &str) -> String {
+    format!(
+        "{file}: left out {} without a word; no model would be sent anything of it",
+        count(prompts, "prompt")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -125,7 +125,7 @@ pub struct FileReader {
     /// The lines that the conversation went back behind, and how many messages were left out for it.
     undone: HashSet<u64>,
     undone_messages: u64,
-    /// Whether prompts without a word are skipped, and how many were.
+    /// Whether prompts without a word are left out, and how many were.
     skips_wordless: bool,
     wordless: u64,
     bytes_read: Arc<AtomicU64>,
@@ -151,7 +151,7 @@ impl FileReader {
 
     /// Opens the file of a conversation, which may have a name of its own instead of the file's. What it went back behind is
     /// left out: prompts that were edited and turns that were taken back, with all that followed from them. Only a whole file
-    /// shows that: a pipe, which can't be read twice, is read as it stands. Prompts without a word come as [`Skipped`].
+    /// shows that: a pipe, which can't be read twice, is read as it stands. Prompts without a word are left out, too.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -246,7 +246,7 @@ impl FileReader {
         self.undone_messages
     }
 
-    /// How many prompts were skipped so far, since there is no word in them.
+    /// How many prompts were left out so far, since there is no word in them.
     pub fn wordless(&self) -> u64 {
         self.wordless
     }
@@ -369,7 +369,6 @@ impl Iterator for FileReader {
                 Some(Ok(record)) if self.undone.contains(&record.line) => self.undone_messages += 1,
                 Some(Ok(record)) if self.skips_wordless && is_wordless_prompt(&record.message) => {
                     self.wordless += 1;
-                    return Some(Err(wordless(record.line)));
                 }
                 None => {}
                 taken => return taken,
@@ -383,14 +382,6 @@ fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
     stem.filter(|stem| !stem.is_empty())
         .map_or_else(|| "messages".to_owned(), Into::into)
-}
-
-fn wordless(line: u64) -> Skipped {
-    Skipped {
-        line,
-        reason: "the user says nothing in it".to_owned(),
-        cure: "there is nothing to mend, as no model would be sent anything of it".to_owned(),
-    }
 }
 
 /// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::rollout::Original;
 use crate::{
@@ -189,7 +189,9 @@ impl Transcript {
             Some((line, formats::parse(self.format, line).ok()?))
         };
         read(line).or_else(|| {
-            let broken = Some(line).filter(|line| line.len() <= BROKEN_BYTES_MAX)?;
+            let is_broken =
+                line.len() <= BROKEN_BYTES_MAX && serde_json::from_slice::<IgnoredAny>(line).is_err();
+            let broken = is_broken.then_some(line)?;
             let mut behind_half = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
             behind_half.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
         })
@@ -221,7 +223,7 @@ struct Origin {
     is_sidechain: bool,
     /// The session that it was copied from when this one was branched off.
     #[serde(default, rename = "forkedFrom")]
-    forked_from: Option<serde::de::IgnoredAny>,
+    forked_from: Option<IgnoredAny>,
 }
 
 impl Origin {

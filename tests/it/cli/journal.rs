@@ -547,7 +547,7 @@ fn a_dry_run_knows_what_is_there() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_skipped_and_counted() {
+fn a_prompt_without_a_word_is_left_out_and_told() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("session.jsonl");
@@ -564,12 +564,12 @@ fn a_prompt_without_a_word_is_skipped_and_counted() {
     let output = run(&["import", file.to_str().unwrap(), "--json"], &database);
     let told = stderr(&output);
     assert!(
-        told.contains("session.jsonl:2: the user says nothing in it"),
+        told.contains("session.jsonl: left out 1 prompt without a word"),
         "{told}"
     );
     let imported = json(&output);
     assert_eq!(
         (&imported["accepted"], &imported["refused"]),
-        (&1.into(), &1.into())
+        (&1.into(), &0.into())
     );
 }

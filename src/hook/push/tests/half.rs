@@ -67,7 +67,7 @@ fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
     for before in cuts.chain([vec![0; 300], b"}".to_vec()]) {
         let hooks = Hooks::new();
         let lines = [whole(5), whole(10), whole(11)].map(|line| format!("{line}\n"));
-        let [first, behind, last] = lines.each_ref().map(|line| line.as_bytes());
+        let [first, behind, last] = lines.each_ref().map(String::as_bytes);
         fs::write(hooks.transcript("s"), [first, &before].concat()).unwrap();
         hooks.gather("s", None);
         fs::write(hooks.transcript("s"), [first, &before, behind, last].concat()).unwrap();

@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) accepted: i64,
     /// Messages that were there already.
     pub(super) duplicates: i64,
-    /// Lines, and files, that couldn't be read, and prompts without a word.
+    /// Lines, and files, that couldn't be read.
     pub(super) skipped: u64,
     /// Messages that their conversation went back behind, which are left out.
     pub(super) undone: u64,
@@ -124,6 +124,10 @@ impl<'p> Transcripts<'p> {
         if gone > 0 {
             self.told.undone += gone;
             self.progress.hint(&conversations::undone(gone, &name));
+        }
+        if reader.wordless() > 0 {
+            self.progress
+                .hint(&conversations::wordless(reader.wordless(), &name));
         }
         self.flush().await
     }
