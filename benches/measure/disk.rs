@@ -14,7 +14,7 @@ use super::{measure::Sample, place};
 const BYTES: usize = 16 * 1_024;
 /// How often, in a second: a busy writer commits more often.
 const WRITES_PER_SECOND: u32 = 500;
-/// After so many the first place is written again, as in a log.
+/// After so many the first place is written again, as in a log that has its length.
 const PLACES: u32 = 2_000;
 
 /// Writes for `duration` and waits for the disk each time; how long that took, each counted from its moment on, and how many
@@ -22,8 +22,12 @@ const PLACES: u32 = 2_000;
 pub(crate) fn waited(duration: Duration) -> anyhow::Result<(Sample, f64)> {
     let mut file = tempfile::tempfile_in(place::disk())?;
     let mut took = Sample::default();
-    let (bytes, start) = ([1; BYTES], Instant::now());
-    let mut count = 0;
+    let bytes = [1; BYTES];
+    for _ in 0..PLACES {
+        file.write_all(&bytes)?;
+    }
+    file.sync_all()?;
+    let (mut count, start) = (0, Instant::now());
     loop {
         let due = Duration::from_secs(1) * count / WRITES_PER_SECOND;
         if due >= duration {

@@ -173,7 +173,7 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
 /// What is said of prompts in which there is no word.
 pub(super) fn wordless(prompts: u64, file: &str) -> String {
     format!(
-        "{file}: left out {} without a word; no model would be sent anything of it",
+        "{file}: left out {} without a word, of which no model would be sent anything",
         count(prompts, "prompt")
     )
 }

@@ -21,7 +21,7 @@ use crate::{
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// The longest line, in bytes; longer ones are skipped.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
-/// The longest broken line, in bytes, that is searched for a message behind half a one.
+/// How many bytes at the end of a broken line are searched for a message behind half a one.
 const BROKEN_BYTES_MAX: usize = 1 << 20;
 /// How objects begin, and how many of them are tried.
 const BEGINNING: &[u8] = b"{\"";
@@ -189,9 +189,9 @@ impl Transcript {
             Some((line, formats::parse(self.format, line).ok()?))
         };
         read(line).or_else(|| {
-            let is_broken =
-                line.len() <= BROKEN_BYTES_MAX && serde_json::from_slice::<IgnoredAny>(line).is_err();
-            let broken = is_broken.then_some(line)?;
+            let is_broken = serde_json::from_slice::<IgnoredAny>(line).is_err();
+            let end = line.get(line.len().saturating_sub(BROKEN_BYTES_MAX)..);
+            let broken = end.filter(|_| is_broken)?;
             let mut behind_half = beginnings(broken).filter_map(|place| read(broken.get(place..)?));
             behind_half.find(|(_, message)| message.client_id.is_some() || message.at.is_some())
         })

@@ -8,14 +8,17 @@ use std::{
 };
 
 use super::folder::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
-use crate::domain::time::Timestamp;
+use crate::{
+    digest::digest,
+    domain::{message::Format, time::Timestamp},
+};
 
 /// The most bytes that may wait per agent. Beyond it messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
 /// The most segments that may wait per agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
-/// The extension of copies of segments in which something is no text.
+/// The extension of copies of segments in which something is no message.
 const UNREADABLE: &str = "unreadable";
 /// How many of these an agent keeps, for people to look at: the newest.
 const UNREADABLE_MAX: usize = 4;
@@ -76,25 +79,23 @@ impl Spool {
 }
 
 impl Segment {
-    /// Reads a segment. Where something in it is no text, the rest is sent all the same, and a copy of all is set aside.
+    /// Reads a segment. Where something in it is no message, the rest is sent all the same, and a copy of all is set aside.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
         let bytes = fs::read(&path)?;
-        let is_damaged = std::str::from_utf8(&bytes).is_err();
+        let written = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines: Vec<_> = written.clone().filter_map(spooled_line).collect();
+        let is_damaged = lines.len() < written.count();
         if is_damaged {
             set_aside(&path, &bytes);
         }
-        let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
-            let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-            Some((format.to_owned(), json.to_owned()))
-        });
         Ok(Self {
-            lines: lines.collect(),
             path,
+            lines,
             is_damaged,
         })
     }
 
-    /// Whether something in it is no text, and lost.
+    /// Whether something in it is no message, and lost.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -118,14 +119,24 @@ impl Segment {
     }
 }
 
+/// A line's format and message. Zeros are text, and so is the middle of a message.
+fn spooled_line(line: &[u8]) -> Option<(String, String)> {
+    let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    Format::from_name(format)?;
+    Some((format.to_owned(), json.to_owned()))
+}
+
 fn number(segment: &Path) -> u64 {
     let name = segment.file_stem().and_then(|name| name.to_str());
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-/// Sets a copy of a segment aside. At worst there is none to look at.
+/// Sets a copy of a segment aside, once: numbers come again. At worst there is none to look at.
 fn set_aside(segment: &Path, bytes: &[u8]) {
-    replace(&segment.with_extension(UNREADABLE), bytes).ok();
+    let copy = segment.with_extension(format!("{}.{UNREADABLE}", digest(&[bytes])));
+    if !copy.exists() {
+        replace(&copy, bytes).ok();
+    }
     if let Some(folder) = segment.parent() {
         remove_set_aside(folder, |_| false);
     }

@@ -14,6 +14,7 @@ use crate::{
     client::Summary,
     domain::{
         agent::AgentId,
+        number::count,
         summary::{pending::with_pending, render::in_place_of_nothing},
     },
     recall::{self, ExpandQuery, MESSAGES_SHOWN},
@@ -202,8 +203,8 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
     let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
     let updated_at = document.updated_at;
     let text = format!(
-        "window: {tokens} of {budget} tokens, {} exchanges from #{} on\nsummary: {}\npending: {} exchanges{}",
-        view["window_total"],
+        "window: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}",
+        count(view["window_total"].as_i64().unwrap_or_default(), "exchange"),
         document.first_exchange,
         updated_at.map_or_else(
             || "none yet".to_owned(),
@@ -212,7 +213,7 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
                 document.version, document.tokens, document.covers_through
             )
         ),
-        document.pending_exchanges,
+        count(document.pending_exchanges, "exchange"),
         document
             .pending_since
             .map_or_else(String::new, |since| format!(" since {since}")),
@@ -252,8 +253,12 @@ async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
         .iter()
         .map(|agent| {
             format!(
-                "{}: {} exchanges, window of {} tokens, summary version {}, {} pending",
-                agent.agent_id, agent.exchanges, agent.window_tokens, agent.version, agent.pending_exchanges
+                "{}: {}, window of {} tokens, summary version {}, {} pending",
+                agent.agent_id,
+                count(agent.exchanges, "exchange"),
+                agent.window_tokens,
+                agent.version,
+                agent.pending_exchanges
             )
         })
         .collect();

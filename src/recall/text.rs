@@ -4,6 +4,7 @@ use super::{ExpandReply, Found, RecallReply, ShownMessage};
 use crate::{
     domain::{
         message::{Format, Message, Part},
+        number::count,
         summary::line::rounded,
         text::one_line,
         time::Timestamp,
@@ -34,8 +35,8 @@ pub fn found_text(reply: &RecallReply) -> String {
     }
     if reply.unsearched_messages > 0 {
         lines.push(format!(
-            "({} messages wait to be indexed and were not searched: `recapd serve` indexes them)",
-            reply.unsearched_messages
+            "({} still to be indexed and not searched: `recapd serve` indexes that)",
+            count(reply.unsearched_messages, "message")
         ));
     }
     lines.join("\n") + "\n"

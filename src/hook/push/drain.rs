@@ -20,8 +20,8 @@ use crate::domain::{agent::AgentId, text::cut, time::Timestamp};
 const REASON_CHARS_MAX: usize = 200;
 /// The most bytes of messages in a request, if it has more than one.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
-/// What is told of a segment in which something is no text.
-const DAMAGED: &str = "some of what waited is no text any more; a copy was put aside";
+/// What is told of a segment in which something is no message.
+const DAMAGED: &str = "some of what waited can't be read any more; it was put aside";
 /// From this many messages on, a request's size limit needn't be remembered.
 const MANY: usize = 1_024;
 
@@ -59,13 +59,13 @@ pub(in super::super) fn drain(
         return Ok(true);
     };
     let mut sent: Sent = read_json(&folder.sent()).unwrap_or_default();
-    let mut answers = true;
+    let (mut answers, mut unread) = (true, None);
     for path in Spool::new(folder.spool()).segments() {
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
             Err(error) => {
                 // It stays for another time, and holds up nothing behind it.
-                sent.last_error = Some(format!("what waited can't be read: {error}"));
+                unread = Some(format!("what waited can't be read: {error}"));
                 continue;
             }
         };
@@ -77,7 +77,7 @@ pub(in super::super) fn drain(
         }
         if done.lines > 0 || is_all {
             if segment.is_damaged() {
-                sent.last_error = Some(DAMAGED.to_owned());
+                unread = Some(DAMAGED.to_owned());
             }
             segment.sent(done.lines)?;
         }
@@ -85,6 +85,8 @@ pub(in super::super) fn drain(
             break;
         }
     }
+    // What was sent meanwhile makes up for nothing of that.
+    sent.last_error = unread.or(sent.last_error);
     replace_json(&folder.sent(), &sent)?;
     Ok(answers)
 }

@@ -134,8 +134,8 @@ fn text(copied: &Copied, report: &Report) -> String {
     }
     if copied.leases_released > 0 {
         lines.push(format!(
-            "{} leases were held and are free now: their updates are made again",
-            copied.leases_released
+            "{} held and free now, with updates to be made again",
+            count(copied.leases_released, "lease")
         ));
     }
     lines.push("the index of recall is made again when a daemon is started on it".to_owned());

@@ -64,7 +64,8 @@ fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
     let half = line(0, "lost ä").into_bytes();
     let cuts = (1..half.len()).map(|at| half[..at].to_vec());
     // A power cut leaves what was never written.
-    for before in cuts.chain([vec![0; 300], b"}".to_vec()]) {
+    let long = format!("{{\"type\":\"user\",\"content\":\"{}", "x".repeat(2 << 20));
+    for before in cuts.chain([vec![0; 300], b"}".to_vec(), long.into_bytes()]) {
         let hooks = Hooks::new();
         let lines = [whole(5), whole(10), whole(11)].map(|line| format!("{line}\n"));
         let [first, behind, last] = lines.each_ref().map(String::as_bytes);
@@ -74,7 +75,8 @@ fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
         hooks.gather("s", None);
         hooks.drain();
         let said = lines.each_ref().map(|line| line.trim_end().to_owned());
-        assert_eq!(hooks.stored(), said, "{}", String::from_utf8_lossy(&before));
+        let told = String::from_utf8_lossy(&before);
+        assert_eq!(hooks.stored(), said, "{told:.300}");
     }
 }
 
@@ -87,7 +89,7 @@ fn a_line_that_is_broken_otherwise_holds_no_message() {
         format!("{{\"type\":\"user\",\"message\":{{\"content\":[{within}\n"),
         format!("{other} and more\n"),
         "{\"".repeat(100_000) + "\n",
-        format!("{{\"a\":\"{}{other}\n", "x".repeat(1 << 20)),
+        format!("{{\"a\":\"{}\"{other}}}\n", "x".repeat(1 << 20)),
     ] {
         let hooks = Hooks::new();
         fs::write(hooks.transcript("s"), format!("{broken}{fine}\n")).unwrap();

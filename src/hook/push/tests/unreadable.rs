@@ -20,7 +20,10 @@ impl Hooks {
     fn aside(&self) -> Vec<usize> {
         let aside = files(&self.files().spool()).into_iter();
         let aside = aside.filter(|file| file.extension().unwrap() == "unreadable");
-        let numbers = aside.map(|file| file.file_stem().unwrap().to_str().unwrap().parse().unwrap());
+        let numbers = aside.map(|file| {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            name.split('.').next().unwrap().parse().unwrap()
+        });
         numbers.collect()
     }
 
@@ -44,7 +47,7 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
     assert_eq!(hooks.stored(), [first, last]);
     assert!(hooks.last_error().contains("put aside"), "{}", hooks.last_error());
     assert_eq!(hooks.aside(), [1]);
-    let aside = hooks.files().spool().join("000000000001.unreadable");
+    let aside = &files(&hooks.files().spool())[0];
     assert_eq!(fs::read(aside).unwrap(), damaged);
     // There is nothing left to wait for.
     hooks.spool(2, &[0xff, 0xfe]);
@@ -52,6 +55,22 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
     hooks.drain();
     assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
     assert_eq!((hooks.aside(), hooks.stored().len()), (vec![1, 2], 2));
+}
+
+#[test]
+fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_nothing_up() {
+    let hooks = Hooks::new();
+    let after = [5, 10, 15].map(|number| line(number, "after"));
+    let zeros = vec![0; 300];
+    let cut = [&zeros[..], &vec![b'x'; 100_000], b" {}\n"].concat();
+    for (damaged, after) in [zeros.clone(), cut, b"x {}\n".to_vec()].iter().zip(&after) {
+        // Numbers begin anew where nothing waits.
+        hooks.spool(1, damaged);
+        hooks.spool(2, spooled(Format::ClaudeCode, after).as_bytes());
+        hooks.drain();
+        assert!(hooks.last_error().contains("put aside"), "{}", hooks.last_error());
+    }
+    assert_eq!((hooks.aside(), hooks.stored()), (vec![1, 1, 1], after.to_vec()));
 }
 
 #[test]

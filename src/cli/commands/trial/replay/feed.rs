@@ -19,6 +19,7 @@ use crate::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
+        number::count,
         time::DAY_MS,
     },
     formats::file::{FileReader, ReadError, Record, Skipped},
@@ -203,7 +204,7 @@ impl Feed {
         }
         let read = HumanBytes(self.bar.position());
         self.bar
-            .set_message(format!("{} messages, {read}", self.fed.messages));
+            .set_message(format!("{}, {read}", count(self.fed.messages, "message")));
         Ok(())
     }
 
@@ -219,8 +220,8 @@ impl Feed {
                 break;
             }
             self.bar.set_message(format!(
-                "{} updates wait for their next try",
-                sample.ready + sample.scheduled
+                "{} waiting for the next try",
+                count(sample.ready + sample.scheduled, "update")
             ));
             tokio::time::sleep(RETRY_LOOK).await;
         }
