@@ -37,6 +37,8 @@ impl Daemon {
         let socket = folder.path().join("recapd.sock");
         // Left by one that was killed.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        // A process that another test is starting has the listener too, until it is its own.
+        until("nobody answers", || UnixStream::connect(&socket).is_err());
         command.args(["serve", "--listen", &format!("unix:{}", socket.display()), "--db"]);
         command.arg(folder.path().join("socket.db"));
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
