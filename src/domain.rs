@@ -37,6 +37,7 @@ pub mod spell;
 pub mod spend;
 pub mod summary;
 pub mod text;
+pub mod thought;
 pub mod time;
 pub mod tokens;
 pub mod transcript;

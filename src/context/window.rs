@@ -167,11 +167,9 @@ impl Reader {
 /// What a message's parts hold.
 fn bytes(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| match part {
-        Part::Text(text)
-        | Part::Thinking(text)
-        | Part::Attachment { media: text, .. }
-        | Part::ToolResult { text, .. } => text.len(),
+        Part::Text(text) | Part::Attachment { media: text, .. } | Part::ToolResult { text, .. } => text.len(),
         Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
+        Part::Thinking(thought) => thought.text.len(),
         Part::Opaque { kind, json } => kind.len() + json.len(),
     });
     parts.sum()

@@ -117,8 +117,8 @@ fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
             }
             (text_block(whole, text, room))
         },
-        Piece::Thinking(text) => html! {
-            details.thinking { summary { "Thinking" } (text_block(whole, text, room)) }
+        Piece::Thinking(thought) => html! {
+            details.thinking { summary { "Thinking" } (text_block(whole, &thought.text, room)) }
         },
         Piece::Attachment { media, .. } => html! { p.tool { "Attachment: " code { (line(media)) } } },
         Piece::Opaque { kind, .. } => html! { p.tool { "Block: " code { (line(kind)) } } },

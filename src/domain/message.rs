@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{attachment::Extent, outcome, time::Timestamp};
+use super::{attachment::Extent, outcome, thought::Thought, time::Timestamp};
 
 /// The kind of a message, as far as windows and exchanges care (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ pub enum Part {
         is_error: bool,
     },
     /// The model's reasoning. Kept, but never shown to a summariser.
-    Thinking(String),
+    Thinking(Thought),
     /// An image or a document.
     Attachment {
         /// Its media type.

@@ -294,7 +294,7 @@ mod tests {
             (Kind::User, Part::Text(" \n".to_owned())),
             (Kind::User, Part::Text("Look".to_owned())),
             (Kind::System, Part::Text("Be brief".to_owned())),
-            (Kind::Assistant, Part::Thinking("Hm".to_owned())),
+            (Kind::Assistant, Part::Thinking("Hm".to_owned().into())),
             (Kind::Assistant, image),
             (Kind::ToolCall, call),
             (Kind::ToolResult, result(" ".to_owned())),
@@ -365,7 +365,7 @@ mod tests {
             Message::new(
                 Kind::Assistant,
                 vec![
-                    Part::Thinking("SECRET-THOUGHT".to_owned()),
+                    Part::Thinking("SECRET-THOUGHT".to_owned().into()),
                     Part::Opaque {
                         kind: "web_search_tool_result".to_owned(),
                         json: r#"{"encrypted_content":"SECRET-PAGE"}"#.to_owned(),

@@ -69,7 +69,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
     let thinking = fields
         .text("reasoning_content")
         .or_else(|| fields.text("reasoning"))
-        .map(Part::Thinking);
+        .map(|text| Part::Thinking(text.into()));
     let calls = fields.list("tool_calls").unwrap_or_default();
     let calls = calls
         .into_iter()

@@ -7,7 +7,12 @@ use super::{
     NAME_CHARS_MAX,
     json::{self, Fields},
 };
-use crate::domain::{attachment::Extent, message::Part, text::cut};
+use crate::domain::{
+    attachment::Extent,
+    message::Part,
+    text::cut,
+    thought::{Seal, Sealer, Thought},
+};
 
 /// The name of a tool that a call doesn't name.
 const UNNAMED_TOOL: &str = "unknown";
@@ -74,9 +79,9 @@ fn block(raw: &RawValue) -> Vec<Part> {
             block.raw("input"),
         )),
         // Without a text, too: its signature belongs to what stands before and after it.
-        "thinking" => Some(Part::Thinking(block.text("thinking").unwrap_or_default())),
+        "thinking" => Some(thinking(&block, "signature")),
         // Sealed by the provider, but paid for like any other.
-        "redacted_thinking" => block.text("data").map(Part::Thinking),
+        "redacted_thinking" => Some(thinking(&block, "data")).filter(|_| block.holds("data")),
         "refusal" => block.text("refusal").and_then(text_part),
         "search_result" => search_result(&block),
         kind => attachment(&block).or_else(|| {
@@ -90,6 +95,14 @@ fn block(raw: &RawValue) -> Vec<Part> {
         }),
     };
     part.into_iter().collect()
+}
+
+/// What the model thought, with its seal in the field of that name.
+fn thinking(block: &Fields<'_>, seal: &str) -> Part {
+    Part::Thinking(Thought {
+        text: block.text("thinking").unwrap_or_default(),
+        seal: Seal::of(Sealer::Anthropic, &block.text(seal).unwrap_or_default()),
+    })
 }
 
 /// A result of a search of the client's own, with where it comes from.
@@ -200,7 +213,7 @@ fn data_url_media(url: &str, otherwise: &str) -> String {
 }
 
 /// A result as text: blocks joined by line feeds, what is no text as compact JSON. Images and documents come apart,
-/// since their bytes are no text.
+/// since their bytes are no text, and so does what is sealed.
 fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     let Some(content) = content else {
         return (String::new(), Vec::new());
@@ -215,13 +228,22 @@ fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for raw in blocks {
         let block = Fields::of(raw);
-        match block.as_ref().and_then(attachment) {
+        let sealed = block.as_ref().filter(|block| is_sealed(block));
+        match sealed
+            .map(|block| opaque(raw, block))
+            .or_else(|| attachment(block.as_ref()?))
+        {
             Some(Part::Text(text)) => texts.push(text),
             Some(part) => attachments.push(part),
             None => texts.push(block_text(raw, block.as_ref())),
         }
     }
     (texts.join("\n"), attachments)
+}
+
+/// Whether a block is what only its provider can read, as results of tools have it in Codex rollouts.
+fn is_sealed(block: &Fields<'_>) -> bool {
+    block.text("type").as_deref() == Some("encrypted_content")
 }
 
 /// A list of blocks, as against a list that the tool returned as its JSON result.

@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     message::{Format, Kind, Message, Part},
     outcome,
+    thought::{Seal, Sealer, Thought},
 };
 
 /// The roles of contents.
@@ -83,7 +84,11 @@ fn parts(part: &Fields<'_>) -> Vec<Part> {
 fn said(part: &Fields<'_>) -> Option<Part> {
     let text = part.text("text")?;
     if part.flag("thought") == Some(true) {
-        Some(Part::Thinking(text))
+        let signature = part
+            .text("thoughtSignature")
+            .or_else(|| part.text("thought_signature"));
+        let seal = Seal::of(Sealer::Other, &signature.unwrap_or_default());
+        Some(Part::Thinking(Thought { text, seal }))
     } else {
         text_part(text)
     }

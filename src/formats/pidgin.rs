@@ -108,7 +108,7 @@ fn said(name: &str, event: &Fields<'_>) -> Result<Said, FormatError> {
             speaker: event.text("agent_id"),
             parts: event
                 .text("thinking_content")
-                .map(Part::Thinking)
+                .map(|text| Part::Thinking(text.into()))
                 .into_iter()
                 .collect(),
             ..Said::metadata(unknown_kind(name))

@@ -14,6 +14,7 @@ use super::{
 use crate::domain::{
     message::{Format, Kind, Message, Part},
     outcome,
+    thought::{Seal, Sealer, Thought},
 };
 
 /// The end of the names of calls, and of results.
@@ -88,20 +89,20 @@ fn said(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     Ok((chat::kind(&role, &parts), parts))
 }
 
-/// The summary and the text of reasoning; sealed reasoning where there is neither, since it is paid for too.
+/// The summary and the text of reasoning, as one where it is sealed: the seal stands for all of them.
 fn thinking(item: &Fields<'_>) -> Vec<Part> {
     let blocks = ["summary", "content"]
         .into_iter()
         .filter_map(|name| item.list(name));
-    let told: Vec<Part> = blocks
-        .flatten()
-        .filter_map(|raw| Fields::of(raw)?.text("text").map(Part::Thinking))
-        .collect();
-    if told.is_empty() {
-        let sealed = item.text("encrypted_content").map(Part::Thinking);
-        return sealed.into_iter().collect();
+    let told = blocks.flatten().filter_map(|raw| Fields::of(raw)?.text("text"));
+    let sealed = item.text("encrypted_content");
+    match Seal::of(Sealer::OpenAi, &sealed.unwrap_or_default()) {
+        None => told.map(|text| Part::Thinking(text.into())).collect(),
+        seal => {
+            let text = told.collect::<Vec<_>>().join("\n");
+            vec![Part::Thinking(Thought { text, seal })]
+        }
     }
-    told
 }
 
 fn call(name: &str, item: &Fields<'_>) -> Vec<Part> {

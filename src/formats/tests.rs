@@ -11,6 +11,7 @@ mod role;
 mod transcripts;
 
 use super::*;
+use crate::domain::thought::Thought;
 
 /// A message in one line: kind, speaker, parts, and what else was found.
 pub(super) fn brief(message: &Message) -> String {
@@ -30,7 +31,13 @@ pub(super) fn brief(message: &Message) -> String {
 fn brief_part(part: &Part) -> String {
     match part {
         Part::Text(text) => format!("{text:?}"),
-        Part::Thinking(text) => format!("thinking({text})"),
+        Part::Thinking(Thought { text, seal: None }) => format!("thinking({text})"),
+        Part::Thinking(Thought {
+            text,
+            seal: Some(seal),
+        }) => {
+            format!("thinking({text:?} {:?} {})", seal.sealer, seal.chars)
+        }
         Part::Attachment { media, .. } => format!("attachment({media})"),
         Part::Opaque { kind, json } => format!("opaque({kind} {json})"),
         Part::ToolCall { id, name, arguments } => {

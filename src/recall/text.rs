@@ -117,7 +117,7 @@ fn told(part: &Part) -> String {
         Part::ToolCall { name, arguments, .. } => format!("{name} {arguments}"),
         Part::ToolResult { text, .. } if part.is_failed() => format!("(failed) {text}"),
         Part::Text(text) | Part::ToolResult { text, .. } => text.clone(),
-        Part::Thinking(text) => format!("(thinking) {text}"),
+        Part::Thinking(thought) => format!("(thinking) {}", thought.text),
         Part::Attachment { media, .. } => format!("(attachment: {media})"),
         Part::Opaque { kind, .. } => format!("(block: {kind})"),
     }

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::domain::{
     attachment::Extent,
-    tokens::{TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_sealed},
+    thought::{Seal, Sealer, Thought},
+    tokens::{TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_thought},
 };
 
 /// A request's tokens.
@@ -218,9 +219,16 @@ impl<'a> Tally<'a> {
         self.add(speaker, tokens);
     }
 
-    /// Reasoning that only the provider can read.
-    fn sealed(&mut self, text: &str) {
-        self.add(Speaker::Conversation, count_sealed(text));
+    /// What the model thought: what is told of it, and the same sealed.
+    fn thought(&mut self, text: &str, sealer: Sealer, base64: &str) {
+        let thought = Thought {
+            text: text.to_owned(),
+            seal: Seal::of(sealer, base64),
+        };
+        self.add(
+            Speaker::Conversation,
+            count_thought(self.counter.as_ref(), &thought),
+        );
     }
 
     /// A block that only its provider reads, as a window counts it.

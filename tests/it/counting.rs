@@ -6,19 +6,27 @@ use recapd::{
 };
 use serde_json::{Value, json};
 
-const PROVIDER: &str = "anthropic";
-const MODEL: &str = "claude-opus-5";
 /// The first 24 bytes of a PNG of 2,560 × 1,440 pixels.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAACgAAAAWg";
 /// A PDF of two pages, as far as it can be seen.
 const PDF: &str = "JVBERi0xLjQgPDwvVHlwZSAvUGFnZXM+PiA8PC9UeXBlL1BhZ2U+PiA8PC9UeXBlIC9QYWdlIC9QYXJlbnQgMSAwIFI+PiA8PC9UeXBlIC9QYWdlTGFiZWw+PiAg";
 
-/// Tokens of a message by the window and by `recapd count`.
+/// Tokens of a message to Claude by the window and by `recapd count`.
 fn counted(message: &Value) -> (i64, i64) {
-    let counter = tokenizer::counter_for(PROVIDER, MODEL);
-    let read = formats::parse(Format::Anthropic, &message.to_string()).unwrap();
-    let body = json!({"system": "", "messages": [message]}).to_string();
-    let request = tokenizer::count_request(PROVIDER, MODEL, body.as_bytes());
+    let body = json!({"system": "", "messages": [message]});
+    counted_as(Format::Anthropic, ("anthropic", "claude-opus-5"), message, &body)
+}
+
+/// Tokens of an item of the Responses API.
+fn counted_item(item: &Value) -> (i64, i64) {
+    let body = json!({"input": [item]});
+    counted_as(Format::OpenAiResponses, ("openai", "gpt-5"), item, &body)
+}
+
+fn counted_as(format: Format, (provider, model): (&str, &str), message: &Value, body: &Value) -> (i64, i64) {
+    let counter = tokenizer::counter_for(provider, model);
+    let read = formats::parse(format, &message.to_string()).unwrap();
+    let request = tokenizer::count_request(provider, model, body.to_string().as_bytes());
     (count_message(counter.as_ref(), &read), request.tokens)
 }
 
@@ -50,5 +58,22 @@ fn a_window_counts_as_the_request_is_counted() {
             window >= at_least && (window - request).abs() * 50 <= request,
             "{window} {request} {message}"
         );
+    }
+}
+
+#[test]
+fn what_is_sealed_costs_what_was_sealed() {
+    let sealed = "QUJD".repeat(4_000);
+    let redacted = json!({"role": "assistant", "content": [{"type": "redacted_thinking", "data": sealed}]});
+    let unshown =
+        json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": sealed}]});
+    let reasoning = json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm. ".repeat(100)}], "encrypted_content": sealed});
+    let output = json!({"type": "function_call_output", "call_id": "f", "output": [
+        {"type": "input_text", "text": "done"}, {"type": "encrypted_content", "encrypted_content": sealed}]});
+    let anthropics = [redacted, unshown].map(|message| (counted(&message), 4_514));
+    let openais = [(reasoning, 2_356), (output, 3_216)].map(|(item, tokens)| (counted_item(&item), tokens));
+    for ((window, request), tokens) in anthropics.into_iter().chain(openais) {
+        assert!((window - tokens).abs() <= 10, "{window} for {tokens}");
+        assert!((window - request).abs() <= 10, "{window} {request}");
     }
 }

@@ -69,7 +69,7 @@ fn brief_part(part: &Part) -> String {
         Part::Text(text) => text.replace('\n', "/"),
         Part::ToolCall { id, name, .. } => format!("{}:{name}", id.as_deref().unwrap_or("-")),
         Part::ToolResult { call_id, text, .. } => format!("{}={text}", call_id.as_deref().unwrap_or("-")),
-        Part::Thinking(text) => format!("({text})"),
+        Part::Thinking(thought) => format!("({})", thought.text),
         Part::Attachment { media, .. } => format!("<{media}>"),
         Part::Opaque { kind, .. } => format!("<{kind}>"),
     }

@@ -53,7 +53,7 @@ fn calls(speaker: &str, name: &str) -> Message {
         arguments: "{}".to_owned(),
     };
     Message {
-        parts: vec![Part::Thinking("hm".to_owned()), call],
+        parts: vec![Part::Thinking("hm".to_owned().into()), call],
         ..message(Kind::ToolCall, Some(speaker), "")
     }
 }

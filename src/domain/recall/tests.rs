@@ -116,7 +116,7 @@ fn thinking_and_metadata_are_not_searched() {
     let mut message = Message::new(
         Kind::ToolCall,
         vec![
-            Part::Thinking("secret".to_owned()),
+            Part::Thinking("secret".to_owned().into()),
             Part::ToolCall {
                 id: None,
                 name: "bash".to_owned(),

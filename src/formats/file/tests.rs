@@ -58,7 +58,7 @@ fn a_claude_code_transcript_line_by_line() {
     claude_code | command: "<command-name>/status</command-name>\n<command-message>status</command-message>\n<command-args></command-args>" id=u-2 at=2026-03-02T10:00:02Z
     claude_code | command: "<local-command-stdout>ready</local-command-stdout>" id=u-3 at=2026-03-02T10:00:03Z
     claude_code | user: "Sort the recipes by season." id=u-4 at=2026-03-02T10:00:04Z
-    claude_code | assistant: thinking(Find them first.) id=u-5 at=2026-03-02T10:00:05Z
+    claude_code | assistant: thinking("Find them first." Anthropic 4) id=u-5 at=2026-03-02T10:00:05Z
     claude_code | assistant: "I'll list the recipes." id=u-6 at=2026-03-02T10:00:06Z
     claude_code | tool_call: call(toolu_a Glob {"pattern":"*.md"}) id=u-7 at=2026-03-02T10:00:07Z
     claude_code | tool_call: call(toolu_b Task {"prompt":"Tell each recipe's season."}) id=u-8 at=2026-03-02T10:00:08Z

@@ -172,7 +172,7 @@ fn anthropic_messages() {
             (r#"{"role":"user","content":"Hi"}"#, r#"user: "Hi""#),
             (
                 r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"c2VhbGVk"},{"type":"thinking","thinking":"","signature":"x"},{"type":"text","text":"Yes"}]}"#,
-                r#"assistant: thinking(c2VhbGVk) thinking() "Yes""#,
+                r#"assistant: thinking("" Anthropic 8) thinking("" Anthropic 1) "Yes""#,
             ),
             (
                 r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"gone","is_error":true},{"type":"text","text":"Try again."}]}"#,
@@ -219,7 +219,15 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
         speaker: None,
         parts: [
             Thinking(
-                "Read it.",
+                Thought {
+                    text: "Read it.",
+                    seal: Some(
+                        Seal {
+                            sealer: Anthropic,
+                            chars: 4,
+                        },
+                    ),
+                },
             ),
             Text(
                 "I'll look.",

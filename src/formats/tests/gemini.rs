@@ -42,6 +42,10 @@ fn calls_and_responses_often_have_no_ids() {
                 r#"tool_call: thinking(Let me see.) call(- look {"n":12345678901234567890})"#,
             ),
             (
+                r#"{"role":"model","parts":[{"text":"Let me see.","thought":true,"thoughtSignature":"c2ln"}]}"#,
+                r#"assistant: thinking("Let me see." Other 4)"#,
+            ),
+            (
                 r#"{"role":"model","parts":[{"function_call":{"id":"c1","name":"look","args":null,"x":1}}]}"#,
                 "tool_call: call(c1 look )",
             ),

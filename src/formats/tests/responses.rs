@@ -26,12 +26,20 @@ fn messages_and_reasoning() {
                 "user: attachment(image/png) attachment(application/pdf) attachment(application/octet-stream)",
             ),
             (
-                r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"a"}],"content":[{"type":"reasoning_text","text":"b"}],"encrypted_content":"c"}"#,
+                r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"a"}],"content":[{"type":"reasoning_text","text":"b"}],"encrypted_content":""}"#,
                 "assistant: thinking(a) thinking(b)",
             ),
             (
+                r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"a"},{"type":"summary_text","text":"b"}],"content":null,"encrypted_content":"cc"}"#,
+                r#"assistant: thinking("a\nb" OpenAi 2)"#,
+            ),
+            (
                 r#"{"type":"reasoning","summary":[],"encrypted_content":"c"}"#,
-                "assistant: thinking(c)",
+                r#"assistant: thinking("" OpenAi 1)"#,
+            ),
+            (
+                r#"{"type":"function_call_output","call_id":"f","output":[{"type":"input_text","text":"done"},{"type":"encrypted_content","encrypted_content":"c"}]}"#,
+                r#"tool_result: result(f - "done") opaque(encrypted_content {"type":"encrypted_content","encrypted_content":"c"})"#,
             ),
             (r#"{"type":"item_reference","id":"msg_1"}"#, "item_reference:"),
             (r#"{"type":"compaction","encrypted_content":"c"}"#, "compaction:"),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list};
+use crate::domain::thought::Sealer;
 
 /// Whether a request with `messages` can only be in this shape.
 pub(super) fn is_anthropic(request: &Map<String, Value>) -> bool {
@@ -63,10 +64,11 @@ fn content(tally: &mut Tally<'_>, speaker: Speaker, content: &Value) {
 }
 
 fn block(tally: &mut Tally<'_>, speaker: Speaker, block: &Value) {
+    let text = |name: &str| block[name].as_str().unwrap_or_default();
     match block["type"].as_str().unwrap_or_default() {
         "text" => tally.value(speaker, &block["text"]),
-        "thinking" => tally.value(speaker, &block["thinking"]),
-        "redacted_thinking" => tally.sealed(block["data"].as_str().unwrap_or_default()),
+        "thinking" => tally.thought(text("thinking"), Sealer::Anthropic, text("signature")),
+        "redacted_thinking" => tally.thought("", Sealer::Anthropic, text("data")),
         "tool_use" => tally.call(block.get("name"), block.get("input")),
         "tool_result" => {
             tally.parts.overhead += overhead::PER_MESSAGE_TOKENS;

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{Speaker, Tally, list, text};
+use crate::domain::thought::Sealer;
 
 pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
     let either = |camel: &str, snake: &str| request.get(camel).or_else(|| request.get(snake));
@@ -35,7 +36,12 @@ fn parts(tally: &mut Tally<'_>, speaker: Speaker, content: &Map<String, Value>) 
 
 fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
     let either = |camel: &str, snake: &str| part.get(camel).or_else(|| part.get(snake));
-    if let Some(text) = part.get("text") {
+    let signature = either("thoughtSignature", "thought_signature").and_then(Value::as_str);
+    let holds_more = || part.as_object().is_some_and(|fields| fields.len() > 1);
+    if let Some(signature) = signature.filter(|_| part["thought"] == true || !holds_more()) {
+        let text = part["text"].as_str().unwrap_or_default();
+        tally.thought(text, Sealer::Other, signature);
+    } else if let Some(text) = part.get("text") {
         tally.value(speaker, text);
     } else if let Some(call) = either("functionCall", "function_call") {
         tally.call(call.get("name"), call.get("args"));

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list, text};
-use crate::domain::attachment::data_url;
+use crate::domain::{attachment::data_url, thought::Sealer};
 
 pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
     let instructions = text(request, "instructions");
@@ -48,7 +48,9 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
             content(tally, Speaker::Conversation, item.get("output"));
         }
         "reasoning" => reasoning(tally, item),
-        "compaction" => tally.sealed(text(item, "encrypted_content")),
+        "compaction" | "context_compaction" => {
+            tally.thought("", Sealer::OpenAi, text(item, "encrypted_content"));
+        }
         "item_reference" => {}
         "message" | "" => {
             let role = text(item, "role");
@@ -63,9 +65,11 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
 fn reasoning(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     let sealed = text(item, "encrypted_content");
     if sealed.is_empty() {
-        content(tally, Speaker::Conversation, item.get("summary"));
+        for name in ["summary", "content"] {
+            content(tally, Speaker::Conversation, item.get(name));
+        }
     } else {
-        tally.sealed(sealed);
+        tally.thought("", Sealer::OpenAi, sealed);
     }
 }
 
@@ -88,6 +92,7 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
             tally.attachment(speaker, url.and_then(data_url));
         }
         "input_audio" => tally.attachment(speaker, None),
+        "encrypted_content" => tally.opaque(speaker, part),
         _ => {
             let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
             tally.value(speaker, said.unwrap_or(part));

@@ -16,7 +16,7 @@ fn a_codex_rollout() {
     codex | turn_context: at=2026-03-02T10:00:01.100Z
     codex | user: "Which beds are dry?" at=2026-03-02T10:00:01.200Z
     codex | user_message: at=2026-03-02T10:00:01.200Z
-    codex | assistant: thinking(Read the gauge.) at=2026-03-02T10:00:02Z
+    codex | assistant: thinking("Read the gauge." OpenAi 8) at=2026-03-02T10:00:02Z
     codex | tool_call: call(call_1 shell {"command":["gauge"]}) at=2026-03-02T10:00:03Z
     codex | tool_result: result(call_1 - failed "{\"output\":\"no gauge\",\"metadata\":{\"exit_code\":127}}") at=2026-03-02T10:00:03Z
     codex | token_count: at=2026-03-02T10:00:04Z
@@ -36,7 +36,7 @@ fn an_old_codex_rollout_with_bare_items_and_crlf() {
     codex_old | state:
     codex_old | user: "Which beds are dry?"
     codex_old | state:
-    codex_old | assistant: thinking(c2VhbGVk)
+    codex_old | assistant: thinking("" OpenAi 8)
     codex_old | tool_call: call(call_1 shell {})
     codex_old | tool_result: result(call_1 - failed "no gauge")
     codex_old | assistant: "I can't tell."
