@@ -73,7 +73,7 @@ fn content(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
 fn blocks(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut blocks = Vec::new();
     for piece in &turn.pieces {
-        match own_blocks(turn.role, piece) {
+        match own_blocks(turn.role, piece, notes) {
             Some(own) => blocks.extend(own.into_iter().map(|block| with_names(block, calls))),
             None => blocks.extend(piece.parts.iter().filter_map(|part| block(part, calls, notes))),
         }
@@ -82,7 +82,7 @@ fn blocks(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Valu
 }
 
 /// The blocks that Anthropic's model wrote or was given, if they are all there and say what the parts say.
-fn own_blocks(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
+fn own_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Value>> {
     let mut message = own::message(RequestFormat::Anthropic, piece)?;
     let is_model = message.get("role").and_then(Value::as_str) == Some("assistant");
     let blocks = match message.remove("content")? {
@@ -98,11 +98,29 @@ fn own_blocks(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
         && (count("tool_use"), count("tool_result")) == own::calls_and_results(piece)
         && blocks.iter().all(is_sound);
     let stays = |block: &Value| {
-        !own::is_blank_text(block)
-            && (piece.keeps_thinking || !matches!(kind(block), "thinking" | "redacted_thinking"))
+        !own::is_blank_text(block) && (!is_thinking(block) || piece.keeps_thinking && is_signed(block))
     };
+    if piece.keeps_thinking && blocks.iter().any(|block| is_thinking(block) && !is_signed(block)) {
+        notes.thinking();
+    }
     let blocks: Vec<Value> = blocks.into_iter().filter(stays).map(clean).collect();
     (is_faithful && !blocks.is_empty()).then_some(blocks)
+}
+
+fn is_thinking(block: &Value) -> bool {
+    matches!(kind(block), "thinking" | "redacted_thinking")
+}
+
+/// Whether thinking is Anthropic's own. Other models' servers that speak its API leave the signature empty, or out, and
+/// Anthropic refuses requests with that.
+fn is_signed(block: &Value) -> bool {
+    let seal = if kind(block) == "thinking" {
+        "signature"
+    } else {
+        "data"
+    };
+    let seal = block.get(seal).and_then(Value::as_str);
+    seal.is_some_and(|seal| !seal.trim().is_empty())
 }
 
 /// A block without its markers of the prompt cache: they belong to the request that it was sent in, a request has room for

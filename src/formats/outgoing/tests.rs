@@ -128,6 +128,27 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
     assert_eq!(out.notes, Vec::<String>::new());
 }
 
+/// Servers of other models that speak Anthropic's API sign nothing, and Anthropic refuses what isn't signed.
+#[test]
+fn thinking_without_a_signature_is_left_out() {
+    let user = r#"{"role":"user","content":"Which files?"}"#;
+    let answer = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""},{"type":"thinking","thinking":"Hm."},{"type":"thinking","thinking":"Hm.","signature":" "},{"type":"redacted_thinking","data":""},{"type":"text","text":"None."}]}"#;
+    let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, answer]);
+    insta::assert_snapshot!(out.body["messages"][1], @r#"{"content":[{"text":"None.","type":"text"}],"role":"assistant"}"#);
+    assert_eq!(
+        out.notes,
+        ["thinking is left out: only the provider that wrote it can read it, as it wrote it"]
+    );
+
+    // Nothing else in its message.
+    let alone = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""}]}}"#;
+    let line = |message: &str| format!(r#"{{"type":"user","message":{message}}}"#);
+    let lines = [&line(user), alone, &line(user), alone];
+    let out = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &lines);
+    let said = out.body["messages"].as_array().unwrap();
+    assert!(said.iter().all(|message| message["role"] == "user"), "{said:?}");
+}
+
 /// Images, what the model's signatures belong to, and results in the shape that the tool gave them.
 #[test]
 fn what_gemini_wrote_goes_back_as_it_was() {

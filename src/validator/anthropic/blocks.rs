@@ -139,7 +139,7 @@ fn check_sealed(block: &Block<'_>, seal: &str, findings: &mut Findings) {
     let (name, kind) = (block.name(), block.kind);
     let text = match block.text_of(seal) {
         None => format!("{name}.{kind}.{seal}: Field required"),
-        Some("") => format!("{name}: Invalid `{seal}` in `{kind}` block"),
+        Some(text) if text.trim().is_empty() => format!("{name}: Invalid `{seal}` in `{kind}` block"),
         Some(_) => return,
     };
     findings.add(&SIGNATURE, block.place(), text);

@@ -146,6 +146,19 @@ fn unsign_thinking(messages: &mut Vec<Value>) -> bool {
     })
 }
 
+fn blank_signature(messages: &mut Vec<Value>) -> bool {
+    change_first(messages, is_call, |messages, call| {
+        messages[call]["content"][0]["signature"] = json!(" ");
+    })
+}
+
+fn drop_signature(messages: &mut Vec<Value>) -> bool {
+    change_first(messages, is_call, |messages, call| {
+        let thought = messages[call]["content"][0].as_object_mut().unwrap();
+        thought.remove("signature");
+    })
+}
+
 fn system_before_result(messages: &mut Vec<Value>) -> bool {
     change_first(messages, is_result, |messages, result| {
         messages.insert(result, json!({"role": "system", "content": "Be brief."}));
@@ -221,7 +234,7 @@ fn text_in_call(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-const ANTHROPIC: [Mutation; 14] = [
+const ANTHROPIC: [Mutation; 16] = [
     ("drop a call", drop_call, "result_orphan"),
     ("drop a result", drop_result, "call_unanswered"),
     ("drop one result", drop_last_part_of_result, "call_unanswered"),
@@ -235,6 +248,8 @@ const ANTHROPIC: [Mutation; 14] = [
     ("text before a result", text_before_result, "result_not_first"),
     ("an empty text", empty_text, "text_empty"),
     ("an unsigned thought", unsign_thinking, "signature"),
+    ("a thought with a blank signature", blank_signature, "signature"),
+    ("a thought without a signature", drop_signature, "signature"),
     (
         "a system message before a result",
         system_before_result,

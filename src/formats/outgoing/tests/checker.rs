@@ -15,6 +15,8 @@ struct Entry {
     texts: Vec<String>,
     /// Something stands before an answer.
     answers_late: bool,
+    /// The model thought something that its provider hasn't signed.
+    is_unsigned: bool,
 }
 
 /// Fails with the first rule that `body` breaks.
@@ -43,6 +45,7 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
             entry,
         )?;
         ensure(!entry.answers_late, "results come first", entry)?;
+        ensure(!entry.is_unsigned, "thinking is signed", entry)?;
         if by_message && alternates && at > 0 {
             ensure(said[at - 1].role != entry.role, "roles alternate", entry)?;
         }
@@ -116,7 +119,10 @@ fn anthropic(message: &Value) -> Entry {
                 entry.answers_late |= !entry.texts.is_empty();
                 entry.answers.push(text(&block["tool_use_id"]));
             }
-            other => entry.texts.push(other.to_owned()),
+            other => {
+                entry.is_unsigned |= other == "thinking" && text(&block["signature"]).trim().is_empty();
+                entry.texts.push(other.to_owned());
+            }
         }
     }
     entry
@@ -190,12 +196,15 @@ fn it_finds_what_is_wrong() {
     let result =
         serde_json::json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]});
     let late = serde_json::json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "tool_result", "tool_use_id": "1"}]});
+    let thought = |signature: &str| serde_json::json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": signature}]});
+    let (signed, unsigned) = (thought("c2lnbmVk"), thought(""));
     let blank = serde_json::json!({"role": "user", "content": [{"type": "text", "text": " "}]});
     let verdict = |messages: &[&Value]| {
         let body = serde_json::json!({"messages": messages});
         check(RequestFormat::Anthropic, &body, true).is_ok()
     };
     assert!(verdict(&[&user, &call, &result]));
+    assert!(verdict(&[&user, &signed]));
     for broken in [
         &[&call, &result][..],
         &[&result],
@@ -205,6 +214,7 @@ fn it_finds_what_is_wrong() {
         &[&user, &call, &result, &call, &result],
         &[&user, &user],
         &[&blank],
+        &[&user, &unsigned],
     ] {
         assert!(!verdict(broken), "{broken:?}");
     }

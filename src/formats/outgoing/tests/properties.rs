@@ -34,6 +34,11 @@ fn id() -> impl Strategy<Value = Option<String>> {
     )
 }
 
+/// What Anthropic's model signs, and what others leave empty or out.
+fn signature() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![3 => Just(Some("s")), 1 => Just(Some("")), 1 => Just(None)]
+}
+
 fn call(id: Option<&str>) -> Value {
     json!({"type": "tool_use", "id": id, "name": "ls", "input": {"path": "."}})
 }
@@ -51,8 +56,8 @@ fn payload() -> impl Strategy<Value = (Format, Value)> {
         2 => words().prop_map(move |text| anthropic(json!({"role": "user", "content": text}))),
         2 => words().prop_map(move |text| openai(json!({"role": "user", "content": text}))),
         2 => words().prop_map(move |text| openai(json!({"role": "assistant", "content": text}))),
-        2 => (words(), vec(id(), 0..3)).prop_map(move |(text, ids)| {
-            let mut blocks = vec![json!({"type": "thinking", "thinking": "hm", "signature": "s"}), json!({"type": "text", "text": text})];
+        2 => (signature(), words(), vec(id(), 0..3)).prop_map(move |(signature, text, ids)| {
+            let mut blocks = vec![json!({"type": "thinking", "thinking": "hm", "signature": signature}), json!({"type": "text", "text": text})];
             blocks.extend(ids.iter().map(|id| call(id.as_deref())));
             anthropic(json!({"role": "assistant", "content": blocks}))
         }),
