@@ -4,6 +4,7 @@ pub mod findings;
 mod judge;
 mod known_counts;
 pub mod plan;
+pub mod planting;
 pub mod progress;
 pub mod runner;
 pub mod simulation;

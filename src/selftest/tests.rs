@@ -8,6 +8,7 @@ use std::sync::{
 use super::{
     findings::{Findings, Promise},
     plan::{Conversation, Extent, Plan},
+    planting::plant_unsigned_thinking,
     progress::{Progress, ProgressError},
     runner::run,
     window::{fill, fill_with},
@@ -118,6 +119,20 @@ fn without_any_one_repair_the_judge_finds_what_it_is_for() {
         );
         assert!(!broken.is_clean());
     }
+}
+
+#[test]
+fn thinking_that_nobody_signed_is_in_no_request() {
+    let said = conversation(
+        "it",
+        "u First. | a Yes. | u Second. | c 1 | r 1 done | a Done. | u Third.",
+    );
+    let planted = plant_unsigned_thinking(said.messages);
+    assert_eq!(planted.len(), 7 + 3);
+    let conversation = Conversation::new("it".to_owned(), planted, &Characters);
+    let plan = Plan::new(vec![conversation], EXTENT, Arc::new(Characters));
+    let found = run(&plan, Progress::begin(&plan), 1, &|_| ()).unwrap();
+    assert!(found.is_clean() && found.requests > 100, "{found:#?}");
 }
 
 #[test]

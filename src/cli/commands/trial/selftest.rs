@@ -21,6 +21,7 @@ use crate::{
     selftest::{
         findings::Findings,
         plan::{Conversation, Extent, Plan},
+        planting::plant_unsigned_thinking,
         progress::{Progress, ProgressError},
         runner::run,
         simulation::{Guard, Promise, Simulation, SimulationFindings},
@@ -56,7 +57,8 @@ enum Test {
 Budgets go from tiny to larger than the conversation. Requests are built for every provider in every mode of alternation.
 Messages with an agent_id are one conversation per agent. The exit code is 1 when anything is broken. Examples:
   recapd selftest window chats/ --budgets 20                   every conversation below a folder
-  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it goes on")]
+  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it goes on
+  recapd selftest window chats/ --unsigned-thinking            the same with thinking that Anthropic refuses")]
 struct WindowTest {
     /// Conversation files, or folders of them
     #[arg(required = true, value_name = "PATH")]
@@ -67,6 +69,9 @@ struct WindowTest {
     /// Random moments per budget at which requests are built, besides the end
     #[arg(long, default_value_t = 3)]
     looks: usize,
+    /// Plant thinking without a signature in each conversation, as programs write it in front of other models than Claude
+    #[arg(long)]
+    unsigned_thinking: bool,
     #[command(flatten)]
     how: How,
 }
@@ -202,9 +207,14 @@ impl WindowTest {
             looks: self.looks,
             seed: self.how.seed,
         };
-        let conversations = self.read()?.into_iter();
-        let conversations =
-            conversations.map(|(name, messages)| Conversation::new(name, messages, counter.as_ref()));
+        let conversations = self.read()?.into_iter().map(|(name, messages)| {
+            let messages = if self.unsigned_thinking {
+                plant_unsigned_thinking(messages)
+            } else {
+                messages
+            };
+            Conversation::new(name, messages, counter.as_ref())
+        });
         Ok(Plan::new(conversations.collect(), extent, counter.clone()))
     }
 
