@@ -1,9 +1,9 @@
-//! Thinking without a signature, planted in recorded conversations. Programs made for Anthropic's API write it down when
-//! they stand in front of another provider's model, and Anthropic refuses every request that holds it.
+//! Thinking without a signature of Anthropic's, planted in recorded conversations. Programs made for its API write it down
+//! when they stand in front of another provider's model, and Anthropic refuses every request that holds it.
 
 use crate::domain::{
     message::{Format, Kind, Message, Part},
-    thought::Thought,
+    thought::{Seal, Sealer, Thought},
 };
 
 const THOUGHT: &str = "Let me see.";
@@ -13,10 +13,13 @@ const ALONE: &str =
     r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Let me see.","signature":""}]}"#;
 /// Before words that have to stay.
 const WITH_WORDS: &str = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Let me see."},{"type":"text","text":"One moment."}]}"#;
+/// As a router hides it from the program.
+const REDACTED: &str =
+    r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"router.reasoning:eyJ0"}]}"#;
 
-/// `messages`, and behind each of the user's the model's thinking without a signature: alone and with words by turns.
+/// `messages`, and behind each of the user's the model's thinking without a signature: alone, with words and redacted by turns.
 pub fn plant_unsigned_thinking(messages: Vec<Message>) -> Vec<Message> {
-    let mut kinds = [alone, with_words].into_iter().cycle();
+    let mut kinds = [alone, with_words, redacted].into_iter().cycle();
     let mut planted = Vec::with_capacity(messages.len());
     for message in messages {
         let is_users = message.kind == Kind::User;
@@ -32,6 +35,14 @@ fn alone() -> Message {
 
 fn with_words() -> Message {
     said(vec![thought(), Part::Text(WORDS.to_owned())], WITH_WORDS)
+}
+
+fn redacted() -> Message {
+    let thought = Thought {
+        text: String::new(),
+        seal: Seal::of(Sealer::Anthropic, "router.reasoning:eyJ0"),
+    };
+    said(vec![Part::Thinking(thought)], REDACTED)
 }
 
 fn thought() -> Part {
@@ -54,8 +65,8 @@ mod tests {
     #[test]
     fn what_is_planted_reads_as_it_was_made() {
         let user = formats::parse(Format::Anthropic, r#"{"role":"user","content":"Hello."}"#).unwrap();
-        let planted = plant_unsigned_thinking(vec![user.clone(), user]);
-        assert_eq!(planted.len(), 4);
+        let planted = plant_unsigned_thinking(vec![user.clone(), user.clone(), user]);
+        assert_eq!(planted.len(), 6);
         for message in &planted {
             assert_eq!(
                 *message,

@@ -111,8 +111,8 @@ fn is_thinking(block: &Value) -> bool {
     matches!(kind(block), "thinking" | "redacted_thinking")
 }
 
-/// Whether thinking is Anthropic's own. Other models' servers that speak its API leave the signature empty, or out, and
-/// Anthropic refuses requests with that.
+/// Whether thinking may be Anthropic's own, which it signs in base64. Other models' servers that speak its API leave the
+/// signature empty, or out, or put a name and a colon before what they redact, and Anthropic refuses requests with that.
 fn is_signed(block: &Value) -> bool {
     let seal = if kind(block) == "thinking" {
         "signature"
@@ -120,7 +120,11 @@ fn is_signed(block: &Value) -> bool {
         "data"
     };
     let seal = block.get(seal).and_then(Value::as_str);
-    seal.is_some_and(|seal| !seal.trim().is_empty())
+    let is_base64 = |seal: &str| {
+        let bytes = seal.trim_end_matches('=').bytes();
+        bytes.len() > 0 && { bytes }.all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
+    };
+    seal.is_some_and(is_base64)
 }
 
 /// A block without its markers of the prompt cache: they belong to the request that it was sent in, a request has room for

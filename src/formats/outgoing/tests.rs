@@ -132,7 +132,7 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
 #[test]
 fn thinking_without_a_signature_is_left_out() {
     let user = r#"{"role":"user","content":"Which files?"}"#;
-    let answer = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""},{"type":"thinking","thinking":"Hm."},{"type":"thinking","thinking":"Hm.","signature":" "},{"type":"redacted_thinking","data":""},{"type":"text","text":"None."}]}"#;
+    let answer = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""},{"type":"thinking","thinking":"Hm."},{"type":"thinking","thinking":"Hm.","signature":" "},{"type":"redacted_thinking","data":""},{"type":"text","text":"None."},{"type":"redacted_thinking","data":"router.reasoning:eyJ0"}]}"#;
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, answer]);
     insta::assert_snapshot!(out.body["messages"][1], @r#"{"content":[{"text":"None.","type":"text"}],"role":"assistant"}"#);
     assert_eq!(

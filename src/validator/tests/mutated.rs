@@ -152,6 +152,12 @@ fn blank_signature(messages: &mut Vec<Value>) -> bool {
     })
 }
 
+fn redact_elsewhere(messages: &mut Vec<Value>) -> bool {
+    change_first(messages, is_call, |messages, call| {
+        messages[call]["content"][0] = json!({"type": "redacted_thinking", "data": "router.reasoning:eyJ0"});
+    })
+}
+
 fn drop_signature(messages: &mut Vec<Value>) -> bool {
     change_first(messages, is_call, |messages, call| {
         let thought = messages[call]["content"][0].as_object_mut().unwrap();
@@ -234,7 +240,7 @@ fn text_in_call(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-const ANTHROPIC: [Mutation; 16] = [
+const ANTHROPIC: [Mutation; 17] = [
     ("drop a call", drop_call, "result_orphan"),
     ("drop a result", drop_result, "call_unanswered"),
     ("drop one result", drop_last_part_of_result, "call_unanswered"),
@@ -250,6 +256,7 @@ const ANTHROPIC: [Mutation; 16] = [
     ("an unsigned thought", unsign_thinking, "signature"),
     ("a thought with a blank signature", blank_signature, "signature"),
     ("a thought without a signature", drop_signature, "signature"),
+    ("what another provider redacted", redact_elsewhere, "signature"),
     (
         "a system message before a result",
         system_before_result,

@@ -120,12 +120,22 @@ fn anthropic(message: &Value) -> Entry {
                 entry.answers.push(text(&block["tool_use_id"]));
             }
             other => {
-                entry.is_unsigned |= other == "thinking" && text(&block["signature"]).trim().is_empty();
+                entry.is_unsigned |= is_unsigned(block);
                 entry.texts.push(other.to_owned());
             }
         }
     }
     entry
+}
+
+/// Whether thinking lacks what Anthropic writes beside it, in base64.
+fn is_unsigned(block: &Value) -> bool {
+    let seal = match block["type"].as_str() {
+        Some("thinking") => text(&block["signature"]),
+        Some("redacted_thinking") => text(&block["data"]),
+        _ => return false,
+    };
+    seal.trim().is_empty() || seal.contains(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c))
 }
 
 fn chat(message: &Value) -> Entry {
@@ -197,7 +207,7 @@ fn it_finds_what_is_wrong() {
         serde_json::json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]});
     let late = serde_json::json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "tool_result", "tool_use_id": "1"}]});
     let thought = |signature: &str| serde_json::json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": signature}]});
-    let (signed, unsigned) = (thought("c2lnbmVk"), thought(""));
+    let (signed, unsigned, foreign) = (thought("c2lnbmVk"), thought(""), thought("by:c2ln"));
     let blank = serde_json::json!({"role": "user", "content": [{"type": "text", "text": " "}]});
     let verdict = |messages: &[&Value]| {
         let body = serde_json::json!({"messages": messages});
@@ -215,6 +225,7 @@ fn it_finds_what_is_wrong() {
         &[&user, &user],
         &[&blank],
         &[&user, &unsigned],
+        &[&user, &foreign],
     ] {
         assert!(!verdict(broken), "{broken:?}");
     }
