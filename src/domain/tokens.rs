@@ -113,14 +113,16 @@ pub fn count_thought(counter: &dyn TokenCounter, thought: &Thought) -> i64 {
 /// Nobody else can count them, but providers say what they were: the length of a seal is a fixed wrapping and a number of
 /// characters for each token.
 ///
-/// - OpenAI: `encrypted_content` of 260 reasonings, beside the `reasoning_output_tokens` that nine Codex rollouts state for
+/// - OpenAI: `encrypted_content` of 270 reasonings, beside the `reasoning_output_tokens` that nine Codex rollouts state for
 ///   the responses they come from (GPT-5.3 Codex, 5.4, 5.5 and three of 5.6; 6 to 9,823 tokens a response): each rollout's
 ///   sum is met within 9 %. The next request's `input_tokens` grow by as much. Codex itself has 650 bytes and 4 bytes a
-///   token (`estimate_reasoning_length` in its `context_manager/history.rs`), which is 30 % more.
+///   token (`estimate_reasoning_length` in its `context_manager/history.rs`), which is a quarter more.
 /// - Anthropic: `signature` of thinking that isn't shown, beside what `output_tokens` leave for it in two transcripts of
-///   Opus 4.7, by whose output the next request's input grows, too; met within 7 % and 9 % at the median. Where the thinking is
+///   Opus 4.7, by whose output the next request's input grows, too; the median is 3 % and 7 % too low. Where the thinking is
 ///   shown (Sonnet 4 and 4.5), signatures are 235 characters and four for each three bytes of it.
-/// - Others: a guess. Four characters of base64 carry three bytes, and four bytes of a text are about one token.
+/// - Others: a guess. Four characters of base64 carry three bytes, and four bytes of a text are about one token. Of Gemini's
+///   signatures only those of thoughts count: its documentation says that they are paid for when they go back, users report
+///   that they aren't (googleapis/python-genai#1129).
 pub fn count_sealed(seal: Seal) -> i64 {
     let (wrapping_chars, chars_per_10_tokens) = match seal.sealer {
         Sealer::OpenAi => (920, 64),
