@@ -15,7 +15,7 @@ use recapd::{
     domain::{
         agent::AgentId,
         exchange::Entry,
-        ledger::{Cut, Ledger},
+        ledger::{Cut, Ledger, Segmentation},
         message::{Format, Message},
         redaction::Redactor,
         time::Timestamp,
@@ -111,7 +111,7 @@ fn ledger(count: u32, entry: &Entry) -> (Ledger, VecDeque<Cut>) {
 }
 
 fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<Cut>, entry: &Entry) {
-    ledger.append(entry, 0);
+    ledger.append(entry, Segmentation::default());
     cuts.extend(ledger.newest.as_ref().map(|newest| Cut {
         exchange: newest.exchange,
         tokens_before: newest.tokens_before,

@@ -11,6 +11,7 @@ mod documented;
 mod exit;
 mod files;
 mod terminal;
+mod unshown;
 
 use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 

@@ -14,11 +14,11 @@ use crate::{
         agent::AgentId,
         context::{
             Alternation, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
-            SourceMessage, build, fence, is_safe_boundary,
+            SourceMessage, SourceRequest, build, fence, is_safe_boundary,
         },
-        exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
+        exchange::{FIRST_EXCHANGE, PREAMBLE, are_open},
         message::{Message, Part},
-        number::i64_or_max,
+        number::{count, i64_or_max},
         perspective::{Perspective, Telling, UnknownSpeaker, speakers},
         summary::pending::with_pending,
         tokens::TokenCounter,
@@ -114,6 +114,8 @@ pub struct ContextMaterial {
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
     pins: Pins,
+    /// What the exchange works on of which only later legs were read.
+    request: Option<(i64, StoredMessage)>,
     window: Vec<StoredExchange>,
     /// Exchanges of the window before these, which were too much to read.
     left_out: Vec<i64>,
@@ -231,6 +233,7 @@ pub async fn load_within(
             .collect(),
         anchor,
         pins: store.pins(agent, PINS_MAX).await?,
+        request: request(store, agent, &window).await?,
         window,
         left_out,
         shortened,
@@ -274,6 +277,21 @@ async fn perspective(
     let settings = store.agent(agent).await?.map(|row| row.settings);
     let telling = settings.unwrap_or_default().telling(viewer.telling);
     Ok(Perspective::new(&viewer.speaker, telling, heard)?)
+}
+
+/// What the exchange works on with whose later legs the `window` begins.
+async fn request(
+    store: &dyn Store,
+    agent: &AgentId,
+    window: &[StoredExchange],
+) -> StoreResult<Option<(i64, StoredMessage)>> {
+    let first = window.first().map(|first| &first.exchange);
+    let Some(first) = first.filter(|first| first.begins_with() < first.exchange) else {
+        return Ok(None);
+    };
+    let begins_with = first.begins_with();
+    let found = store.request_of(agent, begins_with).await?;
+    Ok(found.map(|request| (begins_with, request)))
 }
 
 /// The first exchanges of the session of `newest`, in one of which the user says the first thing.
@@ -324,6 +342,7 @@ async fn inherited(
             summary_version: None,
             messages: shared.messages,
             unread_bytes: None,
+            request: None,
         }));
     }
     Ok(inherited)
@@ -367,6 +386,7 @@ impl ContextMaterial {
             notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
         }
         notes.extend(self.shortened_note());
+        notes.extend(self.elided_note(&context.elided));
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
@@ -400,6 +420,25 @@ impl ContextMaterial {
         all
     }
 
+    /// That results are shortened to fit the budget, in words.
+    fn elided_note(&self, elided: &[Elision]) -> Option<String> {
+        let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
+        let of = if first == last {
+            format!("exchange #{first}")
+        } else {
+            format!("exchanges #{first} to #{last}")
+        };
+        let (results, verb) = (
+            count(elided.len(), "tool result"),
+            if elided.len() == 1 { "is" } else { "are" },
+        );
+        let agent = &self.agent;
+        Some(format!(
+            "{results} of {of} {verb} shortened to keep within the budget: the older a result is, the less of it is sent, and \
+             one of the newest rounds only where these have no room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
+        ))
+    }
+
     /// That bytes and not tokens leave exchanges out, in words.
     fn unread_note(&self) -> Option<String> {
         let which = which(&self.left_out)?;
@@ -424,16 +463,26 @@ impl ContextMaterial {
         let has_summary = !markdown.trim().is_empty();
         let reader = self.perspective.as_ref().map(Perspective::speaker);
         let of_window = |message| self.source_of_window(message);
-        let exchanges = self.window.iter().map(|stored| SourceExchange {
-            exchange: stored.exchange.exchange,
-            is_open: stored.exchange.state == ExchangeState::Open,
-            messages: stored.messages.iter().map(of_window).collect(),
-        });
+        let are_open = are_open(self.window.iter().map(|stored| &stored.exchange));
+        let exchanges = self
+            .window
+            .iter()
+            .zip(are_open)
+            .map(|(stored, is_open)| SourceExchange {
+                exchange: stored.exchange.exchange,
+                begins_with: stored.exchange.begins_with(),
+                is_open,
+                messages: stored.messages.iter().map(of_window).collect(),
+            });
         ContextInput {
             preamble: self.preamble.iter().map(StoredMessage::source).collect(),
             anchor: self.anchor.as_ref().map(StoredMessage::source),
             summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
             copies: self.pins.pins.iter().map(copy).collect(),
+            request: self.request.as_ref().map(|(exchange, message)| SourceRequest {
+                exchange: *exchange,
+                message: message.source(),
+            }),
             exchanges: exchanges.collect(),
             left_out: self.left_out.clone(),
             // What is shortened is no longer what thinking was bound to.

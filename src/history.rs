@@ -6,6 +6,7 @@ use crate::{
         convergence::Rules,
         exchange::Exchange,
         history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
+        legs::settle,
         number::i64_or_max,
         redaction::Redactor,
         text::{cut, first_line, one_line},
@@ -122,7 +123,9 @@ async fn exchanges(
             limit: 1,
             bytes_max: PAGE_BYTES_MAX,
         };
-        let found = paged(store, agent, one, query, redactor).await?;
+        let mut found = paged(store, agent, one, query, redactor).await?;
+        let rows = store.legs(agent, number).await?;
+        settle(found.iter_mut().map(|shown| &mut shown.exchange), rows.last());
         return if found.is_empty() {
             Err(StoreError::UnknownExchange(number))
         } else {
@@ -143,6 +146,7 @@ async fn exchanges(
     };
     let mut exchanges = paged(store, agent, archive, query, redactor).await?;
     exchanges.extend(paged(store, agent, window, query, redactor).await?);
+    settle(exchanges.iter_mut().map(|shown| &mut shown.exchange), None);
     Ok(exchanges)
 }
 
@@ -223,14 +227,18 @@ fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
     };
+    // So does what a program writes beside what the user asked for.
+    let has_title = !stored.exchange.headline.title.is_empty();
+    let is_shown = |voice| match voice {
+        Voice::Result | Voice::FailedResult => has_tokens,
+        Voice::Program => has_tokens || !has_title,
+        Voice::User | Voice::Assistant | Voice::Call => true,
+    };
     let mut lines = Vec::new();
     for one in &stored.messages {
         let message = std::slice::from_ref(&one.message);
         let transcript = Transcript::new(&stored.exchange, message, limits, redactor);
-        let said = transcript
-            .lines
-            .iter()
-            .filter(|line| has_tokens || !matches!(line.voice, Voice::Result | Voice::FailedResult));
+        let said = transcript.lines.iter().filter(|line| is_shown(line.voice));
         let mut tokens = has_tokens.then_some(one.tokens);
         lines.extend(said.map(|line| HistoryLine {
             voice: line.voice,

@@ -61,7 +61,7 @@ pub use crate::dashboard::{Examined, Setting};
 pub use edge::connection::{ConnectionLimits, Listener, Socket};
 pub use interface::Interface;
 pub use openapi::{document as openapi_document, reference as openapi_reference};
-pub(crate) use routes::agents::AgentFigures;
+pub(crate) use routes::agents::{AgentFigures, NewestExchange};
 pub(crate) use routes::messages::Appended;
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].

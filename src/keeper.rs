@@ -51,14 +51,14 @@ pub use convergence::convergence;
 use counters::Counters;
 pub use counters::FindCounter;
 use counting::Counted;
-pub use forgetting::{DeleteReply, ForgetReply};
+pub use forgetting::{DeleteReply, ForgetReply, LegsLeft};
 use journalling::records;
 use learning::Learning;
 pub use operating::{AgedReply, Operator};
 pub use searching::Searched;
 pub use step::{ForkReply, StepReply};
 use telling::role_tokens;
-pub use versions::{EditedReply, ItemReply, RevisedReply};
+pub use versions::{EditedReply, ItemReply, RevisedReply, listed};
 
 /// Where the messages of an append come from.
 enum By {

@@ -14,6 +14,7 @@ use crate::{
         context::{ContextInput, ContextOptions, SourceExchange, build},
         exchange::ExchangeState,
         inert::{defanged, quoted},
+        legs::{Legs, settle},
         recall::{EXCERPT_CHARS_MAX, Query, Term, searchable},
         redaction::Redactor,
         text::one_line,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 pub use range::{RANGE_MAX, Range};
-pub use text::{expanded_text, found_list, found_text, message_text};
+pub use text::{expanded_text, expanded_texts, found_list, found_text, message_text};
 
 /// Exchanges shown unless more are asked for.
 pub const FOUND_SHOWN: i64 = 10;
@@ -63,9 +64,12 @@ pub struct RecallReply {
 pub struct Found {
     /// Its number.
     pub exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
     /// Where it stands.
     pub place: Place,
-    /// The first line of what was asked in it.
+    /// The first line of what was asked in it; of a later leg empty.
     pub title: String,
     /// When it began.
     pub started_at: Timestamp,
@@ -104,11 +108,17 @@ pub struct ExpandReply {
     pub agent_id: AgentId,
     /// Its number.
     pub exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
+    /// The legs of its exchange, if that has more than this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legs: Option<Legs>,
     /// Whose messages it holds.
     pub source_agent_id: AgentId,
     /// Where it stands.
     pub place: Place,
-    /// Whether more is expected in it.
+    /// Whether more is expected in its exchange.
     pub state: ExchangeState,
     /// When it began.
     pub started_at: Timestamp,
@@ -267,6 +277,7 @@ impl Weighed {
         let headline = placed.exchange.headline.redacted(redactor);
         Found {
             exchange: placed.exchange.exchange,
+            continues: headline.continues,
             place: placed.place,
             title: headline.title,
             started_at: placed.exchange.opened_at,
@@ -322,11 +333,21 @@ pub async fn expand(
         is_current: false,
         ..part(query.after_seq)
     };
-    let expanded = store.expand(agent, exchange, range).await?;
-    Ok(expanded.map(|expanded| reply(agent, &expanded, query.format)))
+    let Some(mut expanded) = store.expand(agent, exchange, range).await? else {
+        return Ok(None);
+    };
+    let rows = store.legs(agent, exchange).await?;
+    settle(std::iter::once(&mut expanded.placed.exchange), rows.last());
+    let legs = Legs::of(&rows, exchange);
+    Ok(Some(reply(agent, &expanded, legs, query.format)))
 }
 
-fn reply(agent: &AgentId, expanded: &Expanded, format: Option<RequestFormat>) -> ExpandReply {
+fn reply(
+    agent: &AgentId,
+    expanded: &Expanded,
+    legs: Option<Legs>,
+    format: Option<RequestFormat>,
+) -> ExpandReply {
     let placed = &expanded.placed;
     let exchange = &placed.exchange;
     let last = expanded.messages.last().filter(|_| expanded.has_more);
@@ -340,6 +361,8 @@ fn reply(agent: &AgentId, expanded: &Expanded, format: Option<RequestFormat>) ->
     ExpandReply {
         agent_id: agent.clone(),
         exchange: exchange.exchange,
+        continues: exchange.headline.continues,
+        legs,
         source_agent_id: placed.source.clone(),
         place: placed.place,
         state: exchange.state,
@@ -378,6 +401,7 @@ fn outgoing(expanded: &Expanded, format: RequestFormat) -> (Value, Vec<String>) 
     let input = ContextInput {
         exchanges: vec![SourceExchange {
             exchange: exchange.exchange,
+            begins_with: exchange.exchange,
             is_open: exchange.state == ExchangeState::Open,
             messages: expanded.messages.iter().map(StoredMessage::source).collect(),
         }],

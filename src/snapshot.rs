@@ -9,6 +9,7 @@ mod copies;
 mod kept;
 pub mod project;
 mod reply;
+mod running;
 mod waiting;
 
 use std::{borrow::Cow, sync::Arc};
@@ -21,13 +22,14 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{debug, error};
 use waiting::Waiting;
 
 use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        legs::Running,
         number::i64_or_max,
         redaction::Redactor,
         summary::{
@@ -45,6 +47,7 @@ use crate::{
 
 pub use kept::Kept;
 pub use reply::SummaryReply;
+pub use running::running;
 
 /// The most bytes that all snapshots may need together, unless configured: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
@@ -215,6 +218,13 @@ impl Snapshots {
             Some(AtHand::Outdated) | None => self.load(agent, true).await,
         };
         Reading::or_copy(loaded, self.copies.used(agent, |held| held.copy.dated()))
+    }
+
+    /// What `agent` works on, from the database; `None` also if that fails, since a brief says enough without it.
+    pub async fn running(&self, agent: &AgentId) -> Option<Running> {
+        let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor).await;
+        let told = found.inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
+        told.ok().flatten()
     }
 
     /// The summary of `agent`, if it is in memory and needn't be checked.

@@ -50,6 +50,7 @@ use crate::{
     domain::{
         agent::AgentId,
         context::COPIES_MAX,
+        exchange::Exchange,
         ledger::TooBig,
         project::ProjectId,
         recall::Query,
@@ -354,6 +355,14 @@ pub trait Store: Send + Sync {
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>>;
 
+    /// What an exchange works on: the first message of the user's in the exchange, or leg, of that number, even if it is
+    /// inherited or set aside.
+    async fn request_of(&self, agent: &AgentId, exchange: i64) -> StoreResult<Option<StoredMessage>>;
+
+    /// The live rows of the exchange to which the exchange, or leg, of that number belongs, in order, inherited ones among
+    /// them; at most [`LEGS_MAX`]. None if there is no such number. It costs two look-ups and the rows.
+    async fn legs(&self, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>>;
+
     /// Indexes the next messages, at most `messages_max`. Returns how many; 0 when all are indexed.
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64>;
 
@@ -375,8 +384,8 @@ pub trait Store: Send + Sync {
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// The document that contexts show, and the exchanges that left the window since: the first version that covers the
-    /// newest step of eviction which is covered as a whole. It changes once per step, so that the provider's prompt
-    /// cache stays warm, and at once when a rewind has withdrawn something.
+    /// newest step of eviction or, until there is one, the version that was there when the step was taken. It changes once per
+    /// step, so that the provider's prompt cache stays warm, and at once when a rewind has withdrawn something.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// The newest versions of an agent's document that are kept, newest first, without their texts.

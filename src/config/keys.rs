@@ -22,6 +22,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("database.readers", 1, 64),
     ("database.busy_timeout_ms", 0, 600_000),
     ("window.budget_tokens", 0, 100_000_000),
+    ("window.leg_tokens", -1, 100_000_000),
     ("window.max_messages", 0, 1_000_000),
     ("session.idle_gap_minutes", 0, 525_600),
     ("context.max_tokens", 1_000, 100_000_000),

@@ -49,6 +49,7 @@ impl Config {
             preset: Some(window.preset),
             budget_tokens: Some(window.budget_tokens),
             low_water: Some(window.low_water),
+            leg_tokens: Some(window.leg_tokens),
             max_messages: Some(window.max_messages),
             on_overflow: Some(window.on_overflow),
             provider: Some(window.provider.clone()),

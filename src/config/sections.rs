@@ -29,9 +29,11 @@ pub struct WindowConfig {
     pub budget_tokens: i64,
     /// Where an eviction stops, as a share of the budget.
     pub low_water: f64,
+    /// Tokens of a leg from which on the next round begins another one.
+    pub leg_tokens: i64,
     /// Ceiling in messages; 0 is none.
     pub max_messages: i64,
-    /// What happens when the newest exchange alone is too big.
+    /// What happens when the newest leg alone is too big.
     pub on_overflow: OnOverflow,
     /// Whose tokenizer counts messages.
     pub provider: String,
@@ -42,7 +44,9 @@ pub struct WindowConfig {
 impl WindowConfig {
     /// The budget of an agent that has none of its own.
     pub fn budget(&self) -> Budget {
-        Budget::new(self.budget_tokens, self.low_water).with_max_messages(self.max_messages)
+        Budget::new(self.budget_tokens, self.low_water)
+            .with_max_messages(self.max_messages)
+            .with_leg_tokens(self.leg_tokens)
     }
 }
 

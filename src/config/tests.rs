@@ -216,6 +216,7 @@ fn the_reference_is_the_default() {
     trace.service_name = "recapd"
     trace.timeout_ms = 10000
     window.budget_tokens = 100000
+    window.leg_tokens = -1
     window.low_water = 0.8
     window.max_messages = 0
     window.model = "gpt-5"
@@ -273,7 +274,7 @@ fn the_limits_in_the_comments_are_the_limits() {
         let number = |text: &str| -> i64 {
             let digits: String = text
                 .chars()
-                .take_while(|c| c.is_ascii_digit() || *c == '_')
+                .take_while(|c| c.is_ascii_digit() || ['_', '-'].contains(c))
                 .collect();
             digits.replace('_', "").parse().unwrap()
         };
@@ -486,6 +487,7 @@ fn a_preset_stands_between_the_defaults_and_what_is_said() {
     context.max_tokens = 50000 (--set)
     context.output_reserve_tokens = 0 (preset ikigai)
     window.budget_tokens = 36000 (preset ikigai)
+    window.leg_tokens = 0 (preset ikigai)
     window.low_water = 0.9 (--set)
     window.preset = "ikigai" (--set)
     "#);
@@ -500,6 +502,7 @@ fn a_preset_stands_between_the_defaults_and_what_is_said() {
     context.anchor = false (preset pidgin)
     context.max_tokens = 144000 (preset pidgin)
     window.budget_tokens = 122000 (preset pidgin)
+    window.leg_tokens = 0 (preset pidgin)
     window.low_water = 1.0 (preset pidgin)
     window.on_overflow = "end" (preset pidgin)
     window.preset = "pidgin" (--set)
@@ -508,6 +511,7 @@ fn a_preset_stands_between_the_defaults_and_what_is_said() {
     insta::assert_snapshot!(under("last-n", &["window.max_messages=6"]), @r#"
     context.alternation = "ack" (preset last-n)
     context.anchor = true (preset last-n)
+    window.leg_tokens = 0 (preset last-n)
     window.low_water = 1.0 (preset last-n)
     window.max_messages = 6 (--set)
     window.preset = "last-n" (--set)

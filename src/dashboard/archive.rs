@@ -7,7 +7,10 @@ use super::{
     text::{agent_path, exchange_path, line, moment, tokens},
 };
 use crate::{
-    domain::exchange::ExchangeState,
+    domain::{
+        exchange::ExchangeState,
+        legs::{continues, title},
+    },
     store::{AgentRow, Place, StoredExchange},
 };
 
@@ -27,12 +30,12 @@ pub struct Archive {
 pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     let (agent, ledger) = (&archive.row.agent, &archive.row.ledger);
     let oldest = archive.exchanges.first().filter(|_| archive.has_more);
-    let title = archive.before.map_or_else(
+    let heading = archive.before.map_or_else(
         || "Exchanges".to_owned(),
         |before| format!("Exchanges before #{before}"),
     );
     let content = html! {
-        (agent_head(agent, &title, &html! {}))
+        (agent_head(agent, &heading, &html! {}))
         (agent_tabs(agent, "Exchanges"))
         div.wide #list data-live {
             @if archive.exchanges.is_empty() { p.empty { "None" } } @else {
@@ -47,7 +50,12 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
                             @let place = Place::of(exchange.exchange, ledger);
                             tr #(format!("x{}", exchange.exchange)) {
                                 th scope="row" { a href=(exchange_path(agent, exchange.exchange)) { "#" (exchange.exchange) } }
-                                td.title data-name="Asked" { bdi { (line(&exchange.headline.title)) } }
+                                td.title data-name="Asked" {
+                                    @if let Some(first) = exchange.headline.continues {
+                                        a href=(exchange_path(agent, first)) { (continues(first)) } ": "
+                                    }
+                                    bdi { (line(&title(exchange))) }
+                                }
                                 td data-name="Where" { span { span.dot.(dot(place)) aria-hidden="true" {} (place.words()) (standing(exchange.state)) } }
                                 td.num data-name="Tokens" { (tokens(exchange.tokens)) }
                                 td data-name="When" { (moment(exchange.last_at, frame.now)) }

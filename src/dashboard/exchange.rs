@@ -10,6 +10,7 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::PREAMBLE,
+        legs::{Legs, title},
         message::{Kind, Part as Piece},
         number::i64_or_max,
     },
@@ -27,6 +28,8 @@ pub struct ExchangePage {
     pub agent: AgentId,
     /// The exchange, with some of its messages.
     pub expanded: Expanded,
+    /// The legs of its exchange, if that has more than this one.
+    pub legs: Option<Legs>,
 }
 
 /// The page.
@@ -39,7 +42,8 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     let content = html! {
         (agent_head(agent, &format!("Exchange #{number}"), &html! {}))
         (agent_tabs(agent, "Exchanges"))
-        p.lead { bdi { (line(&exchange.headline.title)) } }
+        p.lead { bdi { (line(&title(exchange))) } }
+        (legs(shown))
         p.facts {
             (placed.place.words())
             @if let Some(version) = placed.summary_version {
@@ -54,6 +58,24 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
         (neighbours(agent, number))
     };
     page(frame, Part::Agents, &format!("#{number} of {agent}"), &content)
+}
+
+/// What it continues, and the ways to the other legs of its exchange.
+fn legs(shown: &ExchangePage) -> Markup {
+    let headline = &shown.expanded.placed.exchange.headline;
+    let leg = |number: i64| html! { a href=(exchange_path(&shown.agent, number)) { "#" (number) } };
+    html! {
+        @if let Some(legs) = &shown.legs {
+            p.facts #legs {
+                @if let Some(first) = headline.continues { "Continues " (leg(first)) " · " }
+                (legs.run().numbers()) @if let Some(words) = legs.run().words() { ", " (words) }
+                @if let Some(previous) = legs.previous { " · previous leg " (leg(previous)) }
+                @if let Some(next) = legs.next { " · next leg " (leg(next)) }
+            }
+        } @else if let Some(first) = headline.continues {
+            p.facts #legs { "Continues " (leg(first)) }
+        }
+    }
 }
 
 fn neighbours(agent: &AgentId, number: i64) -> Markup {

@@ -8,7 +8,7 @@ use super::{
     text::{agent_path, count, exchange_path, line, moment, tokens},
 };
 use crate::{
-    domain::{agent::AgentId, number::i64_or_max},
+    domain::{agent::AgentId, legs::continues, number::i64_or_max},
     recall::{Found, RecallReply},
 };
 
@@ -60,11 +60,22 @@ fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
     }
 }
 
+/// What was asked, or of a later leg what it continues.
+fn heading(found: &Found) -> Markup {
+    let continued = found.continues.filter(|_| found.title.is_empty());
+    html! {
+        @match continued {
+            Some(first) => { (continues(first)) },
+            None => bdi { (line(&found.title)) },
+        }
+    }
+}
+
 fn entry(frame: &Frame, agent: &AgentId, found: &Found) -> Markup {
     let path = exchange_path(agent, found.exchange);
     html! {
         li {
-            h2 { a href=(path) { "#" (found.exchange) " " bdi { (line(&found.title)) } } }
+            h2 { a href=(path) { "#" (found.exchange) " " (heading(found)) } }
             p.facts {
                 span.dot.(dot(found.place)) aria-hidden="true" {} (found.place.words()) " · " (tokens(found.tokens)) " tokens · "
                 (moment(found.ended_at, frame.now))

@@ -13,6 +13,7 @@ use crate::{
         exchange::{Exchange, ExchangeState},
         history::{fill_ratio, rule_label},
         ledger::Ledger,
+        legs::{continues, title},
     },
     store::{
         AgentRow, Place, StoredExchange, SummaryRow,
@@ -236,7 +237,8 @@ fn layer(frame: &Frame, strata: &Strata, stored: &StoredExchange, biggest: i64) 
             details data-load=(exchange_path(&strata.row.agent, number)) {
                 summary {
                     span.no { "#" (number) }
-                    span.title { bdi { (line(&exchange.headline.title)) } }
+                    span.title { bdi { (line(&title(exchange))) } }
+                    (leg_mark(exchange))
                     @if !state.words.is_empty() { span.state { span.sign aria-hidden="true" { (state.sign) } " " (state.words) } }
                     span.meta { (tokens(exchange.tokens)) span.unit { " tokens" } " · " (moment(exchange.last_at, frame.now)) }
                     @if step >= PEEK_FROM && !exchange.headline.answer.is_empty() {
@@ -247,6 +249,11 @@ fn layer(frame: &Frame, strata: &Strata, stored: &StoredExchange, biggest: i64) 
             }
         }
     }
+}
+
+/// Says of a later leg which exchange it belongs to.
+fn leg_mark(exchange: &Exchange) -> Markup {
+    html! { @if let Some(first) = exchange.headline.continues { span.meta.leg { (continues(first)) } } }
 }
 
 /// What an exchange remembers of itself, and the way to the rest.
@@ -333,9 +340,9 @@ fn covered(frame: &Frame, strata: &Strata) -> Markup {
                     li data-n=(exchange.exchange) {
                         a href=(exchange_path(&strata.row.agent, exchange.exchange)) {
                             span.no { "#" (exchange.exchange) }
-                            span.title { bdi { (line(&exchange.headline.title)) } }
+                            span.title { bdi { (line(&title(exchange))) } }
                         }
-                        span.meta { (tokens(exchange.tokens)) " · " (moment(exchange.last_at, frame.now)) }
+                        span.meta { @if let Some(first) = exchange.headline.continues { (continues(first)) " · " } (tokens(exchange.tokens)) " · " (moment(exchange.last_at, frame.now)) }
                     }
                 }
             }

@@ -15,14 +15,19 @@
 //! `formats::outgoing` writes the turns for a provider.
 
 mod alternation;
+mod anchor;
 mod copies;
 mod draft;
 mod elide;
 mod fence;
 mod fit;
+mod ladder;
 mod last_n;
 mod pairs;
 mod passes;
+mod plan;
+mod request;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -88,6 +93,8 @@ pub enum Reason {
     Speaker,
     /// A pinned or important message whose exchange isn't in view.
     Copy,
+    /// What the user asked for, where only later legs of the exchange are in view.
+    Request,
     /// A note of which exchanges were left out to fit.
     LeftOut,
     /// The conversation would begin with the model's turn.
@@ -177,6 +184,9 @@ pub struct ContextOptions {
     pub system_reserve_tokens: i64,
     /// The most tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
+    /// The tokens that leave the window in one step; a bigger request is cut where it stands before later legs. 0 if
+    /// nobody knows; whatever a step is, a request takes no more than half of what is sent.
+    pub step_tokens: i64,
     /// Whether the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
     /// What to do with consecutive turns of one side.
@@ -216,6 +226,7 @@ impl Default for ContextOptions {
             output_reserve_tokens: 0,
             system_reserve_tokens: 0,
             pins_max_tokens: 4_000,
+            step_tokens: 0,
             anchor: true,
             alternation: Alternation::Merge,
             system_in_place: false,
@@ -248,15 +259,26 @@ impl<'a> SourceMessage<'a> {
     }
 }
 
-/// An exchange in the window.
+/// An exchange in the window, or a leg of one.
 #[derive(Clone, Debug)]
 pub struct SourceExchange<'a> {
     /// Its number.
     pub exchange: i64,
-    /// Whether more messages are expected in it.
+    /// The first leg of its exchange: itself, or one before it.
+    pub begins_with: i64,
+    /// Whether more messages are expected in its exchange.
     pub is_open: bool,
     /// Its messages, in stored order.
     pub messages: Vec<SourceMessage<'a>>,
+}
+
+/// What an exchange works on.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceRequest<'a> {
+    /// The first leg of the exchange.
+    pub exchange: i64,
+    /// What the user said.
+    pub message: SourceMessage<'a>,
 }
 
 /// What a context is built from.
@@ -270,6 +292,8 @@ pub struct ContextInput<'a> {
     pub summary: Option<String>,
     /// Pinned messages, and important ones of the session, in order, in the window or not.
     pub copies: Vec<SourceCopy<'a>>,
+    /// The request of the exchange whose later legs the window begins with: its first message that the user said.
+    pub request: Option<SourceRequest<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the window that weren't even read, oldest first; they come before these.
@@ -345,8 +369,8 @@ pub(crate) fn build_with<'a>(
     };
     // Thinking is bound to everything before it (provider documentation, "Preserved thinking").
     if !input.evicted && !input.forgets_before_thinking() {
-        let whole = fit::fit(input, options, Thinking::All, counter, passes);
-        if whole.left_out.is_empty() && whole.elided.is_empty() && !whole.moved_before_thinking() {
+        let whole = fit::whole(input, options, counter, passes);
+        if let Some(whole) = whole.filter(|whole| !whole.moved_before_thinking()) {
             return whole;
         }
     }
@@ -387,6 +411,14 @@ impl Piece<'_> {
 
     fn text(reason: Reason, text: &str) -> Self {
         Self::synthetic(reason, Part::Text(text.to_owned()))
+    }
+
+    /// The stored message that it comes from.
+    fn seq(&self) -> Option<i64> {
+        match self.origin {
+            Origin::Stored { seq } => Some(seq),
+            Origin::Synthetic(_) => None,
+        }
     }
 
     /// Counts the tokens that aren't known yet, so that each is counted once.

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Kind, Message, Metadata},
-    own_words,
+    own_words::OwnWords,
     perspective::named_speaker,
     redaction::Redactor,
+    round::{ResponsePart, Round},
     text::{first_line, first_line_by},
     time::Timestamp,
 };
@@ -27,7 +28,9 @@ pub const HEADLINE_TOOLS_MAX: usize = 8;
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
 /// What stands before the digest of an exchange that was interrupted.
-pub(super) const INTERRUPTED_MARK: &str = "(interrupted) ";
+const INTERRUPTED_MARK: &str = "(interrupted) ";
+/// What stands around the number in front of the digest of what continues an exchange.
+const CONTINUES_MARK: (&str, &str) = ("(continues #", ") ");
 
 /// Whether more is expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +62,15 @@ impl ExchangeState {
             .find(|state| state.name() == name)
     }
 
+    /// The state of what nothing more is expected in.
+    #[must_use]
+    pub fn ended(self) -> Self {
+        match self {
+            Self::Open | Self::Closed => Self::Closed,
+            Self::Interrupted => Self::Interrupted,
+        }
+    }
+
     /// The state after one more message.
     #[must_use]
     pub fn after(self, entry: &Entry) -> Self {
@@ -87,9 +99,28 @@ pub struct Headline {
     /// The names of the speakers, if messages have them, by when each spoke last; without humans who step in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
-    /// The first of the exchanges that it continues, if a fork or a rewind kept these from taking more.
+    /// The first leg of the exchange, if this is a later one, or if a fork or a rewind kept the leg before from taking more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
+    /// Where the leg begins that this is a part of, if it isn't the first one of its exchange: at its own number, unless a
+    /// fork or a rewind kept the part before from taking more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leg_from: Option<i64>,
+    /// Tokens of the parts of its leg that come before it.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub leg_tokens_before: i64,
+    /// The newest round, as long as more may come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<Round>,
+}
+
+/// Which leg goes on in a new row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// The leg of the row before, which takes no more: a fork or a rewind came between.
+    Same,
+    /// The next one.
+    Next,
 }
 
 /// A message as the ledger sees it: its kind, tokens and time, and what it adds to the headline.
@@ -99,6 +130,8 @@ pub struct Entry {
     pub kind: Kind,
     /// Whether it ends the open exchange as interrupted.
     pub interrupts: bool,
+    /// Whether it is a request of the user's: a message of the user's role may be all a program's.
+    pub is_request: bool,
     /// The message's tokens.
     pub tokens: i64,
     /// When it was said; the time of arrival if the client gave none, or a later one.
@@ -111,19 +144,23 @@ pub struct Entry {
     pub failures: u32,
     /// The speaker's name, in a shared conversation; `None` for a human who steps in.
     pub speaker: Option<String>,
+    /// Which answer of the model it is a part of.
+    pub response: ResponsePart,
 }
 
 impl Entry {
     /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the
     /// rules of `redactor`: headlines are shown to readers.
     pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
-        let mut text = message.text();
-        if message.kind == Kind::User {
-            text = own_words::said(&text).into_owned();
-        }
+        let own_words = OwnWords::of(message);
+        let text = match message.kind {
+            Kind::User => own_words.text(),
+            _ => message.text(),
+        };
         Self {
             kind: message.kind.clone(),
             interrupts: message.interrupts,
+            is_request: own_words.is_request,
             tokens,
             at,
             line: first_line_by(&text, HEADLINE_CHARS_MAX, |line| {
@@ -136,11 +173,12 @@ impl Entry {
             failures: message.parts.iter().map(|part| u32::from(part.is_failed())).sum(),
             speaker: named_speaker(message.speaker.as_deref())
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX)),
+            response: ResponsePart::of(message),
         }
     }
 }
 
-/// An exchange's row.
+/// A row of the ledger: an exchange or, of one that outgrew a step, a leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Its number, from 1; never reused. 0 is the preamble.
@@ -190,16 +228,46 @@ impl Exchange {
         opened
     }
 
-    /// The same, as a continuation of exchanges of which `first` is the first.
+    /// The same, as what comes after `before` in the same exchange.
     #[must_use]
-    pub fn continuing(mut self, first: Option<i64>) -> Self {
-        self.headline.continues = first;
+    pub fn continuing(mut self, before: &Self, leg: Leg) -> Self {
+        let headline = &mut self.headline;
+        headline.continues = Some(before.begins_with());
+        (headline.leg_from, headline.leg_tokens_before) = match leg {
+            Leg::Same => (before.headline.leg_from, before.leg_tokens()),
+            Leg::Next => (Some(self.exchange), 0),
+        };
         self
     }
 
-    /// The exchange with which it begins: itself, or the first of those that it continues.
+    /// The first leg of its exchange: itself, or the first of those that it continues.
     pub fn begins_with(&self) -> i64 {
         self.headline.continues.unwrap_or(self.exchange)
+    }
+
+    /// Where its leg begins: at itself, or at an earlier part of it.
+    pub fn leg_from(&self) -> i64 {
+        self.headline.leg_from.unwrap_or_else(|| self.begins_with())
+    }
+
+    /// Whether a leg begins with it that isn't the first one of its exchange.
+    pub fn is_later_leg(&self) -> bool {
+        self.headline.leg_from == Some(self.exchange)
+    }
+
+    /// Tokens of its leg so far.
+    pub fn leg_tokens(&self) -> i64 {
+        self.headline.leg_tokens_before + self.tokens
+    }
+
+    /// Whether the next leg has to begin before `entry`: this one holds `leg_tokens`, and `entry` begins a round. 0 never
+    /// cuts.
+    pub fn ends_leg_before(&self, entry: &Entry, leg_tokens: i64) -> bool {
+        let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
+        // Of rows that were written before rounds were kept, nobody knows whether an answer goes on.
+        let headline = &self.headline;
+        let is_known = headline.round.is_some() || (headline.tools.is_empty() && headline.answer.is_empty());
+        is_full && is_known && Round::is_begun_by(self.headline.round.as_ref(), &entry.kind, &entry.response)
     }
 
     /// Takes one more message in.
@@ -214,6 +282,13 @@ impl Exchange {
             self.last_at = self.last_at.max(entry.at);
         }
         self.headline.add(entry);
+    }
+
+    /// The same, once another row is the newest: no round of it goes on.
+    #[must_use]
+    pub fn left(mut self) -> Self {
+        self.headline.round = None;
+        self
     }
 
     /// Whether the model's message `entry` begins the next exchange of a conversation of several speakers: in an
@@ -244,19 +319,51 @@ impl Exchange {
         self.tokens_before + self.tokens
     }
 
-    /// A summary of it in one line, made without a model: the headline's, and that it was interrupted if it was.
+    /// A summary of it in one line, made without a model: the headline's, whether it was interrupted, and what it continues.
     pub fn digest(&self) -> String {
         self.marked(&self.headline.digest())
     }
 
-    /// What is `said` of it, marked if it was interrupted: in front, where no cut takes the mark away.
+    /// What is `said` of it, marked if it was interrupted or continues another one: in front, where no cut takes the marks away.
     pub(super) fn marked(&self, said: &str) -> String {
         let mark = match self.state {
             ExchangeState::Interrupted => INTERRUPTED_MARK,
             ExchangeState::Open | ExchangeState::Closed => "",
         };
-        format!("{mark}{said}")
+        let (before, behind) = CONTINUES_MARK;
+        let continues = self
+            .headline
+            .continues
+            .map_or_else(String::new, |exchange| format!("{before}{exchange}{behind}"));
+        format!("{mark}{continues}{said}")
     }
+}
+
+/// A digest without the marks in front of it.
+pub(super) fn unmarked(digest: &str) -> &str {
+    let said = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
+    let (before, behind) = CONTINUES_MARK;
+    let continued = said.strip_prefix(before).and_then(|rest| rest.split_once(behind));
+    continued.map_or(said, |(_, said)| said)
+}
+
+/// Whether more is expected in the exchange of each of `rows`, which are in order: all legs of an exchange are as open as its
+/// last one.
+pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
+    let mut last: Option<(i64, bool)> = None;
+    let mut found: Vec<bool> = rows
+        .rev()
+        .map(|row| {
+            let is_open = match last {
+                Some((begins_with, is_open)) if begins_with == row.begins_with() => is_open,
+                _ => row.state == ExchangeState::Open,
+            };
+            last = Some((row.begins_with(), is_open));
+            is_open
+        })
+        .collect();
+    found.reverse();
+    found
 }
 
 impl Headline {
@@ -271,6 +378,7 @@ impl Headline {
             _ => {}
         }
         self.hear(entry);
+        self.round = Round::after(self.round.take(), &entry.kind, &entry.response);
         self.failures = self.failures.saturating_add(entry.failures);
         for tool in &entry.tools {
             if let Some((_, calls)) = self.tools.iter_mut().find(|(name, _)| name == tool) {
@@ -356,13 +464,19 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_none_of(tokens: &i64) -> bool {
+    *tokens == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::Part;
+    use crate::domain::message::{Format, Part};
 
     fn entry(kind: Kind, line: &str, tools: &[&str]) -> Entry {
         Entry {
+            is_request: kind == Kind::User,
             kind,
             interrupts: false,
             tokens: 10,
@@ -371,6 +485,7 @@ mod tests {
             tools: tools.iter().map(|&t| t.to_owned()).collect(),
             failures: 0,
             speaker: None,
+            response: ResponsePart::default(),
         }
     }
 
@@ -402,7 +517,11 @@ mod tests {
                     is_error: false,
                 }]
             };
-            Entry::new(&Message::new(kind, parts), 1, Timestamp(0), &Redactor::standard())
+            let message = Message {
+                format: Format::ClaudeCode,
+                ..Message::new(kind, parts)
+            };
+            Entry::new(&message, 1, Timestamp(0), &Redactor::standard())
         };
         let asked = said(Kind::User, "<ide_selection>fn f()</ide_selection>\nSort it.");
         let mut exchange = Exchange::open(1, 1, 0, 1, &asked);
@@ -425,6 +544,13 @@ mod tests {
         assert_eq!(exchange.digest(), "Deploy the shop → deploy");
         exchange.add(3, &entry(Kind::Metadata(Metadata::Interrupted), "", &[]));
         assert_eq!(exchange.digest(), "(interrupted) Deploy the shop → deploy");
+        exchange.headline.continues = Some(14);
+        assert_eq!(
+            exchange.digest(),
+            "(interrupted) (continues #14) Deploy the shop → deploy"
+        );
+        assert_eq!(unmarked(&exchange.digest()), "Deploy the shop → deploy");
+        assert_eq!(unmarked("(continues to hold) it"), "(continues to hold) it");
     }
 
     #[test]

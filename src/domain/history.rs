@@ -190,6 +190,7 @@ impl HistoryView {
         let standing = self.standing(shown);
         WireExchange {
             n: exchange.exchange,
+            continues: exchange.headline.continues,
             title: one_line(&exchange.headline.title),
             state: standing.name(),
             waiting: standing == Standing::Pending,
@@ -209,6 +210,7 @@ fn voice_name(voice: Voice) -> &'static str {
     match voice {
         Voice::User => "user",
         Voice::Assistant => "assistant",
+        Voice::Program => "program",
         Voice::Call => "tool",
         Voice::Result => "result",
         Voice::FailedResult => "failed",
@@ -249,6 +251,9 @@ struct WireBoundary {
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = HistoryExchange))]
 struct WireExchange<'a> {
     n: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues: Option<i64>,
     title: String,
     state: &'static str,
     waiting: bool,

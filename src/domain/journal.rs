@@ -19,7 +19,7 @@ pub use self::{
 };
 use super::{
     agent::AgentId,
-    exchange::{Entry, Exchange},
+    exchange::{Entry, Exchange, Leg},
     ledger::{Ledger, Placement},
     message::{Format, Kind, is_tombstone},
     time::Timestamp,
@@ -129,6 +129,8 @@ pub struct MessageRecord {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
+    /// Whether a leg begins with it that isn't the first one of its exchange.
+    pub begins_leg: bool,
     /// The name of its kind.
     pub kind: String,
     /// The format of its payload.
@@ -225,13 +227,13 @@ pub fn take_in(
         && matches!(entry.kind, Kind::System | Kind::Metadata(_))
         && exchange == ledger.next_preamble();
     let tokens_before = ledger.tokens_through();
-    let continues = match ledger.place(entry) {
-        Placement::Continues(first) => Some(first),
+    // Where legs begin is as it was: today's rules may say otherwise.
+    let leg = match ledger.place(entry, 0) {
+        _ if record.begins_leg => Some(Leg::Next),
+        Placement::Continues(leg) => Some(leg),
         Placement::Preamble | Placement::Joins | Placement::Opens => None,
     };
-    let open = |tokens_before| {
-        Exchange::open(exchange, record.session, tokens_before, seq, entry).continuing(continues)
-    };
+    let open = |tokens_before| Exchange::open(exchange, record.session, tokens_before, seq, entry);
     let mut left = None;
     match (&mut ledger.newest, &mut ledger.preamble) {
         (Some(newest), _) if exchange == newest.exchange => newest.add(seq, entry),
@@ -241,7 +243,12 @@ pub fn take_in(
             ledger.last_exchange = exchange;
         }
         (newest, _) if exchange == ledger.last_exchange + 1 => {
-            left = newest.replace(open(tokens_before));
+            let opened = open(tokens_before);
+            left = newest.take().map(Exchange::left);
+            *newest = Some(match (&left, leg) {
+                (Some(left), Some(leg)) => opened.continuing(left, leg),
+                _ => opened,
+            });
             ledger.last_exchange = exchange;
         }
         _ => return Err(JournalError::Misplaced { seq, exchange }),

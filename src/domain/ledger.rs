@@ -8,7 +8,7 @@
 //! Invariant: the result depends on the messages and the rules only, never on how they were batched.
 
 use super::{
-    exchange::{Entry, Exchange, FIRST_EXCHANGE, PREAMBLE},
+    exchange::{Entry, Exchange, FIRST_EXCHANGE, Leg, PREAMBLE},
     message::Kind,
     settings::OnOverflow,
     time::Timestamp,
@@ -20,12 +20,21 @@ use super::{
 pub enum Placement {
     /// Into the preamble.
     Preamble,
-    /// Into the newest exchange.
+    /// Into the newest exchange, or its newest leg.
     Joins,
     /// Into a new exchange.
     Opens,
-    /// Into a new exchange that continues earlier ones, of which this is the first: the newest takes no more.
-    Continues(i64),
+    /// Into a new row of the newest exchange: a leg is full, or takes no more.
+    Continues(Leg),
+}
+
+/// How messages are parted into sessions and legs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segmentation {
+    /// A longer silence before a new exchange begins a new session; 0 never does.
+    pub idle_gap_ms: i64,
+    /// The tokens of a leg from which on the next round begins another one; 0 never cuts.
+    pub leg_tokens: i64,
 }
 
 /// The state of one agent between two messages.
@@ -58,6 +67,8 @@ pub struct Appended {
     pub exchange: i64,
     /// The exchange that is complete, if this message opened the next.
     pub left: Option<Exchange>,
+    /// Whether the message began a leg that isn't the first one of its exchange.
+    pub begins_leg: bool,
     /// Whether the message began a new session after an idle gap.
     pub new_session: bool,
 }
@@ -115,10 +126,11 @@ impl From<&Exchange> for WindowExchange {
     }
 }
 
-/// The newest exchange alone would be over the budget, and the settings have that refused.
+/// The newest leg alone would be over the budget, and the settings have that refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
+    "the newest leg, which never leaves the window, would have {tokens} tokens with the preamble, and the window's budget is \
+     {budget_tokens}"
 )]
 pub struct TooBig {
     /// Tokens of the window, which would hold nothing else.
@@ -167,35 +179,45 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// The first leg of the exchange of which the last one is a later leg; `None` if it is none, or was set aside.
+    pub fn continues(&self) -> Option<i64> {
+        let newest = self.newest.as_ref()?;
+        newest
+            .headline
+            .continues
+            .filter(|_| newest.exchange == self.last_exchange)
+    }
+
     /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
     /// not a tool result"). In a conversation of several named speakers an exchange is a round, of two speakers a pair,
-    /// whether they speak as users, as models, or one as each.
-    pub fn place(&self, entry: &Entry) -> Placement {
+    /// whether they speak as users, as models, or one as each. A leg that holds `leg_tokens` ends where the next round begins.
+    pub fn place(&self, entry: &Entry, leg_tokens: i64) -> Placement {
+        let is_full = |newest: &Exchange| newest.ends_leg_before(entry, leg_tokens);
         match (&entry.kind, &self.newest) {
             (Kind::User, Some(newest)) if self.takes_more(newest) && newest.is_answered_by(entry) => {
                 Placement::Joins
             }
-            (Kind::User, _) if !entry.interrupts => Placement::Opens,
+            (Kind::User, _) if entry.is_request && !entry.interrupts => Placement::Opens,
             (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_over_by(entry) => Placement::Opens,
-            (_, Some(newest)) if self.takes_more(newest) => Placement::Joins,
+            (_, Some(newest)) if self.takes_more(newest) && !is_full(newest) => Placement::Joins,
             (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
                 Placement::Preamble
             }
             (_, Some(newest)) if newest.exchange >= self.first_exchange => {
-                Placement::Continues(newest.begins_with())
+                Placement::Continues(if is_full(newest) { Leg::Next } else { Leg::Same })
             }
             _ => Placement::Opens,
         }
     }
 
-    /// The first exchange that never leaves: the newest one, or the first of those that it continues, since a fork or a
-    /// rewind makes what is open no older.
+    /// Where the newest leg begins, which never leaves: at the newest row or, since a fork or a rewind makes what is open no
+    /// older, at an earlier part of it.
     pub fn floor(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
-        Some(newest.begins_with().max(self.first_exchange))
+        Some(newest.leg_from().max(self.first_exchange))
     }
 
-    /// Whether the newest exchange takes more messages: not if it is before the boundary, or if a rewind went back to
+    /// Whether the newest leg takes more messages: not if it is before the boundary, or if a rewind went back to
     /// it, so that the messages between are set aside.
     fn takes_more(&self, newest: &Exchange) -> bool {
         newest.exchange >= self.first_exchange && self.follows(Some(newest))
@@ -211,10 +233,9 @@ impl Ledger {
         self.last_exchange + i64::from(self.session > 1 || self.last_exchange > PREAMBLE)
     }
 
-    /// Takes one message in. A gap of more than `idle_gap_ms` before a new exchange begins a new session; 0 never
-    /// does.
-    pub fn append(&mut self, entry: &Entry, idle_gap_ms: i64) -> Appended {
-        let placement = self.place(entry);
+    /// Takes one message in.
+    pub fn append(&mut self, entry: &Entry, rules: Segmentation) -> Appended {
+        let placement = self.place(entry, rules.leg_tokens);
         self.last_seq += 1;
         let seq = self.last_seq;
         match placement {
@@ -233,11 +254,12 @@ impl Ledger {
                         .as_ref()
                         .map_or(PREAMBLE, |preamble| preamble.exchange),
                     left: None,
+                    begins_leg: false,
                     new_session: false,
                 }
             }
-            Placement::Opens => self.open(seq, entry, None, idle_gap_ms),
-            Placement::Continues(first) => self.open(seq, entry, Some(first), idle_gap_ms),
+            Placement::Opens => self.open(seq, entry, None, rules),
+            Placement::Continues(leg) => self.open(seq, entry, Some(leg), rules),
             Placement::Joins => {
                 // `place` answers `Joins` only with an exchange to join.
                 let newest = self
@@ -248,30 +270,43 @@ impl Ledger {
                     seq,
                     exchange: newest.exchange,
                     left: None,
+                    begins_leg: false,
                     new_session: false,
                 }
             }
         }
     }
 
-    fn open(&mut self, seq: i64, entry: &Entry, continues: Option<i64>, idle_gap_ms: i64) -> Appended {
+    /// Opens a row: a new exchange, or what comes next of the newest one, which is `leg`.
+    fn open(&mut self, seq: i64, entry: &Entry, leg: Option<Leg>, rules: Segmentation) -> Appended {
         let tokens_before = self.tokens_through();
-        let left = self.newest.take();
-        // After an explicit end the new session runs already: the silence before its first word is part of it.
-        let new_session = idle_gap_ms > 0
-            && left.as_ref().is_some_and(|left| {
-                left.session == self.session && entry.at.since_ms(left.last_at) > idle_gap_ms
-            });
+        let left = self.newest.take().map(Exchange::left);
+        // An exchange stays in its session however long a tool takes, and although that has ended.
+        let going_on = left.as_ref().filter(|_| leg == Some(Leg::Next));
+        let session = going_on.map(|left| left.session);
+        let new_session = session.is_none() && self.is_idle_before(entry, left.as_ref(), rules.idle_gap_ms);
         self.session += i64::from(new_session);
         self.last_exchange += 1;
-        let opened = Exchange::open(self.last_exchange, self.session, tokens_before, seq, entry);
-        self.newest = Some(opened.continuing(continues));
+        let session = session.unwrap_or(self.session);
+        let opened = Exchange::open(self.last_exchange, session, tokens_before, seq, entry);
+        self.newest = Some(match (&left, leg) {
+            (Some(left), Some(leg)) => opened.continuing(left, leg),
+            _ => opened,
+        });
         Appended {
             seq,
             exchange: self.last_exchange,
             left,
+            begins_leg: leg == Some(Leg::Next),
             new_session,
         }
+    }
+
+    /// Whether the running session ended by the silence between the exchange that is `left` and `entry`. After an explicit
+    /// end the new session runs already: the silence before its first word is part of it.
+    fn is_idle_before(&self, entry: &Entry, left: Option<&Exchange>, idle_gap_ms: i64) -> bool {
+        let left = left.filter(|left| idle_gap_ms > 0 && left.session == self.session);
+        left.is_some_and(|left| entry.at.since_ms(left.last_at) > idle_gap_ms)
     }
 
     /// Tokens of the preamble and the live exchanges of the window.
@@ -290,8 +325,8 @@ impl Ledger {
         self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
     }
 
-    /// Whether exchanges have to leave. The newest one always stays with what it continues, even if that alone is too
-    /// big (seed 001, "Safety floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
+    /// Whether legs have to leave. The newest one always stays, even if that alone is too big (seed 001, "Safety floor"): then
+    /// there is nothing to evict, and [`Self::is_over_budget`] says so.
     pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
         let floor = self.floor()?;
         if !budget.is_exceeded_by(self.window_tokens()) || floor <= self.first_exchange {
@@ -305,7 +340,7 @@ impl Ledger {
     }
 
     /// Where the window has to begin if it holds too many messages; `None` if it doesn't. `held` are its exchanges from
-    /// the first on. The newest exchange always stays with what it continues, and is counted as it is here.
+    /// the first on. The newest leg always stays, and is counted as it is here.
     pub fn message_overflow(
         &self,
         budget: Budget,
@@ -335,14 +370,14 @@ impl Ledger {
             (None, None) => None,
             (Some(by_tokens), None) => Some(by_tokens),
             (None, by_messages) => Some(by_messages),
-            // If no cut fits, only the newest exchange stays.
+            // If no cut fits, only the newest leg stays.
             (Some(by_tokens), Some(by_messages)) => {
                 Some(by_tokens.map(|by_tokens| by_tokens.max(by_messages)))
             }
         }
     }
 
-    /// Moves the boundary to `cut`, but never past the newest exchange. Returns what left, if anything did.
+    /// Moves the boundary to `cut`, but never past the newest leg. Returns what left, if anything did.
     pub fn evict_to(&mut self, cut: Option<Cut>, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.as_ref().map(Cut::before)?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
@@ -398,12 +433,12 @@ impl Ledger {
         Some(eviction)
     }
 
-    /// Whether the window is over budget although only the newest exchange is left in it, with what it continues.
+    /// Whether the window is over budget although only the newest leg is left in it.
     pub fn is_over_budget(&self, budget: Budget) -> bool {
         budget.is_exceeded_by(self.window_tokens())
     }
 
-    /// Applies the settings for the case that the newest exchange alone, with the preamble, is over budget. This is
+    /// Applies the settings for the case that the newest leg alone, with the preamble, is over budget: its last round is too big. This is
     /// judged after each message with tokens (`entry`) and what left for it, so that it doesn't matter which messages
     /// come together. Returns the session that ended by it; the next exchange begins another one.
     ///

@@ -250,6 +250,17 @@ impl Format {
     }
 }
 
+/// Who wrote a message of the user's role, as its host says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// The user.
+    User,
+    /// Another agent or person: it asks for something, though not in the user's words.
+    Agent,
+    /// A program, such as one that tells of a task that has ended: it asks for nothing.
+    Program,
+}
+
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -261,12 +272,16 @@ pub struct Message {
     pub parts: Vec<Part>,
     /// The client's own id: a second message of the same agent with it is a duplicate.
     pub client_id: Option<String>,
+    /// The provider's id of the model's answer of which it is a part, where its format tells.
+    pub response_id: Option<String>,
     /// When it was said, if the client said so.
     pub at: Option<Timestamp>,
     /// Whether it ends the open exchange as interrupted; then it opens none, even if it is the user's.
     pub interrupts: bool,
     /// Whether it stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
     pub important: bool,
+    /// Who wrote it, where its host says so; otherwise its words tell ([`super::own_words`]).
+    pub author: Option<Author>,
     /// The format of `payload`.
     pub format: Format,
     /// What the client sent: one JSON value, verbatim.
@@ -294,9 +309,11 @@ impl Message {
             speaker: None,
             parts,
             client_id: None,
+            response_id: None,
             at: None,
             interrupts: false,
             important: false,
+            author: None,
             format: Format::Native,
             payload: String::new(),
         }

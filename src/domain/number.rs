@@ -39,9 +39,54 @@ pub(crate) fn count(number: impl TryInto<i64>, noun: &str) -> String {
     format!("{} {noun}", grouped(number))
 }
 
+/// Small numbers as words, from one on.
+const CARDINALS: [&str; 12] = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+];
+const ORDINALS: [&str; 12] = [
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    "eleventh", "twelfth",
+];
+
+/// `one` to `twelve`, and digits beyond.
+pub(crate) fn in_words(number: i64) -> String {
+    word_of(&CARDINALS, number).map_or_else(|| grouped(number), str::to_owned)
+}
+
+/// `first` to `twelfth`, and beyond that `13th`, `21st`.
+pub(crate) fn ordinal(number: i64) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    word_of(&ORDINALS, number).map_or_else(|| grouped(number) + suffix, str::to_owned)
+}
+
+fn word_of(words: &[&'static str], number: i64) -> Option<&'static str> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    words.get(place).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_numbers_are_words() {
+        assert_eq!(
+            [1, 6, 12, 13, 0, 1_200].map(in_words),
+            ["one", "six", "twelve", "13", "0", "1,200"]
+        );
+        assert_eq!(
+            [1, 6, 12, 13, 21, 22, 103, 111].map(ordinal),
+            [
+                "first", "sixth", "twelfth", "13th", "21st", "22nd", "103rd", "111th"
+            ]
+        );
+    }
 
     #[test]
     fn thousands_are_told_apart() {

@@ -1,12 +1,13 @@
 //! Presets: settings that behave like the windows of recapd's predecessors (origins, resolution M).
 //!
-//! | preset | window | whole request | cut | overflow |
-//! |---|---|---|---|---|
-//! | `ikigai` | what the request leaves | 100,000 | just enough | evict |
-//! | `structured-memory` | 90,000 | window, summary, pins, reserves | just enough | evict |
-//! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | end |
-//! | `last-n` | the newest 20 messages | as configured | just enough | evict |
+//! | preset | window | whole request | cut | legs | overflow |
+//! |---|---|---|---|---|---|
+//! | `ikigai` | what the request leaves | 100,000 | just enough | none | evict |
+//! | `structured-memory` | 90,000 | window, summary, pins, reserves | just enough | one step | evict |
+//! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
+//! | `last-n` | the newest 20 messages | as configured | just enough | none | evict |
 //!
+//! Where an origin keeps the newest exchange whole whatever its size, or ends the session by it, no exchange is cut into legs.
 //! Only `last-n` keeps an anchor, together with the lecture's acknowledgement. Settings that are given explicitly win
 //! over the preset's, and derived values are derived from them.
 
@@ -108,6 +109,7 @@ impl Preset {
             Self::None => AgentSettings::default(),
             Self::Ikigai => AgentSettings {
                 output_reserve_tokens: Some(0),
+                leg_tokens: Some(0),
                 ..within(
                     IKIGAI_TOKENS,
                     given,
@@ -123,11 +125,13 @@ impl Preset {
                 let limit = provider.map_or(basis.provider_limit_tokens, provider_limit_tokens);
                 AgentSettings {
                     on_overflow: Some(OnOverflow::End),
+                    leg_tokens: Some(0),
                     ..within(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
                 }
             }
             Self::LastN => AgentSettings {
                 low_water: Some(1.0),
+                leg_tokens: Some(0),
                 max_messages: Some(LAST_N_MESSAGES),
                 anchor: Some(true),
                 alternation: Some(Alternation::Ack),
@@ -207,7 +211,7 @@ mod tests {
             (
                 json!({"preset": "ikigai"}),
                 json!({"preset": "ikigai", "budget_tokens": 90_000, "context_max_tokens": 100_000,
-                       "output_reserve_tokens": 0, "low_water": 1.0, "anchor": false}),
+                       "output_reserve_tokens": 0, "low_water": 1.0, "leg_tokens": 0, "anchor": false}),
             ),
             (
                 json!({"preset": "structured-memory"}),
@@ -217,11 +221,12 @@ mod tests {
             (
                 json!({"preset": "pidgin", "provider": "anthropic"}),
                 json!({"preset": "pidgin", "provider": "anthropic", "budget_tokens": 134_000,
-                       "context_max_tokens": 144_000, "low_water": 1.0, "anchor": false, "on_overflow": "end"}),
+                       "context_max_tokens": 144_000, "low_water": 1.0, "leg_tokens": 0,
+                       "anchor": false, "on_overflow": "end"}),
             ),
             (
                 json!({"preset": "last-n"}),
-                json!({"preset": "last-n", "max_messages": 20, "low_water": 1.0, "anchor": true,
+                json!({"preset": "last-n", "max_messages": 20, "low_water": 1.0, "leg_tokens": 0, "anchor": true,
                        "alternation": "ack"}),
             ),
         ];

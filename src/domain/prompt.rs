@@ -163,6 +163,9 @@ word. Otherwise say what was tried and that the outcome is open.
 - Keep apart who wanted what. What the assistant proposed is no decision until the user agreed or it was carried out.
 - Give every exchange to exactly one item, in order. Join neighbours that belong together, at most five of them. Small \
 talk and failures get a short item too: leave no exchange out.
+- An exchange that continues another one is the next part of a long task, which may go on after it. A line REQUEST \
+repeats what was asked at its beginning and is told already: write what was done, found and decided in this part, and how \
+things stood at its end.
 - Write no dates, times or token counts of your own: they are added later.
 
 The importance of an item, one of these words:
@@ -189,7 +192,11 @@ gives them."
 fn material(transcripts: &[Transcript], nonce: &str, limits: PromptLimits) -> String {
     let exchanges: Vec<Vec<String>> = transcripts
         .iter()
-        .map(|transcript| transcript.lines.iter().flat_map(said).collect())
+        .map(|transcript| {
+            request(transcript)
+                .chain(transcript.lines.iter().flat_map(said))
+                .collect()
+        })
         .collect();
     let sizes = exchanges.iter().map(|lines| chars(lines)).collect();
     let chars_max = fair_share(sizes, limits.material_chars_max);
@@ -213,27 +220,48 @@ fn heading(transcript: &Transcript, nonce: &str) -> String {
     } else {
         ""
     };
+    let continued = transcript.continues.as_ref();
+    let continued = continued.map_or_else(String::new, |continued| {
+        format!(", which continues exchange {}", continued.exchange)
+    });
     format!(
-        "[{FENCE_WORD} {nonce} exchange {}, {began}{interrupted}]",
+        "[{FENCE_WORD} {nonce} exchange {}{continued}, {began}{interrupted}]",
         transcript.exchange
     )
 }
 
-/// One transcript line as lines of material: the speaker, the text's first line, and the rest indented.
+/// What a later leg works on, as lines of material.
+fn request(transcript: &Transcript) -> impl Iterator<Item = String> {
+    let asked = transcript.continues.as_ref();
+    let asked = asked.filter(|continued| !continued.request.is_empty());
+    let lines = asked.map(|continued| {
+        let who = format!("REQUEST of exchange {}", continued.exchange);
+        spoken(&who, &continued.request)
+    });
+    lines.into_iter().flatten()
+}
+
+/// One transcript line as lines of material.
 fn said(line: &Line) -> Vec<String> {
     let who = match line.voice {
         Voice::User => "USER",
         Voice::Assistant => "ASSISTANT",
+        Voice::Program => "PROGRAM",
         Voice::Call => "CALL",
         Voice::Result => "RESULT",
         Voice::FailedResult => "FAILED RESULT",
     };
     let label = cut(&neutral(&one_line(&line.label)), LABEL_CHARS_MAX);
     let blank = if label.is_empty() { "" } else { " " };
-    let text = line.text.lines().map(one_line).filter(|line| !line.is_empty());
+    spoken(&format!("{who}{blank}{label}"), &line.text)
+}
+
+/// A text as lines of material: the speaker, the text's first line, and the rest indented.
+fn spoken(who: &str, text: &str) -> Vec<String> {
+    let text = text.lines().map(one_line).filter(|line| !line.is_empty());
     let mut lines: Vec<String> = text.map(|line| format!("{INDENT}{}", neutral(&line))).collect();
     let first = lines.first().map(|line| line.trim_start().to_owned());
-    let opening = format!("{who}{blank}{label}: {}", first.unwrap_or_default());
+    let opening = format!("{who}: {}", first.unwrap_or_default());
     let opening = opening.trim_end().to_owned();
     match lines.first_mut() {
         Some(line) => *line = opening,
@@ -381,6 +409,7 @@ mod tests {
         - Say that something was done, fixed or works only where the material shows it: a result, a passing test, the user's word. Otherwise say what was tried and that the outcome is open.
         - Keep apart who wanted what. What the assistant proposed is no decision until the user agreed or it was carried out.
         - Give every exchange to exactly one item, in order. Join neighbours that belong together, at most five of them. Small talk and failures get a short item too: leave no exchange out.
+        - An exchange that continues another one is the next part of a long task, which may go on after it. A line REQUEST repeats what was asked at its beginning and is told already: write what was done, found and decided in this part, and how things stood at its end.
         - Write no dates, times or token counts of your own: they are added later.
 
         The importance of an item, one of these words:

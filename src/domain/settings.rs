@@ -1,5 +1,5 @@
 //! The settings of one agent, which override the configuration: its budget, its model, what happens when even its
-//! newest exchange is too big, how its requests are built. They are changed by merge patches (RFC 7396), stored with
+//! newest leg is too big, how its requests are built. They are changed by merge patches (RFC 7396), stored with
 //! the agent, and take effect from its next append on.
 //!
 //! The value in force is the agent's own; without one its preset's; without one the configuration's.
@@ -34,10 +34,13 @@ pub struct AgentSettings {
     /// Where an eviction stops, as a share of the budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_water: Option<f64>,
+    /// The tokens of a leg from which on the next round begins another one: 0 never cuts an exchange, -1 is one eviction step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leg_tokens: Option<i64>,
     /// The window's ceiling in messages; 0 is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<i64>,
-    /// What happens when the newest exchange alone is too big.
+    /// What happens when the newest leg alone is too big.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_overflow: Option<OnOverflow>,
     /// Whose tokenizer counts messages.
@@ -84,7 +87,7 @@ pub struct AgentSettings {
     pub time_zone: Option<String>,
 }
 
-/// What happens when the window is over budget although only the newest exchange is left in it.
+/// What happens when the window is over budget although only the newest leg is left in it: its last round is too big.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
@@ -113,6 +116,7 @@ impl AgentSettings {
             preset: self.preset.or(others.preset),
             budget_tokens: self.budget_tokens.or(others.budget_tokens),
             low_water: self.low_water.or(others.low_water),
+            leg_tokens: self.leg_tokens.or(others.leg_tokens),
             max_messages: self.max_messages.or(others.max_messages),
             on_overflow: self.on_overflow.or(others.on_overflow),
             provider: self.provider.or(others.provider),
@@ -139,6 +143,7 @@ impl AgentSettings {
             self.low_water.unwrap_or_else(|| default.low_water()),
         )
         .with_max_messages(self.max_messages.unwrap_or_else(|| default.max_messages()))
+        .with_leg_tokens(self.leg_tokens.unwrap_or_else(|| default.leg_tokens_set()))
     }
 
     /// The options of contexts by these settings; where they have no value, that of `default`.

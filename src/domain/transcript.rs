@@ -7,7 +7,8 @@ use self::pairs::Linked;
 use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
-    outcome, own_words,
+    outcome,
+    own_words::{self, OwnWords},
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
@@ -24,6 +25,8 @@ pub enum Voice {
     User,
     /// The model.
     Assistant,
+    /// A program that writes in the user's place: no word of the user's, and perhaps a tool's result.
+    Program,
     /// A tool call: the line's `label` is the tool's name, its text the arguments.
     Call,
     /// A tool result, right after its call: the line's `label` is the tool's name, if known. A result elsewhere belongs
@@ -46,11 +49,22 @@ pub struct Line {
     pub at: Timestamp,
 }
 
-/// One exchange for a summariser.
+/// What a later leg continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continued {
+    /// The first leg of the exchange.
+    pub exchange: i64,
+    /// What the user asked for there; empty where it is told with an earlier leg, or isn't known.
+    pub request: String,
+}
+
+/// One exchange, or one leg of one, for a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// Its number.
     pub exchange: i64,
+    /// What it continues, if it is a later leg.
+    pub continues: Option<Continued>,
     /// When it began.
     pub started_at: Timestamp,
     /// The agent's time zone, by whose days `yesterday` is meant.
@@ -67,6 +81,7 @@ impl Transcript {
     pub(crate) fn of_lines(exchange: i64, started_at: Timestamp, lines: &[(Voice, &str, &str)]) -> Self {
         Self {
             exchange,
+            continues: None,
             started_at,
             zone: Zone::UTC,
             interrupted: false,
@@ -116,6 +131,10 @@ impl Transcript {
     ) -> Self {
         Self {
             exchange: exchange.exchange,
+            continues: exchange.headline.continues.map(|exchange| Continued {
+                exchange,
+                request: String::new(),
+            }),
             started_at: exchange.opened_at,
             zone: Zone::UTC,
             interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
@@ -123,15 +142,22 @@ impl Transcript {
                 messages
                     .iter()
                     .filter(|message| is_told(message))
-                    .flat_map(|message| message.parts.iter().map(move |part| (message, part)))
-                    .filter_map(|(message, part)| {
-                        let line = line(message, part, limits, redactor, exchange.opened_at)?;
-                        let id = part.call_id();
-                        Some(Linked { line, id })
-                    })
+                    .flat_map(|message| linked(message, limits, redactor, exchange.opened_at))
                     .collect(),
             ),
         }
+    }
+
+    /// The same, with what the exchange works on, if it is a later leg.
+    #[must_use]
+    pub fn working_on(mut self, request: &Message, limits: TranscriptLimits, redactor: &Redactor) -> Self {
+        if let Some(continued) = &mut self.continues {
+            let said = OwnWords::of(request).text();
+            let whole = redactor.redact(said.trim());
+            let chars_max = limits.said_chars_max;
+            continued.request = head_tail(&whole, chars_max * 2 / 3, chars_max / 3);
+        }
+        self
     }
 
     /// Whether a transcript of these messages has any line: of what was forgotten, or said without a word, there is nothing to
@@ -164,9 +190,32 @@ fn has_line(part: &Part) -> bool {
     }
 }
 
+/// The lines of a message, of its texts with the user's own words.
+fn linked<'m>(
+    message: &'m Message,
+    limits: TranscriptLimits,
+    redactor: &Redactor,
+    opened_at: Timestamp,
+) -> Vec<Linked<'m>> {
+    let mut own_words = OwnWords::of(message).texts.into_iter();
+    let parts = message.parts.iter();
+    let lines = parts.filter_map(|part| {
+        let own = match part {
+            Part::Text(_) => own_words.next(),
+            _ => None,
+        };
+        let line = line(message, part, own.as_deref(), limits, redactor, opened_at)?;
+        let id = part.call_id();
+        Some(Linked { line, id })
+    });
+    lines.collect()
+}
+
+/// The line of a part; `own` are the user's own words in it, if it is a text.
 fn line(
     message: &Message,
     part: &Part,
+    own: Option<&str>,
     limits: TranscriptLimits,
     redactor: &Redactor,
     opened_at: Timestamp,
@@ -178,12 +227,12 @@ fn line(
         Voice::Assistant
     };
     let (voice, label, text, chars_max) = match part {
-        Part::Text(text) => (
-            said,
-            message.speaker.clone(),
-            text.as_str(),
-            limits.said_chars_max,
-        ),
+        Part::Text(text) => match own.unwrap_or(text) {
+            own if own.trim().is_empty() && !text.trim().is_empty() => {
+                (Voice::Program, None, text.as_str(), limits.tool_chars_max)
+            }
+            own => (said, message.speaker.clone(), own, limits.said_chars_max),
+        },
         Part::ToolCall { name, arguments, .. } => (
             Voice::Call,
             Some(name.clone()),
@@ -233,7 +282,7 @@ fn line(
         text = shortened(&format!("{reason}\n{whole}"));
     }
     // An empty result still answers its call.
-    (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant)).then(|| Line {
+    (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant | Voice::Program)).then(|| Line {
         voice,
         label: one_line(&redactor.redact(&label.unwrap_or_default())),
         text,
@@ -247,6 +296,7 @@ mod tests {
     use crate::domain::{
         attachment::Extent,
         exchange::Entry,
+        message::Format,
         prompt::{Prompt, PromptLimits},
     };
 
@@ -277,6 +327,35 @@ mod tests {
             TranscriptLimits::default(),
             &redactor,
         )
+    }
+
+    #[test]
+    fn what_a_program_writes_in_the_users_place_is_the_programs() {
+        let message = Message {
+            format: Format::Anthropic,
+            ..Message::new(
+                Kind::User,
+                vec![
+                    Part::Text("[read_file for 'a.rs'] Result:\nfn f()".to_owned()),
+                    Part::Text(
+                        "The user provided the following feedback:\n<feedback>\nSort it.\n</feedback>"
+                            .to_owned(),
+                    ),
+                ],
+            )
+        };
+        let lines = transcript(std::slice::from_ref(&message)).lines;
+        let told: Vec<(Voice, &str)> = lines
+            .iter()
+            .map(|line| (line.voice, line.text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Voice::Program, "[read_file for 'a.rs'] Result:\nfn f()"),
+                (Voice::User, "Sort it.")
+            ]
+        );
     }
 
     #[test]

@@ -15,9 +15,9 @@
 use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
-    context::{ContextInput, SourceExchange, SourceMessage},
-    exchange::{Entry, Exchange, ExchangeState, FIRST_EXCHANGE},
-    ledger::{Cut, Ledger, TooBig, WindowExchange},
+    context::{ContextInput, SourceExchange, SourceMessage, SourceRequest, is_safe_boundary},
+    exchange::{Entry, Exchange, FIRST_EXCHANGE, are_open},
+    ledger::{Cut, Ledger, Segmentation, TooBig, WindowExchange},
     lineage::Step,
     message::Message,
     redaction::Redactor,
@@ -26,12 +26,21 @@ use super::{
     tokens::{TokenCounter, count_message},
 };
 
+/// The least tokens of a leg, unless it is set: smaller ones would only make more rows.
+pub const LEG_TOKENS_MIN: i64 = 1_000;
+/// In place of the tokens of a leg: as many as one eviction makes room for.
+pub const ONE_STEP: i64 = -1;
+/// The least part of the budget (one in so many) that a leg has, unless it is set.
+const LEG_SHARE_MIN: i64 = 20;
+
 /// How much the window may hold: tokens, and messages if they are limited, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     max_tokens: i64,
     low_water: f64,
     max_messages: i64,
+    /// As it was set.
+    leg_tokens: i64,
 }
 
 impl Budget {
@@ -43,6 +52,7 @@ impl Budget {
             max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
             low_water: low_water.clamp(0.0, 1.0),
             max_messages: 0,
+            leg_tokens: ONE_STEP,
         }
     }
 
@@ -55,6 +65,42 @@ impl Budget {
             max_messages: max_messages.max(0),
             ..self
         }
+    }
+
+    /// The same with legs of `leg_tokens`: once the newest leg holds as many, the next round begins another one. 0 never cuts
+    /// an exchange (seeds 000 and 001), and [`ONE_STEP`] is what one eviction makes room for.
+    #[must_use]
+    pub fn with_leg_tokens(self, leg_tokens: i64) -> Self {
+        Self { leg_tokens, ..self }
+    }
+
+    /// The size of legs as it was set.
+    pub fn leg_tokens_set(self) -> i64 {
+        self.leg_tokens
+    }
+
+    /// The tokens of a leg from which on the next round begins another one; 0 never cuts. By default it is what one
+    /// eviction makes room for, but no less than a twentieth of the budget and [`LEG_TOKENS_MIN`]. Nothing is cut where
+    /// nothing is ever evicted.
+    pub fn leg_tokens(self) -> i64 {
+        if self.max_tokens == 0 {
+            return 0;
+        }
+        if self.leg_tokens >= 0 {
+            return self.leg_tokens;
+        }
+        self.step_tokens()
+    }
+
+    /// The tokens that one eviction makes room for, but no less than a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 where
+    /// nothing is ever evicted.
+    pub fn step_tokens(self) -> i64 {
+        if self.max_tokens == 0 {
+            return 0;
+        }
+        let step = self.max_tokens - self.low_water_tokens();
+        let least = LEG_TOKENS_MIN.max(self.max_tokens / LEG_SHARE_MIN);
+        step.max(least)
     }
 
     /// No ceiling: nothing is ever evicted.
@@ -139,6 +185,15 @@ pub struct Window<M = Message> {
     redactor: Redactor,
     preamble: Vec<(M, i64)>,
     held: VecDeque<HeldExchange<M>>,
+    request: Option<HeldRequest>,
+}
+
+/// What the newest exchange works on, kept while later legs of it are in the window.
+struct HeldRequest {
+    exchange: i64,
+    seq: i64,
+    message: Message,
+    tokens: i64,
 }
 
 /// What pushing a message did to a window.
@@ -170,6 +225,7 @@ impl<M: Borrow<Message>> Window<M> {
             redactor: Redactor::standard(),
             preamble: Vec::new(),
             held: VecDeque::new(),
+            request: None,
         }
     }
 
@@ -209,7 +265,7 @@ impl<M: Borrow<Message>> Window<M> {
         let entry = self.entry(message.borrow(), tokens, now);
         if self.on_overflow == OnOverflow::Refuse {
             let mut after = self.ledger.clone();
-            after.append(&entry, 0);
+            after.append(&entry, self.segmentation());
             after.evict_to(None, entry.at);
             after.heed_overflow(&entry, self.budget, self.on_overflow)?;
         }
@@ -221,6 +277,13 @@ impl<M: Borrow<Message>> Window<M> {
         })
     }
 
+    fn segmentation(&self) -> Segmentation {
+        Segmentation {
+            idle_gap_ms: 0,
+            leg_tokens: self.budget.leg_tokens(),
+        }
+    }
+
     fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> Entry {
         // Nothing counts as said after it arrived, whatever its client's clock says.
         let at = message.at.map_or(now, |at| at.min(now));
@@ -229,7 +292,7 @@ impl<M: Borrow<Message>> Window<M> {
 
     fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
         let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
-        let appended = self.ledger.append(entry, 0);
+        let appended = self.ledger.append(entry, self.segmentation());
         self.hold(appended.exchange, message, entry.tokens);
         let evicted = if is_clear {
             self.ledger.clear(entry.at);
@@ -251,6 +314,13 @@ impl<M: Borrow<Message>> Window<M> {
             return;
         }
         let Some(newest) = &self.ledger.newest else { return };
+        self.request = self
+            .request
+            .take()
+            .filter(|request| request.exchange == newest.begins_with());
+        if self.request.is_none() && newest.is_later_leg() {
+            self.request = self.held_request(newest.begins_with());
+        }
         match self
             .held
             .back_mut()
@@ -267,6 +337,20 @@ impl<M: Borrow<Message>> Window<M> {
                 tokens: vec![tokens],
             }),
         }
+    }
+
+    /// What the exchange works on that begins with this leg, if that is still in the window.
+    fn held_request(&self, exchange: i64) -> Option<HeldRequest> {
+        let held = self.held.iter().find(|held| held.exchange.exchange == exchange)?;
+        let mut messages = (held.exchange.first_seq..).zip(held.messages.iter().zip(&held.tokens));
+        let (seq, (message, tokens)) =
+            messages.find(|(_, (message, _))| is_safe_boundary((*message).borrow()))?;
+        Some(HeldRequest {
+            exchange,
+            seq,
+            message: message.borrow().clone(),
+            tokens: *tokens,
+        })
     }
 
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
@@ -307,11 +391,13 @@ impl<M: Borrow<Message>> Window<M> {
 
     /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
     pub fn context_input(&self) -> ContextInput<'_> {
-        let exchanges = self.held.iter().map(|held| {
+        let are_open = are_open(self.held.iter().map(|held| &held.exchange));
+        let exchanges = self.held.iter().zip(are_open).map(|(held, is_open)| {
             let messages = held.messages.iter().zip(held.tokens.iter().copied());
             SourceExchange {
                 exchange: held.exchange.exchange,
-                is_open: held.exchange.state == ExchangeState::Open,
+                begins_with: held.exchange.begins_with(),
+                is_open,
                 messages: sources(held.exchange.first_seq, messages),
             }
         });
@@ -323,6 +409,14 @@ impl<M: Borrow<Message>> Window<M> {
             .map_or(1, |preamble| preamble.first_seq);
         ContextInput {
             preamble: sources(first_seq, preamble),
+            request: self.request.as_ref().map(|request| SourceRequest {
+                exchange: request.exchange,
+                message: SourceMessage {
+                    seq: request.seq,
+                    message: &request.message,
+                    tokens: Some(request.tokens),
+                },
+            }),
             exchanges: exchanges.collect(),
             evicted: self.ledger.first_exchange > FIRST_EXCHANGE,
             ..ContextInput::default()

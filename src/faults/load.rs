@@ -27,6 +27,8 @@ const PAUSE_MS_MAX: u64 = 60;
 const TURNS_MIN: u64 = 16;
 /// Turns of an agent, at most.
 const TURNS_MAX: u64 = 400;
+/// For so many turns an agent works on one request.
+const TURNS_OF_REQUEST: u64 = 12;
 /// Messages of a turn.
 pub(super) const MESSAGES_OF_TURN: usize = 4;
 
@@ -36,8 +38,10 @@ pub(super) fn turn_of(agent: u64, turn: u64) -> [Value; MESSAGES_OF_TURN] {
     let lines = if random.u8(..12) == 0 { 60 } else { 4 };
     let result = format!("fn handler_{turn}() {{ retry({turn}) }}\n").repeat(random.usize(1..=lines));
     let done = format!("handler_{turn} is in src/module_{turn}.rs; the ticket is solved. ");
+    // Some agents are asked seldom, and work for many turns on what they were asked.
+    let asks = agent.is_multiple_of(2) || turn.is_multiple_of(TURNS_OF_REQUEST);
     [
-        json!({"kind": "user", "id": id(turn, "user"),
+        json!({"kind": if asks { "user" } else { "assistant" }, "id": id(turn, "user"),
                "content": format!("For agent-{agent}: please look at src/module_{turn}.rs, ticket T-{agent}-{turn}.")}),
         json!({"kind": "tool_call", "content": "", "id": id(turn, "call"),
                "data": {"tool_call_id": "call", "name": "read_file",

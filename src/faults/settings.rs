@@ -11,7 +11,7 @@ pub(super) const DRAIN_MS: u64 = 1_000;
 
 /// What holds in all runs.
 pub(super) fn common(lease_ms: i64) -> Vec<String> {
-    let settings: [(&str, String); 20] = [
+    let settings: [(&str, String); 21] = [
         ("queue.lease_ms", lease_ms.to_string()),
         ("queue.batch_exchanges", "2".into()),
         ("queue.debounce_ms", "0".into()),
@@ -25,6 +25,7 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("worker.batch_exchanges_max", "4".into()),
         ("worker.drain_ms", DRAIN_MS.to_string()),
         ("window.budget_tokens", "700".into()),
+        ("window.leg_tokens", "150".into()),
         ("summary.max_tokens", CEILING_TOKENS.to_string()),
         ("model.mode", "openai".into()),
         ("model.model", "selftest".into()),

@@ -10,7 +10,7 @@ use super::{
     message, unknown_kind,
 };
 use crate::domain::{
-    message::{Format, Kind, Message, Metadata, Part},
+    message::{Author, Format, Kind, Message, Metadata, Part},
     own_words,
 };
 
@@ -29,6 +29,20 @@ const TEAMMATE: &str = "<teammate-message";
 const REPORT: &str = "<task-notification>";
 /// How the text begins that stands where the user pressed escape.
 const INTERRUPT: &str = "[Request interrupted by user";
+/// The origin of a line that the user typed.
+const USER: &str = "human";
+/// The origins of a line that the user sent some other way: from a phone, through the Agent SDK.
+const USERS: [&str; 4] = [USER, "composer", "bridge", "sdk"];
+/// The origins of a line that another agent or person sent, or that the user had sent at a certain time. All others are
+/// programs': tasks that have ended, turns that go on by themselves.
+const AGENTS: [&str; 6] = [
+    "peer",
+    "peer-send-message",
+    "teammate",
+    "coordinator",
+    "channel",
+    "scheduled-trigger",
+];
 /// The attachment that is a prompt.
 const QUEUED: &str = "queued_command";
 /// The kind of another program's summary of what went before.
@@ -61,7 +75,7 @@ pub(super) struct Link {
 /// The place of a line that was read as `message`.
 pub(super) fn link(message: &Message) -> Option<Link> {
     let line = Fields::parse(&message.payload).ok()?;
-    let origin = line.object("origin").and_then(|origin| origin.text("kind"));
+    let origin = origin(&line);
     let is_users = message.kind == Kind::User && !message.interrupts && line.text("type")? == "user";
     Some(Link {
         uuid: line.text("uuid")?,
@@ -69,7 +83,7 @@ pub(super) fn link(message: &Message) -> Option<Link> {
         is_prompt: is_users
             && !message.text().trim_start().starts_with(TEAMMATE)
             && line.flag("isSidechain") != Some(true)
-            && origin.is_none_or(|origin| origin == "human"),
+            && origin.is_none_or(|origin| origin == USER),
     })
 }
 
@@ -80,12 +94,12 @@ fn queued(line: &Fields<'_>) -> Option<Message> {
     let is_or_none = |value: Option<String>, expected: &str| value.is_none_or(|value| value == expected);
     let is_prompt = attachment.text("type")? == QUEUED
         && is_or_none(attachment.text("commandMode"), "prompt")
-        && is_or_none(
-            attachment.object("origin").and_then(|origin| origin.text("kind")),
-            "human",
-        );
+        && is_or_none(origin(&attachment), USER);
     let parts = parts(attachment.raw("prompt"));
-    (is_prompt && !parts.is_empty()).then(|| message(Format::ClaudeCode, line, Kind::User, parts))
+    (is_prompt && !parts.is_empty()).then(|| Message {
+        author: origin(&attachment).map(|_| Author::User),
+        ..message(Format::ClaudeCode, line, Kind::User, parts)
+    })
 }
 
 fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
@@ -96,12 +110,35 @@ fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
         )
     })?;
     let read = chat::read_as(Format::ClaudeCode, role, &inner);
-    let kind = kind(line, &read);
+    let author = author(line, &read);
+    let kind = kind(line, &read, author);
     let interrupts = kind == Kind::User && is_interrupt(&read.parts);
     Ok(Message {
         interrupts,
+        response_id: inner.text("id").filter(|_| role == "assistant"),
+        // A command of the program's own has a kind that tells more.
+        author: author.filter(|author| kind == Kind::User || *author == Author::Program),
         ..message(Format::ClaudeCode, line, kind, read.parts)
     })
+}
+
+/// Where a line or an attachment comes from, as newer versions say.
+fn origin(fields: &Fields<'_>) -> Option<String> {
+    fields.object("origin")?.text("kind")
+}
+
+/// Who wrote a line of the user's, where it says so.
+fn author(line: &Fields<'_>, read: &Message) -> Option<Author> {
+    let origin = origin(line).filter(|_| read.kind == Kind::User);
+    match origin.as_deref() {
+        Some(origin) if USERS.contains(&origin) => Some(Author::User),
+        Some(origin) if AGENTS.contains(&origin) => Some(Author::Agent),
+        Some(_) => Some(Author::Program),
+        None => {
+            let is_teammates = || read.text().trim_start().starts_with(TEAMMATE);
+            (read.kind == Kind::User && is_teammates()).then_some(Author::Agent)
+        }
+    }
 }
 
 /// Whether two lines are one message, which a session that was resumed or forked has under its own name.
@@ -119,13 +156,14 @@ pub fn is_copied_line(one: &str, other: &str) -> bool {
 }
 
 /// What a line is, beyond its role: Claude Code puts much in the user's mouth.
-fn kind(line: &Fields<'_>, read: &Message) -> Kind {
+fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
     let is = |name| line.flag(name).unwrap_or(false);
     let text = if read.kind == Kind::User {
         read.text()
     } else {
         String::new()
     };
+    let is_programs = || own_words::are_programs(&read.parts, Format::ClaudeCode);
     let begins = |starts: &[&str]| starts.iter().any(|start| text.trim_start().starts_with(start));
     match read.kind {
         Kind::User if is("isCompactSummary") => unknown_kind(COMPACT_SUMMARY),
@@ -133,20 +171,13 @@ fn kind(line: &Fields<'_>, read: &Message) -> Kind {
         Kind::User if is("isMeta") => Kind::System,
         // It belongs to the command before it, and anybody may have written what stands in it.
         Kind::User if begins(&OUTPUTS) => Kind::ToolResult,
-        Kind::User if begins(&[REPORT]) && is_programs(&read.parts) => Kind::ToolResult,
-        // Another agent's message is a request like the user's, though not in the user's words.
-        Kind::User if !begins(&[TEAMMATE]) && is_programs(&read.parts) => Kind::System,
+        Kind::User if matches!(author, Some(Author::User | Author::Agent)) => Kind::User,
+        Kind::User if author == Some(Author::Program) => Kind::ToolResult,
+        Kind::User if begins(&[REPORT]) && is_programs() => Kind::ToolResult,
+        Kind::User if is_programs() => Kind::System,
         Kind::Assistant if is("isApiErrorMessage") => unknown_kind(API_ERROR),
         _ => read.kind.clone(),
     }
-}
-
-/// Whether a message is text of which the user said nothing.
-fn is_programs(parts: &[Part]) -> bool {
-    let is_blank = |text: &str| text.trim().is_empty();
-    let is_programs =
-        |part: &Part| matches!(part, Part::Text(text) if !is_blank(text) && is_blank(&own_words::said(text)));
-    !parts.is_empty() && parts.iter().all(is_programs)
 }
 
 /// Whether a message says nothing but that the user interrupted. With a new request in it, it is that request.

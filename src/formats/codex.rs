@@ -2,7 +2,10 @@
 //! and events, most of which say again what the items say.
 
 use super::{FormatError, content::text_part, json::Fields, message, responses, unknown_kind};
-use crate::domain::message::{Format, Kind, Message, Metadata};
+use crate::domain::{
+    message::{Format, Kind, Message, Metadata},
+    own_words,
+};
 
 /// The types of lines whose content stands in `payload`.
 const ENVELOPES: [&str; 8] = [
@@ -15,22 +18,9 @@ const ENVELOPES: [&str; 8] = [
     "inter_agent_communication",
     "inter_agent_communication_metadata",
 ];
-/// How the texts begin that the program writes in the user's name: rules, surroundings, skills.
-const INJECTED: [&str; 9] = [
-    "<environment_context>",
-    "<user_instructions>",
-    "<permissions instructions>",
-    "<collaboration_mode>",
-    "<multi_agent_mode>",
-    "<apps_instructions>",
-    "<skills_instructions>",
-    "<skill>",
-    "# AGENTS.md",
-];
-/// How the text begins that tells what another agent of the user's has done: no instruction, whatever it says.
-const REPORT: &str = "<subagent_notification>";
-/// Behind this the user speaks after all, in a text that begins with the editor's surroundings.
-const REQUEST: &str = "## My request for Codex:";
+/// How the texts begin that tell what another agent of the user's has done, or what a command of theirs printed: no
+/// instruction, whatever they say.
+const REPORTS: [&str; 2] = ["<subagent_notification>", "<user_shell_command>"];
 /// How the text begins that stands where the user stopped a turn.
 const ABORTED: &str = "<turn_aborted>";
 
@@ -99,10 +89,11 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     let text = text.trim_start();
     let is_users = read.kind == Kind::User;
     let interrupts = is_users && text.starts_with(ABORTED);
-    let is_injected = INJECTED.iter().any(|start| text.starts_with(start)) && !text.contains(REQUEST);
+    let is_programs = is_users && !interrupts && own_words::are_programs(&read.parts, Format::Codex);
     let kind = match read.kind {
-        Kind::User if is_injected => Kind::System,
-        Kind::User if text.starts_with(REPORT) => Kind::ToolResult,
+        Kind::User if is_programs && REPORTS.iter().any(|start| text.starts_with(start)) => Kind::ToolResult,
+        // Rules, surroundings, skills.
+        Kind::User if is_programs => Kind::System,
         kind => kind,
     };
     Ok(Message {

@@ -1,5 +1,7 @@
 //! Forgetting: the store does it, this daemon's live journal is rewritten, and readers are notified.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -17,6 +19,9 @@ pub struct ForgetReply {
     pub messages: i64,
     /// The exchanges that they stood in.
     pub exchanges: Vec<i64>,
+    /// Of these exchanges the legs that weren't named, and hold what was said in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub legs_left: Vec<LegsLeft>,
     /// The agents that shared them.
     pub agents: Vec<AgentId>,
     /// Items of summaries that were withdrawn or lost their text.
@@ -27,6 +32,15 @@ pub struct ForgetReply {
     pub scrubbed: bool,
     /// Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own.
     pub journals_left: Vec<AgentId>,
+}
+
+/// Legs of an exchange that are left when others are forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegsLeft {
+    /// The exchange, by its first leg.
+    pub exchange: i64,
+    /// The legs that are left.
+    pub legs: Vec<i64>,
 }
 
 /// What the deletion of an agent did.
@@ -51,6 +65,7 @@ impl Keeper {
     /// # Errors
     /// As [`crate::store::Store::forget`].
     pub async fn forget(&self, agent: &AgentId, what: Forgettable) -> StoreResult<ForgetReply> {
+        let are_exchanges = matches!(what, Forgettable::Exchanges(_));
         let request = Forget {
             agent: agent.clone(),
             what,
@@ -68,6 +83,11 @@ impl Keeper {
             self.notices.agent_changed(changed);
         }
         self.notices.wake_queue();
+        let legs_left = if are_exchanges {
+            self.legs_left(agent, &forgotten.exchanges).await
+        } else {
+            Vec::new()
+        };
         let Forgotten {
             messages,
             exchanges,
@@ -79,12 +99,44 @@ impl Keeper {
         Ok(ForgetReply {
             messages,
             exchanges,
+            legs_left,
             agents,
             items,
             versions,
             scrubbed: is_scrubbed,
             journals_left,
         })
+    }
+
+    /// The other legs of exchanges of which some were forgotten. Of what is forgotten for good that is no reason to fail.
+    async fn legs_left(&self, agent: &AgentId, forgotten: &[i64]) -> Vec<LegsLeft> {
+        let mut left: Vec<LegsLeft> = Vec::new();
+        let mut seen: HashSet<i64> = HashSet::new();
+        for &number in forgotten {
+            if seen.contains(&number) {
+                continue;
+            }
+            let rows = match self.store.legs(agent, number).await {
+                Ok(rows) => rows,
+                Err(error) => {
+                    warn!(agent_id = %agent, %error, "forget.legs_unknown");
+                    return left;
+                }
+            };
+            seen.extend(rows.iter().map(|row| row.exchange));
+            let others = rows.iter().filter(|row| !row.headline.is_forgotten());
+            let legs: Vec<i64> = others
+                .map(|row| row.exchange)
+                .filter(|leg| !forgotten.contains(leg))
+                .collect();
+            if let Some(first) = rows.first().filter(|_| !legs.is_empty()) {
+                left.push(LegsLeft {
+                    exchange: first.begins_with(),
+                    legs,
+                });
+            }
+        }
+        left
     }
 
     /// Deletes an agent, and its file in this daemon's live journal, the latter even if the agent is gone already.

@@ -93,6 +93,7 @@ pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<Me
             seq: at.seq,
             exchange: at.exchange,
             session: at.session,
+            begins_leg: at.begins_leg,
             kind: message.kind.name().to_owned(),
             format: message.format,
             tokens: entry.tokens,

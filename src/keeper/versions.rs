@@ -7,10 +7,11 @@ use super::Keeper;
 use crate::{
     domain::{
         agent::AgentId,
+        exchange::Exchange,
         summary::{edit::ItemEdit, item::Item, line},
         work::Reason,
     },
-    store::{EditRequest, Edited, ItemRow, RebuildRequest, Revised, RollbackRequest, StoreResult},
+    store::{EditRequest, Edited, ItemRow, RebuildRequest, Revised, RollbackRequest, Store, StoreResult},
 };
 
 /// What a rollback or a rebuild answers, over HTTP and on the command line alike.
@@ -56,6 +57,9 @@ pub struct ItemReply {
     pub item: Item,
     /// Its exchanges: `#12–#14, #20`.
     pub exchanges: String,
+    /// The exchange of which all of them are legs, if they are; told in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub legs_of: Option<i64>,
     /// The version that brought it.
     pub added_version: i64,
     /// It is in the document; else it was too old or had no room.
@@ -66,11 +70,44 @@ impl From<ItemRow> for ItemReply {
     fn from(row: ItemRow) -> Self {
         Self {
             exchanges: line::ranges(&row.item.ranges),
+            legs_of: None,
             item: row.item,
             added_version: row.added_version,
             shown: row.shown,
         }
     }
+}
+
+/// The items of `rows`, which are in order, each with the exchange of which its exchanges are legs. Items of one exchange are
+/// neighbours mostly, so that its legs are read once.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> StoreResult<Vec<ItemReply>> {
+    let mut legs: Vec<Exchange> = Vec::new();
+    let mut items = Vec::new();
+    for row in rows {
+        let span = row.item.ranges.first().zip(row.item.ranges.last());
+        let mut legs_of = None;
+        if let Some((first, last)) = span.map(|(first, last)| (first.first, last.last)) {
+            if !legs.iter().any(|leg| leg.exchange == first) {
+                legs = store.legs(agent, first).await?;
+            }
+            legs_of = legs_between(&legs, first, last);
+        }
+        items.push(ItemReply {
+            legs_of,
+            ..row.into()
+        });
+    }
+    Ok(items)
+}
+
+/// The exchange of `legs`, if it has several and `first` to `last` are among them.
+fn legs_between(legs: &[Exchange], first: i64, last: i64) -> Option<i64> {
+    let (begin, end) = legs.first().zip(legs.last())?;
+    let is_within = begin.exchange <= first && last <= end.exchange;
+    (is_within && begin.exchange < end.exchange).then(|| begin.begins_with())
 }
 
 /// What a change of an item answers.

@@ -37,7 +37,6 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use crate::domain::{
-    own_words,
     reply::Answer,
     summary::item::{ExchangeRange, ItemDraft},
     text::first_line,
@@ -101,14 +100,10 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .collect()
 }
 
-/// The same without what programs wrote under the user's name.
+/// The same without what programs wrote in the user's place.
 fn in_own_words(transcript: &Transcript) -> Transcript {
     let mut own = transcript.clone();
-    for line in own.lines.iter_mut().filter(|line| line.voice == Voice::User) {
-        line.text = own_words::said(&line.text).into_owned();
-    }
-    own.lines
-        .retain(|line| line.voice != Voice::User || !line.text.is_empty());
+    own.lines.retain(|line| line.voice != Voice::Program);
     own
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    domain::{agent::AgentId, text::head_tail, time::Timestamp},
+    domain::{agent::AgentId, legs::Legs, text::head_tail, time::Timestamp},
     recall::{self, ExpandReply},
     store::Place,
 };
@@ -28,6 +28,12 @@ pub(super) struct Shown {
 #[derive(Debug, Serialize)]
 pub(super) struct ShownExchange {
     exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues: Option<i64>,
+    /// The legs of its exchange, if that has more than this number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    legs: Option<Legs>,
     place: Place,
     started_at: Timestamp,
     ended_at: Timestamp,
@@ -120,6 +126,8 @@ fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
     };
     let shown = ShownExchange {
         exchange: reply.exchange,
+        continues: reply.continues,
+        legs: reply.legs,
         place: reply.place,
         started_at: reply.started_at,
         ended_at: reply.ended_at,

@@ -90,7 +90,8 @@ fn expand() -> Tool {
     tool(
         "expand",
         "Read exchanges",
-        "Exchanges as they were, verbatim: those that a line of a summary or of recall names behind a #.",
+        "Exchanges as they were, verbatim: those that a line of a summary or of recall names behind a #. A long exchange has \
+             several numbers, its legs; each says which one comes next.",
         &json!({
             "type": "object",
             "properties": {
@@ -134,6 +135,7 @@ fn status() -> Tool {
                 "agent_id": { "type": "string" },
                 "summary": { "type": "object" },
                 "window": { "type": "object" },
+                "running_exchange": { "type": ["integer", "null"] },
                 "archived_exchanges": { "type": ["integer", "null"] },
                 "pending_exchanges": { "type": "integer" },
                 "pending_since": time_schema(),

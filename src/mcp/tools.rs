@@ -202,8 +202,10 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
     let view = source.window(agent).await?;
     let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
     let updated_at = document.updated_at;
+    let running = running(&view);
+    let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));
     let text = format!(
-        "window: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}",
+        "window: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}{told}",
         count(view["window_total"].as_i64().unwrap_or_default(), "exchange"),
         document.first_exchange,
         updated_at.map_or_else(
@@ -233,11 +235,19 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
             "exchanges": view["window_total"],
             "first_exchange": document.first_exchange,
         },
+        "running_exchange": running,
         "archived_exchanges": view["archived_total"],
         "pending_exchanges": document.pending_exchanges,
         "pending_since": document.pending_since,
     });
     Ok(answer(text, data))
+}
+
+/// The exchange in which more is expected, by its first leg.
+fn running(view: &Value) -> Option<i64> {
+    let newest = view["exchanges"].as_array()?.last()?;
+    let number = newest["continues"].as_i64().or(newest["n"].as_i64());
+    number.filter(|_| newest["state"] == "open")
 }
 
 async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {

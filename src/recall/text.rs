@@ -3,6 +3,7 @@
 use super::{ExpandReply, Found, RecallReply, ShownMessage};
 use crate::{
     domain::{
+        legs::{Numbered, Run, continues},
         message::{Format, Message, Part},
         number::count,
         summary::line::rounded,
@@ -43,10 +44,10 @@ pub fn found_text(reply: &RecallReply) -> String {
 }
 
 fn found_lines(found: &Found) -> Vec<String> {
-    let title = if found.title.is_empty() {
-        "(no text)"
-    } else {
-        &found.title
+    let title = match (found.title.as_str(), found.continues) {
+        ("", Some(first)) => continues(first),
+        ("", None) => "(no text)".to_owned(),
+        (title, _) => title.to_owned(),
     };
     let figures = format!("{} tokens, {}", rounded(found.tokens, true), found.place.words());
     let mut lines = vec![format!(
@@ -69,8 +70,42 @@ fn found_lines(found: &Found) -> Vec<String> {
 
 /// An exchange as it was.
 pub fn expanded_text(reply: &ExpandReply) -> String {
+    whole_text(reply, &leg_text(reply))
+}
+
+/// Exchanges as they were; legs of one exchange that follow each other are told to be that once.
+pub fn expanded_texts(replies: &[ExpandReply]) -> String {
+    let runs = replies.chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
+    let texts = runs.map(|run| match run {
+        [reply] => expanded_text(reply),
+        legs => {
+            let texts: Vec<String> = legs.iter().map(|reply| whole_text(reply, "")).collect();
+            heading(legs) + "\n\n" + &texts.join("\n")
+        }
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn numbered(reply: &ExpandReply) -> Numbered {
+    Numbered::new(reply.exchange, reply.continues)
+}
+
+/// `#14–#16  three legs of exchange #14 · goes on with #17`
+fn heading(legs: &[ExpandReply]) -> String {
+    let next = legs.last().and_then(|last| last.legs?.next);
+    let rows: Vec<Numbered> = legs.iter().map(numbered).collect();
+    let run = Run::of(&rows, next.is_none()).map(|run| run.heading());
+    let told = [run, next.map(goes_on)];
+    told.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+fn goes_on(next: i64) -> String {
+    format!("goes on with #{next}")
+}
+
+fn whole_text(reply: &ExpandReply, legs: &str) -> String {
     let head = format!(
-        "#{} of {}  {} to {}  {} tokens, {}\n",
+        "#{} of {}  {} to {}  {} tokens, {}\n{legs}",
         reply.exchange,
         reply.source_agent_id,
         minute(reply.started_at),
@@ -83,6 +118,24 @@ pub fn expanded_text(reply: &ExpandReply) -> String {
         .next_after
         .map(|after| format!("\n(more follows: --after {after})\n"));
     std::iter::once(head).chain(messages).chain(more).collect()
+}
+
+/// Of which exchange it is a leg, and where that goes on: `continues #14 · #14–#19, one exchange in six legs · goes on with
+/// #18`. Empty for an exchange of one leg.
+fn leg_text(reply: &ExpandReply) -> String {
+    let legs = reply.legs.as_ref();
+    let run = legs.and_then(|legs| Some(format!("{}, {}", legs.run().numbers(), legs.run().words()?)));
+    let told = [
+        reply.continues.map(continues),
+        run,
+        legs.and_then(|legs| legs.next).map(goes_on),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() {
+        String::new()
+    } else {
+        told.join(" · ") + "\n"
+    }
 }
 
 /// A message as it was, under a line that says which one it is.

@@ -7,6 +7,7 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::{ExchangeState, PREAMBLE},
+        legs::settle,
         time::Timestamp,
     },
     store::{
@@ -44,7 +45,10 @@ pub struct WindowReply {
 pub struct WindowExchange {
     /// Its number.
     pub exchange: i64,
-    /// Whether more is expected in it.
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
+    /// Whether more is expected in its exchange.
     pub state: ExchangeState,
     /// Its tokens.
     pub tokens: i64,
@@ -80,7 +84,16 @@ pub async fn window(
         bytes_max: PAGE_BYTES_MAX,
     };
     let through = before.map_or(i64::MAX, |before| before - 1);
-    let found = page(store, agent, query(first_exchange, through, limit)).await?;
+    let mut found = page(store, agent, query(first_exchange, through, limit)).await?;
+    let last = found.last().map(|paged| paged.stored.exchange.exchange);
+    let rows = match last.filter(|_| before.is_some()) {
+        Some(last) => store.legs(agent, last).await?,
+        None => Vec::new(),
+    };
+    settle(
+        found.iter_mut().map(|paged| &mut paged.stored.exchange),
+        rows.last(),
+    );
     let preamble = match before {
         None => page(store, agent, query(PREAMBLE, PREAMBLE, 1)).await?,
         Some(_) => Vec::new(),
@@ -102,6 +115,7 @@ fn exchange(paged: &PagedExchange) -> WindowExchange {
     let exchange = &paged.stored.exchange;
     WindowExchange {
         exchange: exchange.exchange,
+        continues: exchange.headline.continues,
         state: exchange.state,
         tokens: exchange.tokens,
         started_at: exchange.opened_at,

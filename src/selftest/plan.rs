@@ -14,6 +14,10 @@ use crate::domain::{
     window::Budget,
 };
 
+/// The smallest legs that are tried.
+const LEG_TOKENS_MIN: f64 = 500.0;
+/// The largest.
+const LEG_TOKENS_MAX: f64 = 20_000.0;
 /// The smallest budget tried, in tokens.
 const BUDGET_TOKENS_MIN: f64 = 20.0;
 /// The largest budget tried, as a multiple of the whole conversation.
@@ -145,7 +149,7 @@ impl Plan {
         let low_water = 0.5 + random.f64() / 2.0;
         let budget_tokens = budget_tokens(&mut random, conversation.tokens.iter().sum());
         Trial {
-            budget: Budget::new(budget_tokens, low_water),
+            budget: Budget::new(budget_tokens, low_water).with_leg_tokens(leg_tokens(&mut random)),
             looks,
         }
     }
@@ -161,6 +165,15 @@ impl Plan {
             .take(8)
             .fold(0, |seed, &byte| seed << 8 | u64::from(byte))
     }
+}
+
+/// Legs of every size from 500 to 20,000 tokens are equally likely; in one window of eight exchanges aren't cut.
+#[expect(clippy::cast_possible_truncation, reason = "far below 2^52 tokens")]
+fn leg_tokens(random: &mut fastrand::Rng) -> i64 {
+    if random.u8(..8) == 0 {
+        return 0;
+    }
+    (LEG_TOKENS_MIN * (LEG_TOKENS_MAX / LEG_TOKENS_MIN).powf(random.f64())) as i64
 }
 
 fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<Item = Piece> {

@@ -192,10 +192,11 @@ impl<'c> Filling<'c> {
     fn tell(&self, what: &str) -> String {
         let budget = self.trial.budget;
         format!(
-            "{}, budget {} to {}: {what}",
+            "{}, budget {} to {}, legs of {}: {what}",
             self.conversation.name,
             budget.budget_tokens(),
-            budget.low_water_tokens()
+            budget.low_water_tokens(),
+            budget.leg_tokens()
         )
     }
 }

@@ -61,6 +61,7 @@ pub async fn begun(store: &dyn Store, agent: &AgentId, unread: StoredExchange) -
         stored: StoredExchange {
             messages,
             unread_bytes: None,
+            request: None,
             ..unread
         },
     })

@@ -8,7 +8,7 @@ use crate::{
         agent::AgentId,
         context::{ContextOptions, SourceMessage},
         exchange::{Entry, Exchange},
-        ledger::{Eviction, Ledger, Return},
+        ledger::{Eviction, Ledger, Return, Segmentation},
         message::Message,
         preset::Basis,
         settings::{AgentSettings, OnOverflow},
@@ -33,7 +33,7 @@ pub struct Prepared {
 pub struct AppendRules {
     /// How much the window holds, of an agent that doesn't say itself.
     pub budget: Budget,
-    /// What happens when the newest exchange alone is too big, unless the agent says.
+    /// What happens when the newest leg alone is too big, unless the agent says.
     pub on_overflow: OnOverflow,
     /// What an agent's preset is expanded with.
     pub basis: Basis,
@@ -51,6 +51,16 @@ pub struct AppendRules {
     pub revive_after_ms: i64,
     /// The limits and rules of a document that a rewind writes.
     pub policy: SummaryPolicy,
+}
+
+impl AppendRules {
+    /// How messages are parted into sessions and legs.
+    pub fn segmentation(&self) -> Segmentation {
+        Segmentation {
+            idle_gap_ms: self.idle_gap_ms,
+            leg_tokens: self.budget.leg_tokens(),
+        }
+    }
 }
 
 /// The key of a request that may be sent again, as an agent's client gave it.
@@ -219,6 +229,8 @@ pub struct StoredAt {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
+    /// Whether a leg begins with it that isn't the first one of its exchange.
+    pub begins_leg: bool,
     /// Whether its client id is kept; if not, it has another one instead ([`Self::client_id`]).
     pub keeps_id: bool,
 }
@@ -331,10 +343,14 @@ pub struct StoredExchange {
     pub messages: Vec<StoredMessage>,
     /// Set if they were asked for and not read, since they are too much ([`ExchangeQuery::bytes_max`]): their bytes.
     pub unread_bytes: Option<i64>,
+    /// What its exchange works on, if it is a later leg: read only for an update, and only where no earlier leg comes with it.
+    pub request: Option<StoredMessage>,
 }
 
 /// In how many of the last exchanges the speakers' last messages are looked for.
 pub const SAID_EXCHANGES_MAX: i64 = 1_000;
+/// The most legs of an exchange that are read: of one with more the first ones.
+pub const LEGS_MAX: i64 = 10_000;
 
 /// What a named speaker said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -52,11 +52,12 @@ use super::{
     JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
     Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
     Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-    Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-    VersionFigures, VersionQuery, sqlite::Extent, verify::AgentReport,
+    Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
+    Version, VersionFigures, VersionQuery, sqlite::Extent, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
+    exchange::Exchange,
     project::ProjectId,
     recall::Query,
     settings::{AgentSettings, SettingsPatch},
@@ -214,6 +215,14 @@ impl Store for SqlStore {
         }
         self.past_found(|mut tx| async move { recall::expand(&mut tx, agent, exchange, range).await })
             .await
+    }
+
+    async fn request_of(&self, agent: &AgentId, exchange: i64) -> StoreResult<Option<StoredMessage>> {
+        recall::request_of(&mut self.snapshot().await?, agent, exchange).await
+    }
+
+    async fn legs(&self, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
+        recall::legs(&mut self.snapshot().await?, agent, exchange).await
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {

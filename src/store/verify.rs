@@ -14,9 +14,10 @@ pub const CEILING_TOKENS: i64 = 10_000;
 pub enum Invariant {
     /// 1. Nothing is lost: messages are numbered without a gap, and every exchange's messages are there.
     NothingLost,
-    /// 2. Exchanges are atomic: each message belongs to the exchange whose range holds it.
+    /// 2. Legs are atomic: each message belongs to the exchange, or leg, whose range holds it, and a later leg follows the
+    ///    one that it continues and begins with a round.
     ExchangesAtomic,
-    /// 3. The window fits, but for the newest exchange; running totals are right.
+    /// 3. The window fits, but for the newest leg; running totals are right.
     WindowFits,
     /// 4. Every exchange is in exactly one state, and every covered one in exactly one item.
     OneState,
@@ -44,7 +45,7 @@ impl Invariant {
     pub fn title(self) -> (u8, &'static str) {
         match self {
             Self::NothingLost => (1, "nothing is lost"),
-            Self::ExchangesAtomic => (2, "exchanges are atomic"),
+            Self::ExchangesAtomic => (2, "legs are atomic"),
             Self::WindowFits => (3, "the window fits"),
             Self::OneState => (4, "every exchange is in exactly one state"),
             Self::Ceiling => (5, "the summary never exceeds its ceiling"),
@@ -120,6 +121,12 @@ pub(super) struct ExchangeFact {
     /// Of its messages, those that are sent.
     pub(super) messages_sent: i64,
     pub(super) is_preamble: bool,
+    /// The first leg of the exchange that it continues.
+    pub(super) continues: Option<i64>,
+    /// Where its leg begins, if it isn't the first one of its exchange.
+    pub(super) leg_from: Option<i64>,
+    /// Its first message is the model's.
+    pub(super) is_begun_by_model: bool,
 }
 
 /// One item that covers exchanges.
@@ -155,6 +162,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
         .collect();
     let mut breaches = Vec::new();
     check_messages(facts, &mut breaches);
+    check_legs(&live, &mut breaches);
     check_window(facts, &live, &mut breaches);
     check_states(facts, &live, &mut breaches);
     check_ceiling(facts, &mut breaches);
@@ -212,6 +220,25 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
             e.exchange, e.messages, e.messages_expected
         );
         breach(breaches, Invariant::NothingLost, found);
+    }
+}
+
+/// A later leg stands right behind the leg that it continues, and begins with an answer of the model.
+fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let mut before: Option<&ExchangeFact> = None;
+    for e in live {
+        let (number, leg_from) = (e.exchange, e.leg_from.unwrap_or(e.exchange));
+        let follows = e.continues.is_none_or(|first| {
+            let is_behind = before.is_none_or(|before| before.continues.unwrap_or(before.exchange) == first);
+            is_behind && first < number && (first + 1..=number).contains(&leg_from)
+        });
+        let is_whole = e.leg_from != Some(number) || e.is_begun_by_model;
+        if !follows || !is_whole || (e.continues.is_none() && e.leg_from.is_some()) {
+            let first = e.continues.unwrap_or(number);
+            let found = format!("exchange #{number} is no leg of #{first}, which it continues");
+            breach(breaches, Invariant::ExchangesAtomic, found);
+        }
+        before = Some(e);
     }
 }
 

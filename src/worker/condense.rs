@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
-const PROMPT_VERSION: &str = "1";
+const PROMPT_VERSION: &str = "2";
 /// How many letters and digits the nonce of a prompt's fence has.
 const NONCE_CHARS: usize = 16;
 
@@ -526,6 +526,14 @@ impl Worker {
                     self.settings.transcript,
                     &self.parts.redactor,
                 );
+                let transcript = match &stored.request {
+                    Some(request) => transcript.working_on(
+                        &request.message,
+                        self.settings.transcript,
+                        &self.parts.redactor,
+                    ),
+                    None => transcript,
+                };
                 Transcript { zone, ..transcript }
             })
             .collect();

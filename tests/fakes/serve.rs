@@ -128,6 +128,7 @@ async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings) {
 
 fn request() -> ModelRequest {
     let transcripts = [Transcript {
+        continues: None,
         exchange: 1,
         started_at: Timestamp(1_795_000_000_000),
         zone: Zone::UTC,

@@ -15,6 +15,7 @@ mod forget;
 mod history;
 mod hook;
 mod journal;
+mod legs;
 mod lineage;
 mod metrics;
 mod migrate;

@@ -2,6 +2,7 @@
 
 mod actions;
 mod filters;
+mod legs;
 mod pages;
 mod session;
 mod sizes;

@@ -41,6 +41,7 @@ const MODEL: &str = "small-model";
 /// A question about [`ASKED`].
 pub(crate) fn request() -> ModelRequest {
     let transcript = |&exchange: &i64| Transcript {
+        continues: None,
         exchange,
         started_at: Timestamp(1_795_000_000_000),
         zone: Zone::UTC,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use recapd::{
-    clock::SystemClock,
+    clock::{ManualClock, SystemClock},
     domain::{
         agent::AgentId, project::ProjectId, redaction::Redactor, summary::compaction::SummaryPolicy,
         tokens::TokenCounter,
@@ -51,7 +51,9 @@ fn projects(store: Arc<dyn Store>) -> ProjectSnapshots {
 
 fn projects_counted(store: Arc<dyn Store>, counter: Arc<dyn TokenCounter>) -> ProjectSnapshots {
     let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
-    ProjectSnapshots::new(store, counter, Arc::new(SystemClock), policy, redactor)
+    // An hour after what is said: by the clock of the machine it would be too old for a document one day.
+    let clock = Arc::new(ManualClock::new(minute(60)));
+    ProjectSnapshots::new(store, counter, clock, policy, redactor)
 }
 
 /// Says what nobody can count in a turn of `agent`, and one more, so that it is pending.

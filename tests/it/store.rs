@@ -18,8 +18,10 @@ mod hammer;
 mod hands;
 mod inbox;
 mod lease;
+mod legs;
 mod lineage;
 pub(crate) mod lineage_scripts;
+mod long_run;
 mod operate;
 mod pending;
 mod pins;
@@ -106,6 +108,8 @@ macro_rules! every_test {
                 a_low_row_of_a_project_is_not_starved, a_row_keeps_its_place, failures_and_waits_keep_the_place,
                 a_row_that_goes_on_stands_behind_the_others, rows_made_together_stand_behind_each_other,
                 no_crowd_puts_a_row_back_without_a_limit, who_does_not_compete_is_in_nobodys_way;
+            long_run: a_long_exchange_is_kept_in_legs, an_update_knows_what_a_leg_works_on, a_rewind_goes_back_into_a_leg,
+                a_fork_goes_on_within_a_leg, a_leg_is_forgotten_alone, what_was_stored_before_is_cut_from_its_next_round;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
                 a_release_burns_no_attempt, an_earlier_life_is_reclaimed, a_clock_that_was_set_back_puts_nothing_off, tokens_are_never_used_again,
                 the_last_write_does_not_win, processing_does_not_stick;
@@ -150,6 +154,7 @@ macro_rules! every_test {
                 a_row_that_cannot_age_is_tried_once_in_ten_minutes,
                 old_rows_are_pruned, versions_of_all_agents_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
                 a_sample_of_very_many_agents_is_an_estimate;
+            legs: the_legs_of_an_exchange_are_read, legs_are_inherited_and_set_aside;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
                 a_mark_in_the_preamble_leads_to_the_beginning, marks_are_found_by_name_or_the_newest,

@@ -931,6 +931,7 @@ export interface components {
             first_exchange: number;
             /** Format: int64 */
             messages: number;
+            newest?: components["schemas"]["NewestExchange"] | null;
             /** Format: int64 */
             pending_exchanges: number;
             pending_since?: components["schemas"]["Timestamp"] | null;
@@ -980,6 +981,11 @@ export interface components {
             context_max_tokens?: number | null;
             /** @description What stands before the words of a human who steps in. */
             human_tag?: string | null;
+            /**
+             * Format: int64
+             * @description The tokens of a leg from which on the next round begins another one: 0 never cuts an exchange, -1 is one eviction step.
+             */
+            leg_tokens?: number | null;
             /**
              * Format: double
              * @description Where an eviction stops, as a share of the budget.
@@ -1284,6 +1290,11 @@ export interface components {
             agent_id: components["schemas"]["AgentId"];
             /** @description The messages as content of a provider's request, if one was named. */
             body?: unknown;
+            /**
+             * Format: int64
+             * @description The first leg of its exchange, if it is a later one.
+             */
+            continues?: number | null;
             /** @description When the last thing in it was said. */
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
@@ -1292,6 +1303,7 @@ export interface components {
              * @description Its number.
              */
             exchange: number;
+            legs?: components["schemas"]["Legs"] | null;
             /** @description Its messages, verbatim. */
             messages: components["schemas"]["ShownMessage"][];
             /**
@@ -1307,7 +1319,7 @@ export interface components {
             source_agent_id: components["schemas"]["AgentId"];
             /** @description When it began. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Whether more is expected in it. */
+            /** @description Whether more is expected in its exchange. */
             state: components["schemas"]["ExchangeState"];
             /**
              * Format: int64
@@ -1339,6 +1351,8 @@ export interface components {
             items: number;
             /** @description Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own. */
             journals_left: components["schemas"]["AgentId"][];
+            /** @description Of these exchanges the legs that weren't named, and hold what was said in them. */
+            legs_left?: components["schemas"]["LegsLeft"][];
             /**
              * Format: int64
              * @description Messages that are tombstones now and weren't before.
@@ -1380,6 +1394,11 @@ export interface components {
         };
         /** @description An exchange in which something was found. */
         FoundExchange: {
+            /**
+             * Format: int64
+             * @description The first leg of its exchange, if it is a later one.
+             */
+            continues?: number | null;
             /** @description When the last thing in it was said. */
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
@@ -1401,7 +1420,7 @@ export interface components {
              * @description The first version of the summary that covers it, if one does.
              */
             summary_version?: number | null;
-            /** @description The first line of what was asked in it. */
+            /** @description The first line of what was asked in it; of a later leg empty. */
             title: string;
             /**
              * Format: int64
@@ -1432,6 +1451,11 @@ export interface components {
             tokens_visible: number;
         };
         HistoryExchange: {
+            /**
+             * Format: int64
+             * @description The first leg of its exchange, if it is a later one.
+             */
+            continues?: number | null;
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
             messages: components["schemas"]["HistoryLine"][];
@@ -1494,6 +1518,11 @@ export interface components {
             added_version: number;
             /** @description Its exchanges: `#12–#14, #20`. */
             exchanges: string;
+            /**
+             * Format: int64
+             * @description The exchange of which all of them are legs, if they are; told in lists.
+             */
+            legs_of?: number | null;
             /** @description It is in the document; else it was too old or had no room. */
             shown: boolean;
         };
@@ -1563,6 +1592,44 @@ export interface components {
             model: string;
             /** @description The model's provider. */
             provider: string;
+        };
+        /** @description Which legs an exchange has, told to whoever reads one of them. */
+        Legs: {
+            /**
+             * Format: int64
+             * @description How many there are. A fork or a rewind may part a leg into several numbers.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description The first one's number, which is the exchange's.
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description The last one's number.
+             */
+            last: number;
+            /**
+             * Format: int64
+             * @description The number with which the exchange goes on.
+             */
+            next?: number | null;
+            /**
+             * Format: int64
+             * @description The number before the one that is read, if it belongs to the exchange.
+             */
+            previous?: number | null;
+        };
+        /** @description Legs of an exchange that are left when others are forgotten. */
+        LegsLeft: {
+            /**
+             * Format: int64
+             * @description The exchange, by its first leg.
+             */
+            exchange: number;
+            /** @description The legs that are left. */
+            legs: number[];
         };
         /** @description The body of a mark. */
         MarkBody: {
@@ -1669,8 +1736,20 @@ export interface components {
             /** Format: int64 */
             tokens: number;
         };
+        /** @description The newest exchange of an agent, or leg of one. */
+        NewestExchange: {
+            /**
+             * Format: int64
+             * @description The first leg of its exchange, if it is a later one.
+             */
+            continues?: number | null;
+            /** Format: int64 */
+            exchange: number;
+            /** @description Whether more is expected in it. */
+            state: components["schemas"]["ExchangeState"];
+        };
         /**
-         * @description What happens when the window is over budget although only the newest exchange is left in it.
+         * @description What happens when the window is over budget although only the newest leg is left in it: its last round is too big.
          * @enum {string}
          */
         OnOverflow: "evict" | "refuse" | "end";
@@ -2593,6 +2672,11 @@ export interface components {
         };
         /** @description An exchange of the window. */
         WindowExchange: {
+            /**
+             * Format: int64
+             * @description The first leg of its exchange, if it is a later one.
+             */
+            continues?: number | null;
             /** @description When the last thing in it was said. */
             ended_at: components["schemas"]["Timestamp"];
             /**
@@ -2610,7 +2694,7 @@ export interface components {
             next_after?: number | null;
             /** @description When it began. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Whether more is expected in it. */
+            /** @description Whether more is expected in its exchange. */
             state: components["schemas"]["ExchangeState"];
             /**
              * Format: int64
@@ -4198,7 +4282,7 @@ export interface operations {
     get_summary: {
         parameters: {
             query?: {
-                /** @description `brief`: the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is. */
+                /** @description `brief`: which exchange is open, if one is, and then the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is. */
                 view?: components["schemas"]["SummaryView"];
                 /** @description Only the newest lines, of at most so many tokens. */
                 max_tokens?: number;
@@ -4227,7 +4311,7 @@ export interface operations {
             /** @description The document. Without a summary yet it is empty and has version 0. */
             200: {
                 headers: {
-                    /** @description Changes whenever the document does. */
+                    /** @description Changes whenever the document does; what a brief says of the open exchange is none of it. */
                     etag?: string;
                     /** @description Exchanges that wait to be summarised. */
                     "recapd-pending-exchanges"?: number;

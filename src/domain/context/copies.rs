@@ -87,14 +87,14 @@ impl<'a> Copies<'a> {
         self.0.get(at).map_or(0, |copy| copy.seq)
     }
 
-    /// Chooses among the messages before `first_exchange`, without the `anchor`, which is sent anyway: the newest,
-    /// pinned ones first, up to `max_tokens` together. A message that is too long by itself keeps no other out.
-    pub(super) fn choose(&self, first_exchange: i64, anchor: Option<i64>, max_tokens: i64) -> Chosen {
+    /// Chooses among the messages before `first_exchange`, without those numbered in `sent`, which are sent anyway: the
+    /// newest, pinned ones first, up to `max_tokens` together. A message that is too long by itself keeps no other out.
+    pub(super) fn choose(&self, first_exchange: i64, sent: &[i64], max_tokens: i64) -> Chosen {
         let (mut chosen, mut room) = (Chosen::default(), max_tokens);
         for pinned in [true, false] {
             let mut is_full = false;
             for (at, copy) in self.0.iter().enumerate().rev() {
-                if copy.pinned != pinned || copy.exchange >= first_exchange || anchor == Some(copy.seq) {
+                if copy.pinned != pinned || copy.exchange >= first_exchange || sent.contains(&copy.seq) {
                     continue;
                 }
                 is_full |=
@@ -120,29 +120,68 @@ impl<'a> Copies<'a> {
 /// The copy as the model reads it: fenced, and marked as a copy. `None` if the message has no text, or none for
 /// `viewer`: tools' results are only for the speaker who called them.
 fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
-    let message: &Message = copy.message.message;
-    let lines: Vec<String> = match viewer {
-        None => message.parts.iter().filter_map(line).collect(),
-        Some(viewer) => {
-            let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
-            seen.parts.iter().filter_map(line).collect()
-        }
+    let message = copy.message.message;
+    let lines: Vec<String> = with_seen(message, viewer, |parts| parts.iter().filter_map(line).collect())?;
+    let mark = Mark {
+        seq: copy.message.seq,
+        exchange: copy.exchange,
+        why: if copy.pinned { "pinned" } else { "important" },
     };
-    if lines.is_empty() || !message.kind.is_conversation() {
+    (!lines.is_empty()).then(|| marked(message, mark, &lines.join("\n"), viewer.is_some()))
+}
+
+/// What a message says, word for word, with its attachments named; as much of it as `viewer` sees.
+pub(super) fn text_seen(message: &Message, viewer: Option<&Perspective>) -> Option<String> {
+    let verbatim = |part: &Part| match part {
+        Part::Text(text) => Some(text.clone()),
+        part => line(part),
+    };
+    let lines: Vec<String> = with_seen(message, viewer, |parts| {
+        parts.iter().filter_map(verbatim).collect()
+    })?;
+    let says_something = lines.iter().any(|line| !line.trim().is_empty());
+    says_something.then(|| lines.join("\n"))
+}
+
+fn with_seen<T>(
+    message: &Message,
+    viewer: Option<&Perspective>,
+    use_it: impl FnOnce(&[Part]) -> T,
+) -> Option<T> {
+    if !message.kind.is_conversation() {
         return None;
     }
-    let speaker = message.speaker.as_deref().filter(|_| viewer.is_some());
+    Some(match viewer {
+        None => use_it(&message.parts),
+        Some(viewer) => {
+            let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
+            use_it(&seen.parts)
+        }
+    })
+}
+
+/// What is said of a copy beside its text.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    /// The message that it is a copy of.
+    pub(super) seq: i64,
+    /// That one's exchange.
+    pub(super) exchange: i64,
+    /// Why it is there.
+    pub(super) why: &'static str,
+}
+
+/// `said` in the fence of a copy of `message`; it says who said it by name, or by the kind of the message.
+pub(super) fn marked(message: &Message, mark: Mark, said: &str, by_name: bool) -> String {
+    let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
-    let place = match copy.exchange {
+    let place = match mark.exchange {
         PREAMBLE => "the beginning".to_owned(),
         exchange => format!("#{exchange}"),
     };
-    let why = if copy.pinned { "pinned" } else { "important" };
-    Some(format!(
-        "<copy of=\"message {}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{}\n</copy>",
-        copy.message.seq,
-        escaped(&lines.join("\n"), "copy"),
-    ))
+    let Mark { seq, why, .. } = mark;
+    let said = escaped(said, "copy");
+    format!("<copy of=\"message {seq}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{said}\n</copy>")
 }
 
 fn line(part: &Part) -> Option<String> {

@@ -1,9 +1,9 @@
 //! Stored messages as drafts of turns: without metadata and blank texts, with as much thinking as may be sent, calls
 //! only in the model's and results only among results; in a shared conversation from one speaker's perspective.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
-use super::{Origin, Piece, Role, SourceExchange, SourceMessage, Thinking};
+use super::{ContextInput, Origin, Piece, Role, SourceExchange, SourceMessage, Thinking};
 use crate::domain::{
     message::{Kind, Message, Part},
     perspective::{Perspective, Seen},
@@ -70,22 +70,23 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The drafts of an exchange, in stored order.
-pub(super) fn of_exchange<'a>(
-    exchange: &SourceExchange<'a>,
-    thinking: Thinking,
-    viewer: Option<&'a Perspective>,
-) -> impl Iterator<Item = Draft<'a>> + use<'a> {
-    let keeps_thinking = match thinking {
-        Thinking::All => true,
-        Thinking::Open => exchange.is_open,
-        Thinking::None => false,
+/// The drafts of all exchanges, in stored order.
+pub(super) fn of_exchanges<'a>(input: &ContextInput<'a>, thinking: Thinking) -> Vec<Draft<'a>> {
+    let viewer = input.perspective;
+    // Legs of one exchange are open together.
+    let open = input.exchanges.iter().filter(|row| row.is_open);
+    let open: BTreeSet<i64> = open.map(|row| row.begins_with).collect();
+    let of_row = |row: &SourceExchange<'a>| {
+        let keeps_thinking = match thinking {
+            Thinking::All => true,
+            Thinking::Open => open.contains(&row.begins_with),
+            Thinking::None => false,
+        };
+        let number = row.exchange;
+        let messages = row.messages.clone().into_iter();
+        messages.flat_map(move |message| of_message(message, number, keeps_thinking, viewer))
     };
-    let number = exchange.exchange;
-    let messages = exchange.messages.clone();
-    messages
-        .into_iter()
-        .flat_map(move |message| of_message(message, number, keeps_thinking, viewer))
+    input.exchanges.iter().flat_map(of_row).collect()
 }
 
 /// The drafts of a message: none if it says nothing, two if it holds results and someone's words.

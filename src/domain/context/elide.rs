@@ -1,18 +1,20 @@
-//! Shortening tool results inside one oversized exchange: all to the same length, nearly the greatest that fits.
+//! Shortening tool results: head and tail stay, and a note says what is left out between them.
 
 use serde::Serialize;
 
-use super::{Origin, Turn};
+use super::{Piece, Turn};
 use crate::domain::{
     message::{Message, Part},
     number::{grouped, i64_or_max},
     tokens::{TokenCounter, count_part},
 };
 
-/// The most characters per token, as far as the search for the best length looks.
-const CHARS_PER_TOKEN_MAX: i64 = 8;
-/// What may stay unused of the room for results: one part in so many.
-const SLACK: i64 = 64;
+/// One part in so many is added to what is expected of a shortened result.
+const ESTIMATE_MARGIN: i64 = 8;
+/// A result is shortened if it has so many characters more than it may keep: the note's own.
+const NOTE_CHARS: usize = 60;
+/// A number as long as the notes' as a rule.
+const NOTED_CHARS: usize = 9_999_999;
 /// How a note begins that stands for what is left out.
 const NOTE_HEAD: &str = "[… ";
 
@@ -28,110 +30,104 @@ pub struct Elision {
     pub chars: usize,
 }
 
-/// Shortens the longest results in `turns`, which have `excess` tokens too many, until they fit or nothing is left of
-/// the results.
-pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCounter) -> Vec<Elision> {
-    let results = texts(turns, counter);
-    let before: i64 = results.iter().map(|result| result.tokens).sum();
-    let tokens = |keep: usize| -> i64 {
-        let shortened = results.iter().map(|result| {
-            let short = cut(result.text, result.chars, keep, result.exchange);
-            short.map_or(result.tokens, |(short, _)| counter.count(&short))
-        });
-        shortened.sum()
-    };
-    let longest = results.iter().map(|result| result.chars).max().unwrap_or(0);
-    let keep = fitting(before - excess, longest, before, tokens);
-    apply(turns, keep, counter)
-}
-
-/// A length of which `tokens` gives no more than `room`, and hardly less; `whole` is what it gives for the `longest`. Texts
-/// are long where they are shortened, so few lengths are tried, and none that is far too long.
-fn fitting(room: i64, longest: usize, whole: i64, tokens: impl Fn(usize) -> i64) -> usize {
-    let longest = i64_or_max(longest).max(1);
-    let most = longest.min(room.saturating_mul(CHARS_PER_TOKEN_MAX));
-    // Lengths, and their tokens.
-    let mut fits = (0_i64, 0_i64);
-    let mut too_much = (most + 1, (whole.saturating_mul(most) / longest).max(room + 1));
-    let mut halve = false;
-    while room - fits.1 > room / SLACK && fits.0 + 1 < too_much.0 {
-        let keep = if halve {
-            i64::midpoint(fits.0, too_much.0)
-        } else {
-            // Tokens grow with characters nearly evenly.
-            let wanted = room - room / (2 * SLACK) - fits.1;
-            fits.0 + (too_much.0 - fits.0).saturating_mul(wanted) / (too_much.1 - fits.1)
-        };
-        let keep = keep.clamp(fits.0 + 1, too_much.0 - 1);
-        let found = (keep, tokens(usize::try_from(keep).unwrap_or(0)));
-        if found.1 <= room {
-            fits = found;
-        } else {
-            too_much = found;
-        }
-        halve = !halve;
-    }
-    usize::try_from(fits.0).unwrap_or(0)
-}
-
-/// A tool result as it is, counted once however many lengths are tried.
-struct Full<'t> {
-    exchange: i64,
-    text: &'t str,
-    chars: usize,
+/// The lengths of the texts of a piece that holds results.
+#[derive(Debug)]
+pub(super) struct Lengths {
+    /// Characters of each result.
+    results: Vec<usize>,
+    /// Characters of everything else that is text.
+    others: usize,
+    /// Tokens of what is no text.
     tokens: i64,
 }
 
-fn texts<'t>(turns: &'t [Turn<'_>], counter: &dyn TokenCounter) -> Vec<Full<'t>> {
-    let mut results = Vec::new();
-    for turn in turns {
-        for piece in &turn.pieces {
-            // What is all of a piece has been counted with it.
-            let known = piece.tokens.filter(|_| piece.parts.len() == 1);
-            let texts = piece.parts.iter().filter_map(|part| match part {
-                Part::ToolResult { text, .. } => Some(text),
-                _ => None,
-            });
-            results.extend(texts.map(|text| Full {
-                exchange: turn.exchange,
-                text,
-                chars: text.chars().count(),
-                tokens: known.unwrap_or_else(|| counter.count(text)),
-            }));
-        }
-    }
-    results
-}
-
-fn apply(turns: &mut [Turn<'_>], keep: usize, counter: &dyn TokenCounter) -> Vec<Elision> {
-    let mut elided = Vec::new();
-    for turn in turns {
-        for piece in &mut turn.pieces {
-            let shortened: Vec<(usize, (String, usize))> = piece
-                .parts
-                .iter()
-                .enumerate()
-                .filter_map(|(at, part)| match part {
-                    Part::ToolResult { text, .. } => Some((at, shorten(text, keep, turn.exchange)?)),
-                    _ => None,
-                })
-                .collect();
-            for (at, (short, chars)) in shortened {
-                if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[at] {
-                    *text = short;
-                }
-                piece.source = None;
-                piece.tokens = Some(piece.parts.iter().map(|part| count_part(counter, part)).sum());
-                elided.push(Elision {
-                    exchange: turn.exchange,
-                    seq: match piece.origin {
-                        Origin::Stored { seq } => Some(seq),
-                        Origin::Synthetic(_) => None,
-                    },
-                    chars,
-                });
+impl Lengths {
+    /// Those of `piece`; `None` if it holds no result.
+    pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
+        let mut lengths = Self {
+            results: Vec::new(),
+            others: 0,
+            tokens: 0,
+        };
+        for part in piece.parts.iter() {
+            match part {
+                Part::ToolResult { text, .. } => lengths.results.push(text.chars().count()),
+                Part::Attachment { .. } => lengths.tokens += count_part(counter, part),
+                Part::Text(text) | Part::Opaque { json: text, .. } => lengths.others += text.len(),
+                Part::Thinking(thought) => lengths.others += thought.text.len(),
+                Part::ToolCall { name, arguments, .. } => lengths.others += name.len() + arguments.len(),
             }
         }
+        (!lengths.results.is_empty()).then_some(lengths)
+    }
+
+    /// The tokens to expect of the piece, which has so many as it is, if each result keeps `keep` characters and gets a note of
+    /// `note_tokens`.
+    pub(super) fn estimate(&self, tokens: i64, keep: usize, note_tokens: i64) -> i64 {
+        let all: usize = self.results.iter().sum::<usize>() + self.others;
+        let (mut kept, mut notes) = (self.others, 0);
+        for &chars in &self.results {
+            if chars > keep + NOTE_CHARS {
+                kept += keep;
+                notes += 1;
+            } else {
+                kept += chars;
+            }
+        }
+        if notes == 0 {
+            return tokens;
+        }
+        let texts = (tokens - self.tokens).max(0);
+        let share = texts.saturating_mul(i64_or_max(kept)) / i64_or_max(all.max(1));
+        // Ends may be denser than what lies between them.
+        let expected = self.tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
+        expected.min(tokens)
+    }
+}
+
+/// Tokens of the note that stands in a shortened result.
+pub(super) fn note_tokens(counter: &dyn TokenCounter) -> i64 {
+    counter.count(&format!("\n{}\n", note(NOTED_CHARS, i64::from(u16::MAX))))
+}
+
+/// The tokens of a piece of `turn` whose results keep `keep` characters each; `None` if that saves nothing.
+pub(super) fn shortened_tokens(
+    turn: &Turn<'_>,
+    piece: usize,
+    keep: usize,
+    counter: &dyn TokenCounter,
+) -> Option<i64> {
+    let (mut tokens, mut is_shorter) = (0, false);
+    for part in turn.pieces[piece].parts.iter() {
+        let short = match part {
+            Part::ToolResult { text, .. } => shorten(text, keep, turn.exchange),
+            _ => None,
+        };
+        is_shorter |= short.is_some();
+        tokens += short.map_or_else(|| count_part(counter, part), |(short, _)| counter.count(&short));
+    }
+    is_shorter.then_some(tokens)
+}
+
+/// Shortens the results of a piece of `turn`, which has so many `tokens` then, to `keep` characters each.
+pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, tokens: i64) -> Vec<Elision> {
+    let exchange = turn.exchange;
+    let piece = &mut turn.pieces[piece];
+    let seq = piece.seq();
+    let mut elided = Vec::new();
+    for at in 0..piece.parts.len() {
+        if let Part::ToolResult { text, .. } = &piece.parts[at]
+            && let Some((short, chars)) = shorten(text, keep, exchange)
+        {
+            if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[at] {
+                *text = short;
+            }
+            elided.push(Elision { exchange, seq, chars });
+        }
+    }
+    if !elided.is_empty() {
+        piece.source = None;
+        piece.tokens = Some(tokens);
     }
     elided
 }
@@ -215,31 +211,46 @@ fn noted(text: &str, exchange: i64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{
+        context::{Reason, Role},
+        tokens::Characters,
+    };
 
+    /// What is expected is hardly less than what is counted, and never more than the whole.
     #[test]
-    fn a_length_that_fits_is_found_in_few_tries() {
-        // Of one text, of many short ones beside a long one, and of one that is dense at its ends.
-        let even = |keep: usize| keep.min(10_000_000) / 4;
-        let mixed = |keep: usize| 900 * keep.min(500) / 4 + keep.min(8_000_000) / 4;
-        let dense = |keep: usize| keep.min(200_000) + keep.saturating_sub(200_000) / 8;
-        let curves: [(&dyn Fn(usize) -> usize, usize); 3] =
-            [(&even, 10_000_000), (&mixed, 8_000_000), (&dense, 10_000_000)];
-        for (curve, longest) in curves {
-            for room in [0_i64, 1, 40, 2_000, 150_000, 1_000_000] {
-                let tries = std::cell::Cell::new(0);
-                let tokens = |keep: usize| {
-                    tries.set(tries.get() + 1);
-                    i64::try_from(curve(keep)).unwrap()
-                };
-                let keep = fitting(room, longest, tokens(longest), tokens);
-                let (tries, found, next) = (tries.get(), tokens(keep), tokens(keep + 1));
-                assert!(found <= room, "{keep}: {found} of {room}");
-                assert!(
-                    next > room || room - found <= room / SLACK,
-                    "{keep}: {found} of {room}"
-                );
-                assert!(tries <= 24, "{tries} for {room}");
-            }
+    fn an_estimate_is_of_the_share_that_is_kept() {
+        let result = |chars: usize| Part::ToolResult {
+            call_id: None,
+            name: None,
+            text: "x".repeat(chars),
+            is_error: false,
+        };
+        let note = note_tokens(&Characters);
+        for (results, keep) in [
+            (vec![10_000], 1_000),
+            (vec![10_000, 20, 300], 250),
+            (vec![270], 250),
+            (vec![300], 0),
+            (vec![5_000], 5_000),
+        ] {
+            let parts: Vec<Part> = results.into_iter().map(result).collect();
+            let tokens: i64 = parts.iter().map(|part| count_part(&Characters, part)).sum();
+            let piece = Piece {
+                parts: parts.into(),
+                ..Piece::text(Reason::MissingResult, "")
+            };
+            let turn = Turn::new(Role::Tool, 7, vec![piece]);
+            let lengths = Lengths::of(&turn.pieces[0], &Characters).unwrap();
+            let counted = shortened_tokens(&turn, 0, keep, &Characters).unwrap_or(tokens);
+            let expected = lengths.estimate(tokens, keep, note);
+            assert!(
+                (counted..=tokens).contains(&expected),
+                "{keep}: {expected} for {counted}"
+            );
+            assert!(
+                expected <= counted + counted / 8 + 3 * note,
+                "{keep}: {expected} for {counted}"
+            );
         }
     }
 

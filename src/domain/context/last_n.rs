@@ -8,11 +8,12 @@ use super::{
 use crate::domain::{
     message::{Kind, Message},
     number::i64_or_max,
+    own_words::OwnWords,
 };
 
-/// Whether a window may begin with `message`: it is the user's, without tool results.
+/// Whether a window may begin with `message`: it is a request of the user's, without tool results.
 pub fn is_safe_boundary(message: &Message) -> bool {
-    message.kind == Kind::User && !message.parts.iter().any(draft::is_result)
+    OwnWords::of(message).is_request && !message.parts.iter().any(draft::is_result)
 }
 
 /// The last `n` of `messages`, or fewer: walks forward from the cut to the first safe boundary, and back to the start
@@ -50,6 +51,6 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
 }
 
 /// The first place from `cut` on that is safe; `newest` if there is none before that.
-pub(super) fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
+fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
     (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
 }

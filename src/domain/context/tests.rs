@@ -1,7 +1,9 @@
 //! Tables for each rule, and the lecture's demo.
 
 mod copies;
+mod requests;
 mod speakers;
+mod steps;
 mod thinking;
 
 use super::*;
@@ -9,6 +11,7 @@ use crate::{
     domain::{
         agent::AgentId,
         message::{Format, Kind, tombstone},
+        number::i64_or_max,
         perspective::{Perspective, Telling},
         tokens::Characters,
     },
@@ -68,7 +71,13 @@ fn brief_part(part: &Part) -> String {
     match part {
         Part::Text(text) => text.replace('\n', "/"),
         Part::ToolCall { id, name, .. } => format!("{}:{name}", id.as_deref().unwrap_or("-")),
-        Part::ToolResult { call_id, text, .. } => format!("{}={text}", call_id.as_deref().unwrap_or("-")),
+        Part::ToolResult { call_id, text, .. } => {
+            format!(
+                "{}={}",
+                call_id.as_deref().unwrap_or("-"),
+                text.replace('\n', "/")
+            )
+        }
         Part::Thinking(thought) => format!("({})", thought.text),
         Part::Attachment { media, .. } => format!("<{media}>"),
         Part::Opaque { kind, .. } => format!("<{kind}>"),
@@ -92,6 +101,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
         if is_safe_boundary(message) || input.exchanges.is_empty() {
             input.exchanges.push(SourceExchange {
                 exchange: i64::try_from(input.exchanges.len()).unwrap() + 1,
+                begins_with: i64::try_from(input.exchanges.len()).unwrap() + 1,
                 is_open: false,
                 messages: Vec::new(),
             });
@@ -105,6 +115,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
 fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInput<'m> {
     let exchanges = (1..).zip(messages).map(|(seq, message)| SourceExchange {
         exchange: seq,
+        begins_with: seq,
         is_open: false,
         messages: vec![SourceMessage::uncounted(seq, message)],
     });
@@ -370,6 +381,7 @@ fn an_anchor_is_its_words_and_says_something_or_nothing() {
         anchor: Some(SourceMessage::uncounted(1, &image)),
         exchanges: vec![SourceExchange {
             exchange: 2,
+            begins_with: 2,
             is_open: false,
             messages: vec![SourceMessage::uncounted(2, &later)],
         }],
@@ -418,27 +430,24 @@ fn the_oldest_leave_first_then_results_are_shortened_then_it_is_said() {
     assert_eq!(at(0), (vec![], vec![], false));
     assert_eq!(at(20_000), (vec![], vec![], false));
     assert_eq!(at(12_600), (vec![1], vec![], false));
-    let (left_out, chars, over_budget) = at(1_000);
-    assert_eq!((left_out, chars.len(), over_budget), (vec![1], 1, false));
+    // A result that has no room even alone is shortened, so that the rest stays: to one of the sizes that there are.
+    assert_eq!(at(1_000), (vec![], vec![12_150], false));
+    assert_eq!(at(12_000), (vec![], vec![8_400], false));
     assert_eq!(at(100), (vec![1], vec![12_400], true));
     with_input(&script, |input| {
         input.anchor = None;
         let options = ContextOptions {
-            max_tokens: 300,
+            max_tokens: 600,
             ..ContextOptions::default()
         };
         let context = build(input, &options, &Characters);
+        let text = brief(&context.turns);
+        assert_eq!(context.left_out, [1], "{text}");
         assert!(
-            brief(&context.turns).contains("z\n[… 12,"),
-            "{}",
-            brief(&context.turns)
+            text.contains("z/[… 12,150 characters left out of exchange #2 …]/z"),
+            "{text}"
         );
-        assert!(brief(&context.turns).contains("characters left out of exchange #2 …]\nz"));
-        assert!(
-            context.tokens <= 300 && context.tokens > 270,
-            "{}",
-            context.tokens
-        );
+        assert!(context.tokens <= 600, "{}", context.tokens);
     });
 }
 

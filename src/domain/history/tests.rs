@@ -91,6 +91,104 @@ fn example() -> HistoryView {
     }
 }
 
+/// The example, with the exchanges behind the first one as legs of #`first`.
+fn in_legs(first: i64) -> HistoryView {
+    let mut view = example();
+    for shown in view
+        .exchanges
+        .iter_mut()
+        .filter(|shown| shown.exchange.exchange > first)
+    {
+        shown.lines.clear();
+        shown.exchange.headline = Headline {
+            answer: format!("Step {} is done", shown.exchange.exchange),
+            continues: Some(first),
+            leg_from: Some(shown.exchange.exchange),
+            ..Headline::default()
+        };
+    }
+    view
+}
+
+#[test]
+fn legs_stand_below_what_they_are() {
+    insta::assert_snapshot!(render_text(&in_legs(39), 78), @r"
+    recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
+
+      ARCHIVE · not sent to the model                         2 of 39 shown, --all
+      #38    Implement auth           3h ago   4.2k   summarised since v16
+      #39    Add tests                2h ago   3.8k   waiting for the next summary
+
+    ──────── the model sees from here · 15.8k of 90k tokens · 18% ────────────────
+
+      WINDOW
+      #40–#42  three legs of exchange #39
+        #40  Step 40 is done          1h ago   8.5k
+        #41  Step 41 is done         30m ago   5.2k
+        #42  Step 42 is done             now   2.1k   open
+    ");
+    // Between archive and window nothing is hidden here, so that the whole exchange is known.
+    let mut view = in_legs(38);
+    view.first_exchange = 43;
+    (view.archived_total, view.window_total) = (42, 0);
+    insta::assert_snapshot!(render_text(&view, 78), @r"
+    recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
+
+      ARCHIVE · not sent to the model                         5 of 42 shown, --all
+      #38–#42  one exchange in five legs
+        #38  Implement auth           3h ago   4.2k   summarised since v16
+        #39  Step 39 is done          2h ago   3.8k   waiting for the next summary
+        #40  Step 40 is done          1h ago   8.5k   waiting for the next summary
+        #41  Step 41 is done         30m ago   5.2k   waiting for the next summary
+        #42  Step 42 is done             now   2.1k   waiting for the next summary
+
+    ──────── the model sees from here · 15.8k of 90k tokens · 18% ────────────────
+
+      WINDOW
+      (empty)
+    ");
+    view.exchanges.drain(..3);
+    view.exchanges.truncate(1);
+    insta::assert_snapshot!(render_text(&view, 78), @r"
+    recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
+
+      ARCHIVE · not sent to the model                         1 of 42 shown, --all
+      #41  continues #38: Step 41…   30m ago   5.2k   waiting for the next summary
+
+    ──────── the model sees from here · 15.8k of 90k tokens · 18% ────────────────
+
+      WINDOW
+      (empty)
+    ");
+}
+
+#[test]
+fn what_may_have_further_legs_isnt_called_a_whole_exchange() {
+    let mut view = in_legs(38);
+    view.exchanges[4].exchange.headline.continues = None;
+    view.first_exchange = 42;
+    // More is in the window than is shown: legs of #38 may be among it.
+    view.window_total = 9;
+    let told = render_text(&view, 78);
+    assert!(told.contains("#38–#41  four legs of exchange #38"), "{told}");
+    view.window_total = 1;
+    let told = render_text(&view, 78);
+    assert!(told.contains("#38–#41  one exchange in four legs"), "{told}");
+}
+
+#[test]
+fn programs_are_told_what_a_leg_continues() {
+    let view = serde_json::to_value(in_legs(39)).unwrap();
+    let continues: Vec<_> = view["exchanges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["continues"].as_i64())
+        .collect();
+    assert_eq!(continues, [None, None, Some(39), Some(39), Some(39)]);
+    assert!(view["exchanges"][0].get("continues").is_none(), "{view}");
+}
+
 #[test]
 fn the_seeds_example() {
     insta::assert_snapshot!(render_text(&example(), 78), @r"

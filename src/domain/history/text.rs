@@ -7,6 +7,8 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use super::{HistoryExchange, HistoryView, Standing, fill_ratio, voice_name};
 use crate::domain::{
     convergence::{Reading, Score, State},
+    legs::{self, Numbered, Run},
+    number::i64_or_max,
     summary::line::rounded,
     text::{cut, one_line},
     time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
@@ -40,7 +42,7 @@ pub fn render_text(view: &HistoryView, width: usize) -> String {
     if view.archived_total > 0 {
         let shown = shown_part(archived.len(), view.archived_total);
         lines.push(apart("  ARCHIVE · not sent to the model", &shown, width));
-        lines.extend(archived.iter().flat_map(|shown| columns.lines(view, shown)));
+        lines.extend(columns.section(view, &archived));
         lines.extend([String::new(), rule(view, width), String::new()]);
     }
     let shown = shown_part(window.len(), view.window_total);
@@ -48,7 +50,7 @@ pub fn render_text(view: &HistoryView, width: usize) -> String {
     if view.window_total == 0 {
         lines.push("  (empty)".to_owned());
     }
-    lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
+    lines.extend(columns.section(view, &window));
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
     lines.join("\n") + "\n"
 }
@@ -129,22 +131,46 @@ impl Columns {
             let widths = view.exchanges.iter().map(|shown| columns_of(&column(shown)));
             widths.max().unwrap_or(0)
         };
-        let number = widest(&number);
+        let mut pairs = view.exchanges.iter().zip(view.exchanges.iter().skip(1));
+        let has_legs =
+            pairs.any(|(one, next)| are_of_one(one, next) && view.is_archived(one) == view.is_archived(next));
+        let number = widest(&|shown| number(shown, !has_legs));
         let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|shown| state(view, shown));
         let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);
         Self {
             number,
-            title: widest(&title).max(TITLE_WIDTH).min(room),
+            title: widest(&|shown| title(shown, true)).max(TITLE_WIDTH).min(room),
             width,
         }
     }
 
+    /// The lines of a section: legs of one exchange stand below a heading that says so.
+    fn section(&self, view: &HistoryView, section: &[&HistoryExchange]) -> Vec<String> {
+        let runs = section.chunk_by(|one, next| are_of_one(one, next));
+        let lines = runs.flat_map(|run| {
+            let heading = self.heading(view, run);
+            let is_alone = heading.is_none();
+            let legs = run
+                .iter()
+                .flat_map(move |shown| self.lines(view, shown, is_alone));
+            heading.into_iter().chain(legs)
+        });
+        lines.collect()
+    }
+
+    /// `#14–#19  one exchange in six legs`; `None` for what stands alone.
+    fn heading(&self, view: &HistoryView, run: &[&HistoryExchange]) -> Option<String> {
+        let rows: Vec<Numbered> = run.iter().map(|shown| Numbered::from(&shown.exchange)).collect();
+        let run = Run::of(&rows, is_whole(view, run)).filter(Run::is_several)?;
+        Some(cut(&format!("  {}", run.heading()), self.width))
+    }
+
     /// An exchange's own line and those of what was said in it.
-    fn lines(&self, view: &HistoryView, shown: &HistoryExchange) -> Vec<String> {
+    fn lines(&self, view: &HistoryView, shown: &HistoryExchange, is_alone: bool) -> Vec<String> {
         let row = format!(
             "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
-            padded(&number(shown), self.number),
-            padded(&title(shown), self.title),
+            padded(&number(shown, is_alone), self.number),
+            padded(&title(shown, is_alone), self.title),
             age(shown.exchange.last_at, view.now),
             rounded(shown.exchange.tokens, true),
             state(view, shown)
@@ -167,16 +193,44 @@ impl Columns {
     }
 }
 
-fn number(shown: &HistoryExchange) -> String {
-    format!("#{}", shown.exchange.exchange)
+/// `#14`, and further in below a heading.
+fn number(shown: &HistoryExchange, is_alone: bool) -> String {
+    let indent = if is_alone { "" } else { "  " };
+    format!("{indent}#{}", shown.exchange.exchange)
 }
 
-fn title(shown: &HistoryExchange) -> String {
-    let title = one_line(&shown.exchange.headline.title);
-    if title.is_empty() {
-        "(no title)".to_owned()
-    } else {
-        title
+/// Whether both are parts of one exchange.
+fn are_of_one(one: &HistoryExchange, next: &HistoryExchange) -> bool {
+    one.exchange.begins_with() == next.exchange.begins_with()
+}
+
+/// Whether the exchange of `run` has no further legs behind it, as far as the view tells: between the archive and the window
+/// there may be exchanges that aren't shown.
+fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
+    let Some(last) = run.last() else { return false };
+    let next = view
+        .exchanges
+        .iter()
+        .find(|shown| shown.exchange.exchange > last.exchange.exchange);
+    match next {
+        Some(next) if are_of_one(last, next) => false,
+        Some(next) => {
+            let in_window = view.exchanges.iter().filter(|shown| !view.is_archived(shown));
+            let is_at_rule = view.is_archived(last) && !view.is_archived(next);
+            !is_at_rule || i64_or_max(in_window.count()) == view.window_total
+        }
+        None => view.is_archived(last) == (view.window_total == 0),
+    }
+}
+
+/// What was asked; for a later leg what was done in it, after what it continues if that isn't said above it.
+fn title(shown: &HistoryExchange, is_alone: bool) -> String {
+    let exchange = &shown.exchange;
+    let title = legs::title(exchange);
+    match (exchange.headline.continues.filter(|_| is_alone), title.is_empty()) {
+        (Some(first), _) => format!("{}: {title}", legs::continues(first)),
+        (None, true) => "(no title)".to_owned(),
+        (None, false) => title,
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::message::Kind;
+use crate::domain::{message::Kind, round::ResponsePart};
 
 fn record(seq: i64, exchange: i64) -> MessageRecord {
     MessageRecord {
@@ -11,6 +11,7 @@ fn record(seq: i64, exchange: i64) -> MessageRecord {
         seq,
         exchange,
         session: 1,
+        begins_leg: false,
         kind: "user".to_owned(),
         format: Format::Native,
         tokens: 3,
@@ -28,6 +29,7 @@ fn entry() -> Entry {
 
 fn entry_of(kind: Kind) -> Entry {
     Entry {
+        is_request: kind == Kind::User,
         kind,
         interrupts: false,
         tokens: 3,
@@ -36,6 +38,7 @@ fn entry_of(kind: Kind) -> Entry {
         tools: Vec::new(),
         failures: 0,
         speaker: None,
+        response: ResponsePart::default(),
     }
 }
 

@@ -46,6 +46,8 @@ struct WireMessage<'a> {
     seq: i64,
     exchange: i64,
     session: i64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    begins_leg: bool,
     #[serde(borrow)]
     kind: Cow<'a, str>,
     format: Format,
@@ -94,6 +96,7 @@ impl MessageRecord {
             seq: self.seq,
             exchange: self.exchange,
             session: self.session,
+            begins_leg: self.begins_leg,
             kind: Cow::Borrowed(&self.kind),
             format: self.format,
             tokens: self.tokens,
@@ -119,6 +122,7 @@ impl MessageRecord {
             seq: wire.seq,
             exchange: wire.exchange,
             session: wire.session,
+            begins_leg: wire.begins_leg,
             kind: wire.kind.into_owned(),
             format: wire.format,
             tokens: wire.tokens,
@@ -129,6 +133,11 @@ impl MessageRecord {
             payload,
         })
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// `payload` as JSON, if it can stand in a line byte for byte.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{message::Metadata, time::MINUTE_MS};
+use crate::domain::{message::Metadata, round::ResponsePart, time::MINUTE_MS};
 
 /// What happens to a ledger.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ enum Event {
 
 fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
     Entry {
+        is_request: kind == Kind::User,
         kind,
         interrupts: false,
         tokens,
@@ -22,6 +23,15 @@ fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
         tools: Vec::new(),
         failures: 0,
         speaker: None,
+        response: ResponsePart::default(),
+    }
+}
+
+/// Sessions end by a silence of that length; nothing is cut.
+fn idle_after(idle_gap_ms: i64) -> Segmentation {
+    Segmentation {
+        idle_gap_ms,
+        leg_tokens: 0,
     }
 }
 
@@ -51,7 +61,9 @@ fn lives() -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn budgets() -> impl Strategy<Value = Budget> {
-    (0_i64..500, 0.0_f64..=1.0).prop_map(|(tokens, low_water)| Budget::new(tokens, low_water))
+    (0_i64..500, 0.0_f64..=1.0, 0_i64..200).prop_map(|(tokens, low_water, leg_tokens)| {
+        Budget::new(tokens, low_water).with_leg_tokens(leg_tokens)
+    })
 }
 
 /// All exchanges, as a store would keep them.
@@ -97,7 +109,12 @@ fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
         let evicted = match event {
             Event::Cleared => ledger.clear(Timestamp(0)),
             Event::Said(entry) => {
-                let appended = ledger.append(entry, gap_ms);
+                let rules = Segmentation {
+                    leg_tokens: budget.leg_tokens(),
+                    ..idle_after(gap_ms)
+                };
+                let appended = ledger.append(entry, rules);
+                check_leg(&before, &ledger, &appended, rules.leg_tokens);
                 kept.keep(&ledger, &appended);
                 assert!(ledger.session - before.session == i64::from(appended.new_session));
                 ledger
@@ -112,6 +129,27 @@ fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
         kept.evictions.extend(evicted);
     }
     (ledger, kept)
+}
+
+/// A leg begins where the model answers and the leg before is full, and nowhere else; what continues says what.
+fn check_leg(before: &Ledger, ledger: &Ledger, appended: &Appended, leg_tokens: i64) {
+    let (Some(newest), Some(left)) = (&ledger.newest, &before.newest) else {
+        return assert!(!appended.begins_leg);
+    };
+    let is_full = leg_tokens > 0 && left.leg_tokens() >= leg_tokens;
+    assert!(is_full || !appended.begins_leg);
+    let is_newest = newest.exchange == appended.exchange;
+    assert_eq!(
+        newest.is_later_leg() && is_newest && newest.first_seq == appended.seq,
+        appended.begins_leg
+    );
+    if appended.begins_leg {
+        assert_eq!(newest.begins_with(), left.begins_with());
+        assert_eq!(
+            (newest.session, newest.leg_tokens()),
+            (left.session, newest.tokens)
+        );
+    }
 }
 
 fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, kept: &Kept) {
@@ -244,7 +282,7 @@ proptest! {
         let mut last: Option<i64> = None;
         let mut sessions = 1;
         for minute in minutes {
-            ledger.append(&entry(Kind::User, 1, minute), gap * MINUTE_MS);
+            ledger.append(&entry(Kind::User, 1, minute), idle_after(gap * MINUTE_MS));
             sessions += i64::from(last.is_some_and(|last| minute - last > gap));
             prop_assert_eq!(ledger.session, sessions);
             last = Some(minute);
@@ -266,8 +304,8 @@ fn seed_000_one_user_message_one_exchange() {
     ];
     for (kind, expected) in kinds {
         let entry = entry(kind, 1, 0);
-        assert_eq!(ledger.place(&entry), expected);
-        ledger.append(&entry, 0);
+        assert_eq!(ledger.place(&entry, 0), expected);
+        ledger.append(&entry, Segmentation::default());
     }
     assert_eq!(ledger.last_exchange, 3);
 }
@@ -282,7 +320,7 @@ fn seed_000_an_interrupted_exchange_is_a_valid_boundary() {
         Kind::User,
         Kind::Assistant,
     ] {
-        ledger.append(&entry(kind, 10, 0), 0);
+        ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     let evicted = ledger.evict_to(None, Timestamp(0)).unwrap();
     assert_eq!(
@@ -302,7 +340,7 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
         Kind::ToolResult,
         Kind::Assistant,
     ] {
-        ledger.append(&entry(kind, 10, 0), 0);
+        ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     assert_eq!(
         ledger.preamble.as_ref().map(|preamble| preamble.last_seq),
@@ -321,26 +359,54 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
 #[test]
 fn an_interruption_opens_nothing() {
     let mut ledger = Ledger::default();
-    ledger.append(&entry(Kind::User, 10, 0), 0);
+    ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
     let interrupt = Entry {
         interrupts: true,
         ..entry(Kind::User, 1, 0)
     };
-    assert_eq!(ledger.append(&interrupt, 0).exchange, 1);
+    assert_eq!(ledger.append(&interrupt, Segmentation::default()).exchange, 1);
+}
+
+/// What a program writes in the user's place belongs to what is open; before the first request it is an exchange of its own.
+#[test]
+fn what_a_program_writes_in_the_users_place_opens_nothing() {
+    let mut ledger = Ledger::default();
+    let programs = Entry {
+        is_request: false,
+        ..entry(Kind::User, 5, 0)
+    };
+    let request = entry(Kind::User, 10, 0);
+    let said = [
+        (&programs, 1),
+        (&programs, 1),
+        (&request, 2),
+        (&programs, 2),
+        (&entry(Kind::Assistant, 3, 0), 2),
+        (&programs, 2),
+        (&request, 3),
+    ];
+    for (entry, exchange) in said {
+        assert_eq!(ledger.append(entry, Segmentation::default()).exchange, exchange);
+    }
 }
 
 /// What was cleared stays cleared: whatever comes later continues behind the boundary.
 #[test]
 fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
     let mut ledger = Ledger::default();
-    ledger.append(&entry(Kind::User, 10, 0), 0);
-    ledger.append(&entry(Kind::ToolCall, 10, 0), 0);
+    ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
+    ledger.append(&entry(Kind::ToolCall, 10, 0), Segmentation::default());
     assert_eq!(ledger.clear(Timestamp(0)).map(|left| left.tokens), Some(20));
     assert_eq!(ledger.clear(Timestamp(0)), None);
     assert_eq!(ledger.session, 3);
     assert_eq!((ledger.window_tokens(), ledger.pending_numbers()), (0, 1));
     for (kind, exchange) in [(Kind::ToolResult, 2), (Kind::Assistant, 2), (Kind::User, 3)] {
-        assert_eq!(ledger.append(&entry(kind, 5, 0), 0).exchange, exchange);
+        assert_eq!(
+            ledger
+                .append(&entry(kind, 5, 0), Segmentation::default())
+                .exchange,
+            exchange
+        );
     }
     assert_eq!(ledger.window_tokens(), 15);
 }
@@ -348,10 +414,18 @@ fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
 #[test]
 fn after_an_end_a_silence_begins_no_second_session() {
     let mut ledger = Ledger::default();
-    ledger.append(&entry(Kind::User, 1, 0), MINUTE_MS);
+    ledger.append(&entry(Kind::User, 1, 0), idle_after(MINUTE_MS));
     ledger.session += 1;
-    assert!(!ledger.append(&entry(Kind::User, 1, 500), MINUTE_MS).new_session);
-    assert!(ledger.append(&entry(Kind::User, 1, 900), MINUTE_MS).new_session);
+    assert!(
+        !ledger
+            .append(&entry(Kind::User, 1, 500), idle_after(MINUTE_MS))
+            .new_session
+    );
+    assert!(
+        ledger
+            .append(&entry(Kind::User, 1, 900), idle_after(MINUTE_MS))
+            .new_session
+    );
     assert_eq!(ledger.session, 3);
 }
 
@@ -359,7 +433,7 @@ fn after_an_end_a_silence_begins_no_second_session() {
 fn leading_instructions_after_a_clear_are_the_new_preamble() {
     let mut ledger = Ledger::default();
     for kind in [Kind::System, Kind::User, Kind::Assistant] {
-        ledger.append(&entry(kind, 10, 0), 0);
+        ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     let left = ledger.clear(Timestamp(0)).unwrap();
     assert_eq!(
@@ -368,7 +442,11 @@ fn leading_instructions_after_a_clear_are_the_new_preamble() {
     );
     assert_eq!((ledger.window_tokens(), ledger.preamble.clone()), (0, None));
     let placed: Vec<i64> = [Kind::System, Kind::System, Kind::User, Kind::System]
-        .map(|kind| ledger.append(&entry(kind, 5, 0), 0).exchange)
+        .map(|kind| {
+            ledger
+                .append(&entry(kind, 5, 0), Segmentation::default())
+                .exchange
+        })
         .to_vec();
     assert_eq!(placed, [2, 2, 3, 3]);
     assert_eq!((ledger.preamble_tokens(), ledger.window_tokens()), (10, 20));
@@ -382,11 +460,11 @@ fn leading_instructions_after_a_clear_are_the_new_preamble() {
 fn after_a_rewind_everything_begins_anew_behind_the_mark() {
     let mut ledger = Ledger::default();
     for kind in [Kind::User, Kind::Assistant] {
-        ledger.append(&entry(kind, 10, 0), 0);
+        ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     let (mark, held) = (ledger.mark(1), ledger.newest.clone());
     for kind in [Kind::User, Kind::User] {
-        ledger.append(&entry(kind, 10, 0), 0);
+        ledger.append(&entry(kind, 10, 0), Segmentation::default());
     }
     ledger.evict_to(None, Timestamp(0));
     ledger.summarized_through = 2;
@@ -400,8 +478,18 @@ fn after_a_rewind_everything_begins_anew_behind_the_mark() {
         (1, 0, 20)
     );
     // What would have joined the exchange continues in one of its own: its messages stay together.
-    assert_eq!(ledger.append(&entry(Kind::Assistant, 7, 0), 0).exchange, 4);
-    assert_eq!(ledger.append(&entry(Kind::User, 3, 0), 0).exchange, 5);
+    assert_eq!(
+        ledger
+            .append(&entry(Kind::Assistant, 7, 0), Segmentation::default())
+            .exchange,
+        4
+    );
+    assert_eq!(
+        ledger
+            .append(&entry(Kind::User, 3, 0), Segmentation::default())
+            .exchange,
+        5
+    );
     assert_eq!(ledger.window_tokens(), 30);
 }
 
@@ -411,13 +499,13 @@ fn a_continuation_keeps_what_it_continues() {
     let budget = Budget::new(35, 1.0).with_max_messages(1);
     let mut ledger = Ledger::default();
     let [first, open] = [20, 10].map(|tokens| {
-        ledger.append(&entry(Kind::User, tokens, 0), 0);
+        ledger.append(&entry(Kind::User, tokens, 0), Segmentation::default());
         ledger.newest.clone().unwrap()
     });
     for (kind, tokens) in [(Kind::Metadata(Metadata::Mark), 0), (Kind::ToolResult, 30)] {
         // As if the message before were the parent's, or set aside.
         ledger.last_seq += 1;
-        ledger.append(&entry(kind, tokens, 0), 0);
+        ledger.append(&entry(kind, tokens, 0), Segmentation::default());
         assert_eq!(ledger.floor(), Some(2));
     }
     let (overflow, cut) = (ledger.overflow(budget).unwrap(), Cut::before(&open));
@@ -433,7 +521,7 @@ fn a_continuation_keeps_what_it_continues() {
     let refused = ledger.heed_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
     assert_eq!(refused.map_err(|too_big| too_big.tokens), Err(40));
     // What the user says next is an exchange of its own.
-    ledger.append(&entry(Kind::User, 1, 0), 0);
+    ledger.append(&entry(Kind::User, 1, 0), Segmentation::default());
     assert_eq!(ledger.floor(), Some(5));
 }
 
@@ -454,7 +542,7 @@ fn rounds(script: &str) -> String {
             speaker: (!speaker.is_empty()).then(|| speaker.to_owned()),
             ..entry(kind, 1, 0)
         };
-        let exchange = usize::try_from(ledger.append(&entry, 0).exchange).unwrap();
+        let exchange = usize::try_from(ledger.append(&entry, Segmentation::default()).exchange).unwrap();
         rounds.resize(exchange.max(rounds.len()), String::new());
         let round = &mut rounds[exchange - 1];
         round.push_str(if round.is_empty() { "" } else { " " });
@@ -499,7 +587,7 @@ fn a_pair_of_models_has_a_title_and_an_answer() {
                 line: line.to_owned(),
                 ..entry(kind.clone(), 1, 0)
             };
-            ledger.append(&entry, 0);
+            ledger.append(&entry, Segmentation::default());
         }
         assert_eq!(ledger.newest.unwrap().headline.digest(), "Rivers? → Water.");
     }

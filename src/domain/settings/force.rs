@@ -81,6 +81,7 @@ mod tests {
         preset = "pidgin" Agent
         budget_tokens = 68000 Preset
         low_water = 0.7 Agent
+        leg_tokens = 0 Preset
         on_overflow = "end" Preset
         model = "gpt-5" Configuration
         context_max_tokens = 90000 Preset

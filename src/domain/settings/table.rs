@@ -17,10 +17,11 @@ pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
 /// The names of the settings, the keys of the configuration that they override, and the values that each allows.
 #[rustfmt::skip]
-pub(super) const SETTINGS: [(&str, &str, &str); 19] = [
+pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number above 0, at most 1"),
+    ("leg_tokens", "window.leg_tokens", "an integer from -1 to 100000000; 0 never cuts, -1 is one eviction step"),
     ("max_messages", "window.max_messages", "an integer from 0 to 1000000; 0 is no ceiling"),
     ("on_overflow", "window.on_overflow", "evict, refuse or end"),
     ("provider", "window.provider", "a text of at most 128 bytes"),

@@ -93,6 +93,7 @@ fn every_setting_has_a_row_in_the_table() {
         preset: Some(Preset::LastN),
         budget_tokens: Some(1),
         low_water: Some(0.5),
+        leg_tokens: Some(2_000),
         max_messages: Some(6),
         on_overflow: Some(OnOverflow::End),
         provider: Some("openai".to_owned()),

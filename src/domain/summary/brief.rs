@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::pending::PENDING_HEADING;
 use super::render::is_footer;
-use crate::domain::{agent::AgentId, text::cut, tokens::TokenCounter};
+use crate::domain::{agent::AgentId, legs::Running, text::cut, tokens::TokenCounter};
 
 /// The longest brief, in characters.
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
@@ -36,6 +36,14 @@ impl Limits {
         chars_max: BRIEF_DOCUMENT_CHARS_MAX,
         tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
     };
+
+    /// What is left of them beside `head`. Two texts may have a token more together than apart.
+    fn less(self, head: &str, counter: &dyn TokenCounter) -> Self {
+        Self {
+            chars_max: self.chars_max.saturating_sub(head.chars().count()),
+            tokens_max: (self.tokens_max - counter.count(head) - 1).max(0),
+        }
+    }
 }
 
 /// The order of the lines.
@@ -87,6 +95,11 @@ impl Wanted {
         Some(Self { order, limits })
     }
 
+    /// Whether it is the brief.
+    pub fn is_brief(self) -> bool {
+        self.order == Order::NewestFirst
+    }
+
     /// The wanted part of the `document` of `agent`. Counting a full document takes some milliseconds.
     pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
         let closing = closing(agent);
@@ -96,6 +109,26 @@ impl Wanted {
             text,
             truncated,
         }
+    }
+
+    /// The same with a line in front that says what is `running`, as far as there is room for both.
+    pub fn with_running(
+        self,
+        running: &Running,
+        agent: &AgentId,
+        document: &str,
+        counter: &dyn TokenCounter,
+    ) -> Excerpt {
+        let head = running.line() + "\n\n";
+        let less = self.limits.less(&head, counter);
+        let part = Self { limits: less, ..self }.of(agent, document, counter);
+        let text = format!("{head}{}", part.text);
+        let tokens = counter.count(&text);
+        let has_room = text.chars().count() <= self.limits.chars_max && tokens <= self.limits.tokens_max;
+        if part.text.trim().is_empty() || !has_room {
+            return self.of(agent, document, counter);
+        }
+        Excerpt { text, tokens, ..part }
     }
 }
 
@@ -309,7 +342,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::summary::render::archived;
+    use crate::domain::{
+        exchange::ExchangeState,
+        redaction::Redactor,
+        summary::{fixtures::exchange, render::archived},
+        time::Timestamp,
+        zone::Zone,
+    };
 
     struct Bytes;
 
@@ -462,6 +501,36 @@ mod tests {
         );
     }
 
+    fn running() -> Running {
+        let mut row = exchange(14, Timestamp(1_767_604_320_000));
+        row.state = ExchangeState::Open;
+        row.headline.title = "Port the shop to Rust".to_owned();
+        Running::of(&[row], Zone::UTC, &Redactor::standard()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_stands_first() {
+        let agent: AgentId = "coder".parse().unwrap();
+        let of = |chars_max| {
+            let wanted = Wanted::new(true, Some(chars_max), None).unwrap();
+            (
+                wanted.with_running(&running(), &agent, DOCUMENT, &Bytes).text,
+                wanted.of(&agent, DOCUMENT, &Bytes).text,
+            )
+        };
+        let (told, plain) = of(9_000);
+        let head = "Running: exchange #14 since 09:12: \"Port the shop to Rust\"\n\n";
+        assert_eq!(told, format!("{head}{plain}"));
+        let (told, plain) = of(250);
+        assert!(told.starts_with(head) && told.chars().count() <= 250, "{told}");
+        assert!(told.len() - head.len() < plain.len(), "{told}");
+        // What was done comes before what runs.
+        let (told, plain) = of(100);
+        assert_eq!(told, plain);
+        let wanted = Wanted::new(true, None, None).unwrap();
+        assert_eq!(wanted.with_running(&running(), &agent, "", &Bytes).text, "");
+    }
+
     fn any_document() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             4 => "- [a-zé ]{1,200}",
@@ -483,6 +552,16 @@ mod tests {
                 prop_assert!(document.trim().is_empty() || text.chars().count() <= chars_max);
                 prop_assert!(document.trim().is_empty() || Bytes.count(&text) <= tokens_max);
             }
+        }
+
+        #[test]
+        fn what_runs_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
+            let wanted = Wanted::new(true, Some(chars_max), Some(tokens_max)).unwrap();
+            let agent: AgentId = "coder".parse().unwrap();
+            let told = wanted.with_running(&running(), &agent, &document, &Bytes);
+            prop_assert!(document.trim().is_empty() || told.text.chars().count() <= chars_max);
+            prop_assert!(document.trim().is_empty() || told.tokens <= tokens_max);
+            prop_assert_eq!(told.tokens, Bytes.count(&told.text));
         }
 
         #[test]

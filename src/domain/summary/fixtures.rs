@@ -45,7 +45,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
             failures: 0,
             answer: format!("Answer {n}"),
             speakers: Vec::new(),
-            continues: None,
+            ..Headline::default()
         },
         set_aside_at: None,
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::line::NO_TEXT;
-use crate::domain::{exchange::INTERRUPTED_MARK, time::Timestamp};
+use crate::domain::{exchange::unmarked, time::Timestamp};
 
 /// The longest detailed text of an item, in characters.
 pub const TEXT_CHARS_MAX: usize = 700;
@@ -164,7 +164,7 @@ impl Item {
 
     /// Whether nothing was said in its exchanges, so that it is there for coverage alone.
     pub fn is_blank(&self) -> bool {
-        let is_nothing = |said: &str| said.strip_prefix(INTERRUPTED_MARK).unwrap_or(said) == NO_TEXT;
+        let is_nothing = |said: &str| unmarked(said) == NO_TEXT;
         self.source_tokens == 0 && self.text.split("; ").all(is_nothing)
     }
 }

@@ -71,7 +71,7 @@ fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
                 let found = by_id(&open, linked.id).or_else(|| by_name(&open, lines, linked));
                 call = found.map(|found| open.remove(found).at);
             }
-            Voice::User => is_batch_over = true,
+            Voice::User | Voice::Program => is_batch_over = true,
             Voice::Assistant => {}
         }
         calls.push(call);

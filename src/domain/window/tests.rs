@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     domain::{
-        message::Format,
+        message::{Format, Kind},
         tokens::{Characters, MESSAGE_OVERHEAD_TOKENS},
     },
     formats,
@@ -27,8 +27,12 @@ fn costing(kind: &str, tokens: i64) -> Message {
     native(kind, &"x".repeat(usize::try_from(tokens - overhead).unwrap()))
 }
 
+/// The seeds' window, which keeps the newest exchange whole, however long it is.
 fn window(budget_tokens: i64) -> Window {
-    Window::new(Budget::new(budget_tokens, 1.0), Arc::new(Characters))
+    Window::new(
+        Budget::new(budget_tokens, 1.0).with_leg_tokens(0),
+        Arc::new(Characters),
+    )
 }
 
 /// Pushes messages of these kinds and costs; returns the exchanges that left, by number and messages.
@@ -377,7 +381,7 @@ proptest! {
         budget_tokens in 0_i64..500,
         low_water in 0.0_f64..=1.0,
     ) {
-        let budget = Budget::new(budget_tokens, low_water);
+        let budget = Budget::new(budget_tokens, low_water).with_leg_tokens(0);
         let (mut window, mut seed) = (Window::new(budget, Arc::new(Characters)), Seed::default());
         let mut left = Vec::new();
         for (kind, tokens) in said {
@@ -422,4 +426,66 @@ fn a_context_of_the_window_holds_all_that_is_in_it() {
         .map(|stored| (stored.seq, stored.message.kind.name(), stored.tokens))
         .collect();
     assert_eq!(found, [(4, "user", Some(30)), (5, "assistant", Some(15))]);
+}
+
+/// A request of 20 tokens and rounds of 100.
+fn long_exchange(rounds: usize) -> Vec<(&'static str, i64)> {
+    let work = [("tool_call", 30), ("tool_result", 70)].repeat(rounds);
+    [vec![("user", 20)], work].concat()
+}
+
+#[test]
+fn a_long_exchange_leaves_leg_by_leg_and_keeps_its_request() {
+    let budget = Budget::new(1_000, 0.8).with_leg_tokens(300);
+    let mut window = Window::new(budget, Arc::new(Characters));
+    let left = push(&mut window, &long_exchange(40));
+    assert_eq!(left[..3], [(1, 7), (2, 6), (3, 6)]);
+    assert!(window.tokens() <= 1_000 && !window.is_over_budget());
+    let input = window.context_input();
+    let request = input.request.unwrap();
+    assert_eq!((request.exchange, request.message.seq), (1, 1));
+    assert_eq!(request.message.message.kind, Kind::User);
+    let are_legs = |exchange: &SourceExchange<'_>| exchange.begins_with == 1 && exchange.is_open;
+    assert!(input.exchanges.iter().all(are_legs));
+    // The next exchange works on something else.
+    push(&mut window, &[("assistant", 20), ("user", 20)]);
+    let input = window.context_input();
+    assert_eq!(input.exchanges.last().map(|newest| newest.is_open), Some(true));
+    let earlier = input.exchanges.iter().rev().skip(1);
+    assert!({ earlier }.all(|exchange| !exchange.is_open));
+}
+
+#[test]
+fn each_origins_preset_keeps_its_meaning_in_a_long_exchange() {
+    use crate::domain::{
+        preset::{Basis, Preset},
+        settings::AgentSettings,
+    };
+    let live = |preset, rounds| {
+        let settings = AgentSettings {
+            preset: Some(preset),
+            budget_tokens: Some(30_000),
+            ..AgentSettings::default()
+        };
+        let settings = settings.expanded(&Basis::default());
+        let budget = settings.budget(Budget::new(30_000, 0.8));
+        let mut window =
+            Window::new(budget, Arc::new(Characters)).on_overflow(settings.on_overflow.unwrap_or_default());
+        let (mut left, mut ended) = (0, 0);
+        for (kind, tokens) in long_exchange(rounds) {
+            let pushed = window.try_push(costing(kind, tokens), Timestamp(0)).unwrap();
+            left += pushed.evicted.len();
+            ended += usize::from(pushed.session_ended.is_some());
+        }
+        (left > 0, ended, window.is_over_budget())
+    };
+    // Seeds 000 and 001: the newest exchange stays whole, however big, and is reported.
+    assert_eq!(live(Preset::Ikigai, 400), (false, 0, true));
+    // Seed 002: the session ends by it, once.
+    assert_eq!(live(Preset::Pidgin, 400), (false, 1, true));
+    // Seed 004: the newest exchange stays whole, however many messages it has.
+    assert_eq!(live(Preset::LastN, 400), (false, 0, true));
+    // Seed 003 says nothing of it: its legs leave.
+    assert_eq!(live(Preset::StructuredMemory, 400), (true, 0, false));
+    assert_eq!(live(Preset::None, 400), (true, 0, false));
 }

@@ -241,9 +241,11 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
             },
         ],
         client_id: None,
+        response_id: None,
         at: None,
         interrupts: false,
         important: false,
+        author: None,
         format: Anthropic,
         payload: "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"Read it.\",\"signature\":\"c2ln\"},{\"type\":\"text\",\"text\":\"I'll look.\"},{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"read\",\"input\":{\"path\": \"a.csv\", \"lines\": 1}}]}",
     }
@@ -268,9 +270,11 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
             },
         ],
         client_id: None,
+        response_id: None,
         at: None,
         interrupts: false,
         important: false,
+        author: None,
         format: Anthropic,
         payload: "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t1\",\"content\":[{\"type\":\"text\",\"text\":\"date,site\"},{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"iVBORw0KGgo=\"}},{\"type\":\"text\",\"text\":\"1 of 9\"}]}]}",
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::own_words::OwnWords;
 
 #[test]
 fn lines_that_the_user_did_not_write_are_not_the_users() {
@@ -188,6 +189,9 @@ fn a_line_carries_its_own_id_and_time_not_the_messages() {
         client_id: Some(
             "u5",
         ),
+        response_id: Some(
+            "msg_1",
+        ),
         at: Some(
             Timestamp(
                 1772445605250,
@@ -195,6 +199,7 @@ fn a_line_carries_its_own_id_and_time_not_the_messages() {
         ),
         interrupts: false,
         important: false,
+        author: None,
         format: ClaudeCode,
         payload: "{\"parentUuid\":\"u4\",\"isSidechain\":false,\"sessionId\":\"s\",\"type\":\"assistant\",\"uuid\":\"u5\",\"timestamp\":\"2026-03-02T10:00:05.250Z\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"Glob\",\"input\":{\"pattern\": \"*.md\"}}],\"stop_reason\":null}}",
     }
@@ -241,4 +246,54 @@ fn a_prompt_without_a_word_is_told_from_one_that_says_something() {
     // Who sends one of another format means it.
     let said = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
     assert!(!is_wordless_prompt(&said));
+}
+
+#[test]
+fn a_line_that_says_where_it_comes_from_is_taken_at_its_word() {
+    let line = |rest: &str, text: &str| {
+        format!(
+            r#"{{"type":"user",{rest}"message":{{"role":"user","content":{}}}}}"#,
+            serde_json::json!(text)
+        )
+    };
+    let report = "<task-notification>done</task-notification>";
+    let cases = [
+        (r#""origin":{"kind":"human"},"#, report, "user", true),
+        (
+            r#""origin":{"kind":"task-notification"},"#,
+            report,
+            "tool_result",
+            false,
+        ),
+        (
+            r#""origin":{"kind":"task-notification"},"#,
+            "The build is done.",
+            "tool_result",
+            false,
+        ),
+        (r#""origin":{"kind":"peer"},"#, "Sort it.", "user", true),
+        (
+            "",
+            "<teammate-message teammate_id=\"lead\">Sort it.</teammate-message>",
+            "user",
+            true,
+        ),
+        (
+            r#""origin":{"kind":"human"},"isMeta":true,"#,
+            "Base directory",
+            "system",
+            false,
+        ),
+        (
+            r#""origin":{"kind":"human"},"#,
+            "<command-name>/clear</command-name>",
+            "command",
+            false,
+        ),
+    ];
+    for (rest, text, kind, is_request) in cases {
+        let message = parse(Format::ClaudeCode, &line(rest, text)).unwrap();
+        assert_eq!(message.kind.name(), kind, "{rest} {text}");
+        assert_eq!(OwnWords::of(&message).is_request, is_request, "{rest} {text}");
+    }
 }

@@ -32,6 +32,11 @@ fn what_codex_writes_in_the_users_name_is_no_request() {
             "<user_instructions>x</user_instructions>\n## My request for Codex:\nWater it.",
             "user:",
         ),
+        (
+            "<user_shell_command>\n<command>ls</command>\n</user_shell_command>",
+            "tool_result:",
+        ),
+        ("<skill>\n<name>water</name>\n</skill>", "system:"),
         ("Look at <environment_context>.", "user:"),
     ] {
         let content = serde_json::to_string(text).unwrap();

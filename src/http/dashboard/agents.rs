@@ -30,7 +30,13 @@ use crate::{
         VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
         strata_page, versions_page,
     },
-    domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query, spend::Spent},
+    domain::{
+        agent::AgentId,
+        exchange::FIRST_EXCHANGE,
+        legs::{Legs, settle},
+        recall::Query,
+        spend::Spent,
+    },
     recall::{self, FOUND_SHOWN},
     store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery},
 };
@@ -119,8 +125,10 @@ pub(super) async fn strata(
     let row = known(&app, &agent).await?;
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     let from = FIRST_EXCHANGE;
+    let mut window = exchanges(&app, &agent, boundary.max(from), i64::MAX, WINDOW_SHOWN).await?;
+    settle(window.iter_mut().map(|stored| &mut stored.exchange), None);
     let strata = Strata {
-        window: exchanges(&app, &agent, boundary.max(from), i64::MAX, WINDOW_SHOWN).await?,
+        window,
         pending: exchanges(&app, &agent, through + 1, boundary - 1, PENDING_SHOWN).await?,
         covered: exchanges(&app, &agent, from, through, COVERED_SHOWN).await?,
         summary: app.parts.store.summary(&agent).await?,
@@ -147,6 +155,11 @@ pub(super) async fn archive(
     if has_more {
         found.remove(0);
     }
+    let rows = match found.last().filter(|_| before.is_some()) {
+        Some(last) => app.parts.store.legs(&agent, last.exchange.exchange).await?,
+        None => Vec::new(),
+    };
+    settle(found.iter_mut().map(|stored| &mut stored.exchange), rows.last());
     let archive = Archive {
         row,
         exchanges: found,
@@ -174,7 +187,13 @@ pub(super) async fn exchange(
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
     let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
-    Ok(shown(exchange_page(&frame, &ExchangePage { agent, expanded })))
+    let legs = Legs::of(&app.parts.store.legs(&agent, exchange).await?, exchange);
+    let page = ExchangePage {
+        agent,
+        expanded,
+        legs,
+    };
+    Ok(shown(exchange_page(&frame, &page)))
 }
 
 /// Shows one message verbatim, as text and nothing else.

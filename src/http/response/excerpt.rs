@@ -13,7 +13,7 @@ use crate::{
         SharedApp,
         request::extract::{Parameters, invalid},
     },
-    snapshot::Snapshot,
+    snapshot::Reading,
     threads,
 };
 
@@ -43,15 +43,30 @@ pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>,
     Ok(Wanted::new(is_brief, chars_max, tokens_max))
 }
 
-/// The excerpt of `snapshot`, made on another thread, since it takes a while.
+/// The excerpt of what was read, made on another thread, since it takes a while. A brief says what runs, unless the database
+/// is away.
 pub(in crate::http) async fn made(
     wanted: Wanted,
     app: &SharedApp,
     agent: &AgentId,
-    snapshot: Arc<Snapshot>,
+    reading: &Reading,
 ) -> Result<Excerpt, Problem> {
-    let counter = Arc::clone(app.parts.snapshots.counter());
+    let running = if wanted.is_brief() && reading.stale_since.is_none() {
+        app.parts.snapshots.running(agent).await
+    } else {
+        None
+    };
+    let (counter, snapshot) = (
+        Arc::clone(app.parts.snapshots.counter()),
+        Arc::clone(&reading.snapshot),
+    );
     let agent = agent.clone();
-    let cut = move || wanted.of(&agent, &snapshot.markdown, counter.as_ref());
+    let cut = move || {
+        let (document, counter) = (&snapshot.markdown, counter.as_ref());
+        match &running {
+            Some(running) => wanted.with_running(running, &agent, document, counter),
+            None => wanted.of(&agent, document, counter),
+        }
+    };
     Ok(threads::computed("cutting an excerpt", cut).await?)
 }

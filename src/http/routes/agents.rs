@@ -8,6 +8,7 @@ use crate::{
     domain::{
         agent::AgentId,
         cursor::{Cursor, List},
+        exchange::{Exchange, ExchangeState},
         time::Timestamp,
     },
     http::{
@@ -47,6 +48,30 @@ pub(crate) struct AgentFigures {
     pub(crate) version: i64,
     pub(crate) summary_tokens: i64,
     pub(crate) updated_at: Timestamp,
+    /// The newest exchange, or leg, that isn't set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) newest: Option<NewestExchange>,
+}
+
+/// The newest exchange of an agent, or leg of one.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+pub(crate) struct NewestExchange {
+    pub(crate) exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) continues: Option<i64>,
+    /// Whether more is expected in it.
+    pub(crate) state: ExchangeState,
+}
+
+impl From<&Exchange> for NewestExchange {
+    fn from(row: &Exchange) -> Self {
+        Self {
+            exchange: row.exchange,
+            continues: row.headline.continues,
+            state: row.state,
+        }
+    }
 }
 
 /// Lists agents.
@@ -111,6 +136,7 @@ impl From<AgentRow> for AgentFigures {
             version: row.version,
             summary_tokens: row.summary_tokens,
             updated_at: row.updated_at,
+            newest: ledger.newest.as_ref().map(NewestExchange::from),
             agent_id: row.agent,
             project_id: row.project,
         }

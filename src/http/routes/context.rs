@@ -4,7 +4,10 @@ use axum::{Json, extract::State, http::Uri};
 
 use crate::{
     context::{self, ContextError, ContextQuery, ContextReply, Viewer},
-    domain::context::Alternation,
+    domain::{
+        context::{Alternation, ContextOptions},
+        window::Budget,
+    },
     formats::outgoing::RequestFormat,
     http::{
         SharedApp,
@@ -53,9 +56,12 @@ pub(super) async fn read(
     let counter = parts.keeper.counter_of(&agent).await?;
     let row = parts.store.agent(&agent).await?;
     let settings = row.map(|row| row.settings).unwrap_or_default();
-    let defaults = settings
-        .expanded(&configured.basis)
-        .context_options(configured.context);
+    let in_force = settings.expanded(&configured.basis);
+    let budget = in_force.budget(configured.settings.budget(Budget::unlimited()));
+    let defaults = ContextOptions {
+        step_tokens: budget.step_tokens(),
+        ..in_force.context_options(configured.context)
+    };
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
     let build = move || material.build(query, defaults, counter.as_ref());
     Ok(Json(threads::computed("building a context", build).await?))

@@ -29,7 +29,7 @@ use crate::{
         },
         response::problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
     },
-    keeper::{EditedReply, ItemReply},
+    keeper::{EditedReply, ItemReply, listed},
     store::ItemQuery,
 };
 
@@ -70,7 +70,7 @@ pub(super) async fn list(
     let found = app.parts.store.items(&agent, query).await?;
     let (items, entry) = page::cut(found, limit, |item| item.item.item);
     Ok(Json(Page {
-        items: items.into_iter().map(ItemReply::from).collect(),
+        items: listed(app.parts.store.as_ref(), &agent, items).await?,
         next_cursor: page::next(list, entry),
     }))
 }

@@ -1,7 +1,7 @@
 //! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory; while the database is away, from the last
 //! copy, marked as stale.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Bytes,
@@ -46,13 +46,13 @@ const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
     params(AgentPath,
-        ("view" = Option<View>, Query, description = "`brief`: the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
+        ("view" = Option<View>, Query, description = "`brief`: which exchange is open, if one is, and then the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
         ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
         ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
         ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
-    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does; what a brief says of the open exchange is none of it."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
         (status = 304, description = "It is known already."),
         (status = 503, description = "There is no copy and no database. As Markdown, the text is one that can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -80,7 +80,7 @@ pub(super) async fn read(
         (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
         (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
         (Ok(Some(reading)), Some(wanted)) => {
-            let excerpt = excerpt::made(wanted, &app, &agent, Arc::clone(&reading.snapshot)).await?;
+            let excerpt = excerpt::made(wanted, &app, &agent, &reading).await?;
             document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
         }
         (Err(error), _) => unavailable(error, form),

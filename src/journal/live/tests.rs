@@ -141,6 +141,7 @@ fn record(agent: &str, seq: i64) -> MessageRecord {
         seq,
         exchange: 1,
         session: 1,
+        begins_leg: false,
         kind: "user".to_owned(),
         format: Format::Native,
         tokens: 1,

@@ -120,7 +120,7 @@ impl Profiles {
                     profile.results += 1;
                     profile.news_chars += news(&line.text, known);
                 }
-                Voice::User | Voice::Assistant => called = None,
+                Voice::User | Voice::Assistant | Voice::Program => called = None,
             }
         }
     }

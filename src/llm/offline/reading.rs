@@ -114,6 +114,7 @@ impl Reading {
                         clauses.push(Clause::read(vocabulary, index, source, said, (name, at)));
                     }
                 }
+                Voice::Program => called = None,
                 Voice::User | Voice::Assistant => {
                     called = None;
                     let source = if line.voice == Voice::User {

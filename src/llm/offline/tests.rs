@@ -202,7 +202,7 @@ fn the_users_words_in_results_are_quoted_as_theirs() {
         0,
         &[
             (
-                Voice::User,
+                Voice::Program,
                 "",
                 "<ide_opened_file>The user opened src/secret.rs.</ide_opened_file>",
             ),
@@ -563,6 +563,7 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
                 number += step;
                 at += pause_ms * i64::from(step == 2);
                 Transcript {
+                    continues: None,
                     exchange: number,
                     started_at: Timestamp(at),
                     zone: Zone::UTC,

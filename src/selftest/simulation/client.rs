@@ -21,6 +21,8 @@ use crate::{
 const TRIES: usize = 3;
 /// And waits so long in between.
 const TRY_AGAIN_MS: i64 = 500;
+/// The most rounds of work in a turn.
+const ROUNDS_MAX: usize = 12;
 /// The longest message, in words.
 const WORDS_MAX: usize = 24;
 
@@ -71,13 +73,15 @@ impl Client {
         }
     }
 
-    /// A question and its answer, perhaps with work in between. They come again under the same ids.
+    /// A question and its answer, perhaps with work in between, and now and then with much of it. They come again under the same ids.
     fn turn(&mut self, world: &World) -> Vec<Message> {
-        let kinds: &[&str] = if world.draw(|random| random.u8(..6)) == 0 {
-            &["user", "tool_call", "tool_result", "assistant"]
-        } else {
-            &["user", "assistant"]
+        let rounds = match world.draw(|random| random.u8(..12)) {
+            0 => world.draw(|random| random.usize(2..=ROUNDS_MAX)),
+            1 | 2 => 1,
+            _ => 0,
         };
+        let work = ["tool_call", "tool_result"].repeat(rounds);
+        let kinds = [vec!["user"], work, vec!["assistant"]].concat();
         let said = kinds.iter().filter_map(|kind| {
             self.last += 1;
             let words = world.draw(|random| random.usize(1..WORDS_MAX));

@@ -84,7 +84,8 @@ fn rules(random: &mut Rng) -> AppendRules {
         week_ms: 6 * MINUTE_MS,
     };
     AppendRules {
-        budget: Budget::new(random.i64(40..160), random.choice([0.5, 0.8, 1.0]).unwrap_or(1.0)),
+        budget: Budget::new(random.i64(40..160), random.choice([0.5, 0.8, 1.0]).unwrap_or(1.0))
+            .with_leg_tokens(random.choice([0, 20, 60]).unwrap_or(0)),
         on_overflow: OnOverflow::Evict,
         basis: Basis::default(),
         context: ContextOptions::default(),

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     domain::{
         agent::AgentId,
+        exchange::Exchange,
         project::ProjectId,
         recall::Query,
         settings::{AgentSettings, SettingsPatch},
@@ -24,8 +25,8 @@ use crate::{
         ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused,
         Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
         RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched,
-        SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-        Version, VersionFigures, VersionQuery, verify::AgentReport,
+        SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+        SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -169,6 +170,8 @@ seam! {
     absent fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     absent fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
     absent fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    absent fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
+    absent fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     absent fn index_messages(messages_max: i64) -> i64;
     absent fn forget(request: Forget) -> Forgotten;
     absent fn delete_agent(agent: &AgentId) -> Deleted;

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
     (
         1,
         "schema",
@@ -66,5 +66,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
         13,
         "eviction reach",
         include_str!("../../../migrations/postgres/0013_eviction_reach.sql"),
+    ),
+    (
+        14,
+        "legs",
+        include_str!("../../../migrations/postgres/0014_legs.sql"),
     ),
 ];

@@ -45,7 +45,7 @@ struct Written {
     evictions: Vec<Eviction>,
     /// The preamble, if it changed.
     preamble: Option<Exchange>,
-    /// The session that ended because its newest exchange is too big.
+    /// The session that ended because its newest leg is too big.
     session_ended: Option<i64>,
 }
 
@@ -324,7 +324,7 @@ async fn place_all(
         if ledger.last_seq == 0 {
             written.sessions.push(NewSession::empty(ledger, entry.at, None));
         }
-        let appended = ledger.append(entry, request.rules.idle_gap_ms);
+        let appended = ledger.append(entry, request.rules.segmentation());
         let preamble = ledger.preamble.as_ref();
         let preamble = preamble.filter(|preamble| preamble.exchange == appended.exchange);
         written.messages.push(StoredAt {
@@ -334,6 +334,7 @@ async fn place_all(
             session: preamble
                 .or(ledger.newest.as_ref())
                 .map_or(ledger.session, |exchange| exchange.session),
+            begins_leg: appended.begins_leg,
             keeps_id,
         });
         if let Some(preamble) = preamble {
@@ -354,7 +355,7 @@ async fn place_all(
     Ok(written)
 }
 
-/// Applies the settings for an exchange that is too big by itself: an error undoes the whole append; a session is ended
+/// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended
 /// once.
 fn heed_overflow(
     request: &AppendRequest,

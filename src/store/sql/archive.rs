@@ -150,7 +150,7 @@ async fn records(
     let sql = sql!(
         "-- sql/archive.records\nSELECT m.seq, m.exchange, coalesce(e.session, 1), m.kind, m.format, \
                coalesce(r.tokens, m.tokens), coalesce(r.count_method, m.count_method), m.client_id, m.said_at, \
-               m.received_at, m.payload FROM message_log m \
+               m.received_at, m.payload, CASE WHEN m.seq = e.first_seq THEN e.headline END FROM message_log m \
                LEFT JOIN exchange_log e ON e.agent_id = m.agent_id AND e.exchange = m.exchange \
                LEFT JOIN recounts r ON r.agent_id = m.agent_id AND r.seq = m.seq \
                WHERE m.agent_id = $1 AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4"
@@ -173,11 +173,17 @@ async fn records(
 
 fn record(agent: &AgentId, row: &Row) -> StoreResult<MessageRecord> {
     let (seq, format): (i64, String) = (row.try_get(0)?, row.try_get(4)?);
+    let exchange: i64 = row.try_get(1)?;
+    let begun: Option<String> = row.try_get(11)?;
+    let begun = begun
+        .map(|headline| row::headline(exchange, &headline))
+        .transpose()?;
     Ok(MessageRecord {
         agent_id: agent.clone(),
         seq,
-        exchange: row.try_get(1)?,
+        exchange,
         session: row.try_get(2)?,
+        begins_leg: begun.is_some_and(|headline| headline.leg_from == Some(exchange)),
         kind: row.try_get(3)?,
         format: Format::from_name(&format)
             .ok_or_else(|| row::inconsistent("message_log", format!("seq {seq}"), "format", format))?,

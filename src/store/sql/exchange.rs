@@ -62,6 +62,7 @@ pub(super) async fn load(
             summary_version: row.try_get(13)?,
             messages: Vec::new(),
             unread_bytes: row.try_get(14)?,
+            request: None,
         });
     }
     let read_from = choose(&mut exchanges, wanted.bytes_max);
@@ -108,6 +109,7 @@ pub(super) async fn with_messages(
         summary_version: None,
         messages: Vec::new(),
         unread_bytes: None,
+        request: None,
     };
     let mut stored: Vec<StoredExchange> = exchanges.into_iter().map(unread).collect();
     for run in stored.chunk_by_mut(are_neighbours) {

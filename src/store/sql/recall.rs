@@ -5,6 +5,7 @@
 //! [`tsvector`]) over the same words, which gives the same results.
 
 mod fts5;
+mod legs;
 mod line;
 mod tsvector;
 
@@ -21,10 +22,12 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
+    context::is_safe_boundary,
     number::{i64_or_max, usize_or_max},
     recall::{Query, searchable},
 };
 pub(in crate::store) use fts5::merge_some;
+pub(super) use legs::legs;
 pub(super) use line::Line;
 
 /// The most bytes of payloads that are indexed in one transaction: some ten milliseconds of writing.
@@ -206,6 +209,43 @@ pub(super) async fn expand(
         messages,
         has_more,
     }))
+}
+
+/// The most messages of the user's in an exchange among which its request is looked for.
+const REQUESTS_LOOKED_AT: i64 = 8;
+
+/// See [`super::super::Store::request_of`].
+pub(super) async fn request_of(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Option<StoredMessage>> {
+    let Some(line) = Line::of(tx, agent).await? else {
+        return Ok(None);
+    };
+    let Some(placed) = line.find(tx, exchange).await? else {
+        return Ok(None);
+    };
+    let sql = sql!(
+        "-- sql/recall.request_of\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, \
+               m.kind FROM message_log m LEFT JOIN recounts r ON r.agent_id = $5 AND r.seq = m.seq \
+               WHERE m.agent_id = $1 AND m.seq BETWEEN $2 AND $3 AND m.exchange = $4 AND m.kind = 'user' \
+               ORDER BY m.seq LIMIT $6"
+    );
+    let of = &placed.exchange;
+    let found = query(sql)
+        .bind(placed.source.as_str())
+        .bind(of.first_seq)
+        .bind(of.last_seq)
+        .bind(of.exchange)
+        .bind(agent.as_str())
+        .bind(REQUESTS_LOOKED_AT)
+        .fetch_all(tx)
+        .await?;
+    let found: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
+    Ok(found?
+        .into_iter()
+        .find(|stored| is_safe_boundary(&stored.message)))
 }
 
 /// The messages of an exchange within the range, and whether there are more. Their sizes are asked first: a statement

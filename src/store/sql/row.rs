@@ -110,9 +110,15 @@ pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
         state: ExchangeState::from_name(&state).ok_or_else(|| wrong("state", &state))?,
         opened_at: row.try_get(first + 7)?,
         last_at: row.try_get(first + 8)?,
-        headline: serde_json::from_str::<Headline>(&headline).map_err(|_| wrong("headline", &headline))?,
+        headline: self::headline(number, &headline)?,
         set_aside_at: time(row, first + 10)?,
     })
+}
+
+/// The headline of the exchange of that number, as it is stored.
+pub(super) fn headline(exchange: i64, stored: &str) -> StoreResult<Headline> {
+    serde_json::from_str(stored)
+        .map_err(|_| inconsistent("exchange_log", format!("exchange {exchange}"), "headline", stored))
 }
 
 /// The error of a value that its column can't have.

@@ -5,9 +5,9 @@ use crate::store::sql::{Connection, Row, query, sql, statement::Statement};
 use super::{
     super::{
         JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
-        StoreResult, SummaryRow,
+        StoreResult, StoredExchange, SummaryRow,
     },
-    exchange, hold,
+    exchange, hold, recall,
     row::{self, exchange_columns},
 };
 use crate::domain::{
@@ -43,8 +43,9 @@ pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> Store
 }
 
 /// See [`super::super::Store::summary_of_step`]. A version that no update wrote begins a life of its own: what the ones
-/// before it say was taken back or corrected. Before the first step is covered there is no document, but for a fork's.
-/// While a rebuild catches up, it is the held one.
+/// before it say was taken back or corrected. Until a version covers the step, it is the one that was there when the step was
+/// taken: a summary that catches up with many steps would change with each version that it writes. While a rebuild catches
+/// up, it is the held one.
 pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     if hold::is_held(tx, agent).await? {
         return read(tx, agent).await;
@@ -52,11 +53,14 @@ pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult
     let sql = sql!(
         "-- sql/summary.of_step\nWITH life (version) AS (SELECT max(version) FROM summary_versions \
                WHERE agent_id = $1 AND kind <> 'update'), \
-               step (through) AS (SELECT e.through_exchange FROM evictions e JOIN agents a ON a.agent_id = e.agent_id \
-               WHERE e.agent_id = $1 AND e.through_exchange <= a.summarized_through ORDER BY e.eviction DESC LIMIT 1), \
-               shown (version) AS (SELECT min(v.version) FROM summary_versions v JOIN agents a ON a.agent_id = v.agent_id \
+               step (through, version) AS (SELECT e.through_exchange, e.version FROM evictions e \
+               JOIN agents a ON a.agent_id = e.agent_id \
+               WHERE e.agent_id = $1 AND e.through_exchange < a.first_exchange ORDER BY e.eviction DESC LIMIT 1), \
+               shown (version) AS (SELECT coalesce( \
+               min(CASE WHEN v.covers_through >= coalesce((SELECT through FROM step), 0) THEN v.version END), \
+               max(CASE WHEN v.version <= {max}(coalesce((SELECT version FROM step), 9223372036854775807), coalesce((SELECT version FROM life), 0)) \
+               THEN v.version END)) FROM summary_versions v JOIN agents a ON a.agent_id = v.agent_id \
                WHERE v.agent_id = $1 AND v.version >= coalesce((SELECT version FROM life), 1) \
-               AND v.covers_through >= coalesce((SELECT through FROM step), 0) \
                AND (EXISTS (SELECT 1 FROM step) OR (SELECT version FROM life) IS NOT NULL OR a.parent_agent_id IS NOT NULL)) \
                SELECT coalesce(v.version, 0), coalesce(v.content, ''), coalesce(v.token_count, 0), \
                coalesce(v.created_at, a.created_at), coalesce(v.covers_through, 0), a.first_exchange, a.pending_since, \
@@ -173,7 +177,8 @@ pub(super) async fn material(
         batch.extend(covered(tx, agent, item).await?);
     }
     batch.sort_unstable_by_key(|exchange| exchange.exchange);
-    let exchanges = exchange::with_messages(tx, agent, batch).await?;
+    let mut exchanges = exchange::with_messages(tx, agent, batch).await?;
+    add_requests(tx, agent, &mut exchanges).await?;
     Ok(Material {
         version: row.try_get(0)?,
         lo,
@@ -188,6 +193,23 @@ pub(super) async fn material(
         pending_since: row::time(&row, 4)?,
         next_ageing_at: row::time(&row, 5)?,
     })
+}
+
+/// Adds to the first leg of each exchange what that works on, where this is a later leg.
+async fn add_requests(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: &mut [StoredExchange],
+) -> StoreResult<()> {
+    let mut before = None;
+    for stored in exchanges {
+        let begins_with = stored.exchange.begins_with();
+        if begins_with < stored.exchange.exchange && before != Some(begins_with) {
+            stored.request = recall::request_of(tx, agent, begins_with).await?;
+        }
+        before = Some(begins_with);
+    }
+    Ok(())
 }
 
 /// The oldest pending exchanges within the limits, and whether these are all.

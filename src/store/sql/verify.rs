@@ -7,7 +7,7 @@ use super::{
         StoreResult,
         verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
     },
-    agent, fork,
+    agent, fork, row,
 };
 use crate::{
     domain::{agent::AgentId, summary::item::ExchangeRange, tokens::TokenCounter},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Reads everything about one agent in one transaction and checks it.
 pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentReport> {
-    let row = agent::known(tx, agent).await?;
+    let known = agent::known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
     let (messages, last_seq, fork_seq) = count_messages(tx, agent).await?;
     let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;
@@ -32,7 +32,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<
         version,
         document_tokens,
         document_counted,
-        row,
+        row: known,
     };
     Ok(check(&facts))
 }
@@ -73,7 +73,9 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
     let sql = sql!(
         "-- sql/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
-               e.role = 'preamble', e.messages, coalesce(m.sent, 0) FROM exchange_log e \
+               e.role = 'preamble', e.messages, coalesce(m.sent, 0), e.headline, \
+               (SELECT f.kind IN ('assistant', 'tool_call') FROM message_log f \
+               WHERE f.agent_id = e.source_agent_id AND f.seq = e.first_seq) FROM exchange_log e \
                LEFT JOIN (SELECT l.exchange, count(*) AS messages, CAST(sum(coalesce(r.tokens, l.tokens)) AS bigint) AS tokens, \
                count(*) FILTER (WHERE l.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) AS sent \
                FROM message_log l LEFT JOIN recounts r ON r.agent_id = l.agent_id AND r.seq = l.seq \
@@ -86,9 +88,14 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
                ON m.exchange = e.exchange WHERE e.agent_id = $1 ORDER BY e.exchange"
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    let facts = found.iter().map(|row| -> Result<ExchangeFact, sqlx::Error> {
+    let facts = found.iter().map(|row| -> StoreResult<ExchangeFact> {
+        let (exchange, headline): (i64, String) = (row.try_get(0)?, row.try_get(12)?);
+        let headline = row::headline(exchange, &headline)?;
         Ok(ExchangeFact {
-            exchange: row.try_get(0)?,
+            exchange,
+            continues: headline.continues,
+            leg_from: headline.leg_from,
+            is_begun_by_model: row.try_get::<Option<bool>>(13)?.unwrap_or(false),
             tokens: row.try_get(1)?,
             tokens_before: row.try_get(2)?,
             set_aside: row.try_get(3)?,
@@ -102,7 +109,7 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
             messages_sent: row.try_get(11)?,
         })
     });
-    Ok(facts.collect::<Result<_, _>>()?)
+    facts.collect()
 }
 
 async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact>> {

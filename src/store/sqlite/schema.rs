@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 20] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 21] = [
     (
         1,
         "schema",
@@ -101,5 +101,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 20] = [
         21,
         "eviction reach",
         include_str!("../../../migrations/sqlite/0021_eviction_reach.sql"),
+    ),
+    (
+        22,
+        "legs",
+        include_str!("../../../migrations/sqlite/0022_legs.sql"),
     ),
 ];

@@ -28,6 +28,7 @@ fn settings_are_set_shown_and_taken_back() {
     preset = "none"               (configuration)
     budget_tokens = 50000         (this agent)
     low_water = 1.0               (this agent)
+    leg_tokens = -1               (configuration)
     max_messages = 0              (configuration)
     on_overflow = "evict"         (configuration)
     provider = "openai"           (configuration)

@@ -421,6 +421,27 @@ fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
     assert_eq!(exported.matches(said).count(), 3, "{exported}");
 }
 
+/// As a replay says it; it is stored all the same.
+#[test]
+fn an_import_of_hardly_anything_for_a_model_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = folder.path().join("talk.jsonl");
+    let said = (0..30).map(|number| format!("{{\"role\":\"human\",\"content\":\"Row {number}\"}}\n"));
+    std::fs::write(&file, said.collect::<String>()).unwrap();
+    let file = file.to_str().unwrap();
+    let dry = json(&run(&["import", file, "--dry-run", "--json"], &database));
+    assert_eq!(dry["unshown"]["nearly_all"], true, "{dry}");
+    let told = run(&["import", file], &database);
+    assert_eq!(code(&told), Some(1), "{}", stderr(&told));
+    insta::assert_snapshot!(stdout(&told), @r"
+    1 agent: 30 messages stored, 0 there already, 0 skipped
+    30 of 30 messages are of kinds no model is shown: human (30); if this is a conversation, say with --format how it is written
+    ");
+    let exported = stdout(&run(&["export"], &database));
+    assert_eq!(exported.matches("Row ").count(), 30, "{exported}");
+}
+
 #[test]
 fn what_a_conversation_went_back_behind_is_left_out() {
     let folder = tempfile::tempdir().unwrap();

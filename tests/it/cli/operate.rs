@@ -183,6 +183,10 @@ async fn windows_and_agents_are_listed() {
       "exchanges": 1,
       "first_exchange": 1,
       "messages": 2,
+      "newest": {
+        "exchange": 1,
+        "state": "closed"
+      },
       "pending_exchanges": 0,
       "pending_since": null,
       "project_id": null,

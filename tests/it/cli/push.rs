@@ -238,3 +238,22 @@ fn a_push_leaves_out_what_sub_agents_said() {
         );
     }
 }
+
+/// What an agent notes for itself is no conversation, and nothing is said of a few notes; of many it is, and nothing fails.
+#[test]
+fn a_push_of_nothing_for_a_model_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("notes.db");
+    let push = |notes: usize| {
+        let mut command = recapd();
+        let input = "{\"kind\":\"note\",\"content\":\"x\"}\n".repeat(notes);
+        command.args(["push", "my-agent", "--db"]).arg(&database);
+        command.write_stdin(input).output().unwrap()
+    };
+    let line = "20 of 20 messages are of kinds no model is shown: note (20)";
+    for (notes, expected) in [(1, false), (20, true)] {
+        let told = push(notes);
+        assert_eq!(code(&told), Some(0), "{}", stderr(&told));
+        assert_eq!(stdout(&told).contains(line), expected, "{}", stdout(&told));
+    }
+}

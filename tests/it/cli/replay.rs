@@ -49,6 +49,90 @@ fn a_time_that_cannot_be_read_is_told() {
     assert_eq!(replayed["unread_times"], 1);
 }
 
+/// Nothing is lost in silence: what is of no kind that a model is shown is stored, and said.
+#[test]
+fn a_replay_of_hardly_anything_for_a_model_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("talk.jsonl");
+    let said = |role: &str, number: usize| {
+        let line = serde_json::json!({"role": role, "content": format!("Row {number}")});
+        format!("{line}\n")
+    };
+    let replay = |lines: String, args: &[&str]| {
+        std::fs::write(&file, lines).unwrap();
+        recapd().arg("replay").arg(&file).args(args).output().unwrap()
+    };
+    let unread = || (0..1_200).map(|number| said(if number % 400 == 0 { "judge" } else { "human" }, number));
+    let told = replay(unread().collect(), &[]);
+    assert_eq!(code(&told), Some(1), "{}", stderr(&told));
+    let text = stdout(&told);
+    let line = text.lines().find(|line| line.starts_with("unshown"));
+    insta::assert_snapshot!(line.unwrap(), @"unshown   1,200 of 1,200 messages are of kinds no model is shown: human (1,197), judge (3); if this is a conversation, say with --format how it is written");
+    let counts = replay(unread().collect(), &["--json"]);
+    assert_eq!(code(&counts), Some(1));
+    insta::assert_snapshot!(json(&counts)["unshown"], @r#"{"kinds":[{"kind":"human","messages":1197},{"kind":"judge","messages":3}],"messages":1200,"nearly_all":true,"of":1200}"#);
+    let mixed = (0..9).map(|number| said("human", number));
+    let mixed = replay(mixed.chain([said("user", 9)]).collect(), &[]);
+    assert_eq!(code(&mixed), Some(0), "{}", stderr(&mixed));
+    assert!(!stdout(&mixed).contains("unshown"));
+}
+
+/// What hosts write in the user's place opens no exchange and is no title, and what the user answers is.
+#[test]
+fn exchanges_are_the_users_requests_whatever_a_host_writes_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("kept.db");
+    let surroundings = "<environment_details>\nACT MODE\n</environment_details>";
+    let user = |texts: &[&str]| {
+        let texts = texts.iter().chain([&surroundings]);
+        let blocks: Vec<_> = texts
+            .map(|text| serde_json::json!({"type": "text", "text": text}))
+            .collect();
+        serde_json::json!({"role": "user", "content": blocks})
+    };
+    let model = |tool: &str| {
+        let block = serde_json::json!({"type": "tool_use", "id": tool, "name": tool, "input": {}});
+        serde_json::json!({"role": "assistant", "content": [block]})
+    };
+    let file = folder.path().join("cline.json");
+    let messages = [
+        user(&["<task>\nPaint the fence.\n</task>"]),
+        model("read_file"),
+        user(&["[read_file for 'fence.md'] Result:\nIt is green."]),
+        model("write_to_file"),
+        user(&["[write_to_file for 'fence.md'] Result:\nSaved."]),
+        model("attempt_completion"),
+        user(&[
+            "[attempt_completion] Result: Done",
+            "The user has provided feedback on the results. Consider their input to continue the task, and then attempt completion again.\n<feedback>\nThe gate, too.\n</feedback>",
+        ]),
+        model("read_file"),
+        user(&["[read_file for 'gate.md'] Result:\nIt is red."]),
+    ];
+    std::fs::write(&file, serde_json::json!(messages).to_string()).unwrap();
+    let replay = recapd()
+        .arg("replay")
+        .arg(&file)
+        .arg("--db")
+        .arg(&database)
+        .output()
+        .unwrap();
+    assert_eq!(code(&replay), Some(0), "{}", stderr(&replay));
+    let mut history = recapd();
+    let history = history
+        .args(["history", "cline", "--json", "--db"])
+        .arg(&database)
+        .output()
+        .unwrap();
+    let history = json(&history);
+    let exchanges = history["exchanges"].as_array().unwrap();
+    let told: Vec<_> = exchanges
+        .iter()
+        .map(|exchange| exchange["title"].as_str().unwrap())
+        .collect();
+    assert_eq!(told, ["Paint the fence.", "The gate, too."], "{history}");
+}
+
 /// A model's name is enough where no provider is configured.
 #[test]
 fn a_replay_asks_the_provider_whose_model_is_named() {

@@ -121,7 +121,9 @@ async fn what_agents_say_is_text() {
         }
         assert!(body.len() < 100_000, "{path}: {} bytes", body.len());
     }
-    let body = page(&server, "/ui/agents/evil/exchanges/1").await;
+    // So long a call fills a leg: the answer stands in the next one.
+    let body = page(&server, "/ui/agents/evil/exchanges/1").await
+        + &page(&server, "/ui/agents/evil/exchanges/2").await;
     for shown in [
         "&lt;script&gt;alert(1)",
         "␛[31mred␛[0m abc⟨U+202E⟩fed",

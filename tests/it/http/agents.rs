@@ -22,6 +22,10 @@ async fn agents_are_listed_with_their_figures() {
           "exchanges": 12,
           "first_exchange": 10,
           "messages": 24,
+          "newest": {
+            "exchange": 12,
+            "state": "closed"
+          },
           "pending_exchanges": 4,
           "pending_since": "2026-11-20T08:50:00Z",
           "project_id": null,

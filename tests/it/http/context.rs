@@ -191,6 +191,40 @@ async fn a_window_that_no_request_has_room_for_is_told() {
     );
 }
 
+/// Old results are shortened, and it is said.
+#[tokio::test]
+async fn results_that_no_request_has_room_for_are_shortened_and_told() {
+    let server = Server::start(|config| config.context.output_reserve_tokens = 0).await;
+    let mut messages = vec![json!({"role": "user", "content": "Read them all."})];
+    for file in 0..20 {
+        let id = format!("c{file}");
+        let call = json!({"id": id, "type": "function", "function": {"name": "cat", "arguments": "{}"}});
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": "one more line, ".repeat(400)}));
+    }
+    let body = json!(messages).to_string();
+    let reply = server.post("/v1/agents/coder/messages", body).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let path = format!("{PATH}?format=openai&budget=");
+    let whole = server.get(&format!("{path}0")).await.json();
+    assert_eq!((&whole["elided"], &whole["notes"]), (&json!([]), &json!([])));
+    let budget = whole["tokens"].as_i64().unwrap() * 3 / 4;
+    let tight = server.get(&format!("{path}{budget}")).await.json();
+    let elided = tight["elided"].as_array().unwrap().len();
+    assert_eq!(
+        (&tight["over_budget"], &tight["left_out"]),
+        (&json!(false), &json!([]))
+    );
+    assert!((3..=17).contains(&elided), "{tight}");
+    let note = tight["notes"][0].as_str().unwrap();
+    assert!(
+        note.starts_with(&format!(
+            "{elided} tool results of exchange #1 are shortened to keep within the budget:"
+        )) && note.ends_with("GET /v1/agents/coder/exchanges/1 has it as it was"),
+        "{note}"
+    );
+}
+
 #[tokio::test]
 async fn less_of_the_summary_can_be_asked_for() {
     let server = with_archive().await;
@@ -258,6 +292,38 @@ async fn a_session_has_an_anchor_of_its_own() {
     let reply = server.get(&format!("{PATH}?format=openai")).await.json();
     let head = reply["body"]["messages"][0]["content"].as_str().unwrap();
     assert!(head.starts_with("Fix bug 15 in parser.rs"), "{head}");
+}
+
+#[tokio::test]
+async fn what_the_host_writes_first_is_no_anchor() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    let say = async |role: &str, text: &str| {
+        let content = json!({"role": role, "parts": [{"text": text}]}).to_string();
+        let reply = server
+            .post("/v1/agents/coder/messages?format=gemini", content)
+            .await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    };
+    say(
+        "user",
+        "<session_context>\nThis is the Gemini CLI.\n</session_context>",
+    )
+    .await;
+    say("user", "Count the rows of a.csv.").await;
+    say("model", &"There are nine. ".repeat(20)).await;
+    say("user", "And the columns?").await;
+    say("model", &"There are four. ".repeat(40)).await;
+    let reply = server.get(&format!("{PATH}?format=gemini")).await.json();
+    let head = &reply["body"]["contents"][0]["parts"][0]["text"];
+    assert!(reply["first_exchange"].as_i64() > Some(2), "{reply}");
+    assert_eq!(head, "Count the rows of a.csv.", "{reply}");
+    let told = server.get("/v1/agents/coder/exchanges/1").await.json();
+    let whole = told.to_string();
+    assert!(whole.contains("<session_context>"), "{whole}");
 }
 
 #[tokio::test]

@@ -353,3 +353,33 @@ async fn a_listener_hears_of_a_new_version() {
     assert_eq!((&end["id"], &end["error"]), (&1.into(), &Value::Null), "{end}");
     server.end().await;
 }
+
+#[tokio::test]
+async fn a_leg_says_where_its_exchange_goes_on() {
+    let server = Server::in_legs().await;
+    let shown = call(
+        &server,
+        "expand",
+        json!({ "agent": "coder", "exchanges": "#2–#3" }),
+    )
+    .await;
+    let exchanges = &shown["structuredContent"]["exchanges"];
+    assert_eq!(
+        (
+            &exchanges[0]["continues"],
+            &exchanges[0]["legs"]["next"],
+            &exchanges[1]["continues"]
+        ),
+        (&Value::Null, &3.into(), &2.into()),
+        "{exchanges}"
+    );
+    assert_eq!(exchanges[1]["legs"]["count"], 4);
+    assert!(text(&shown).contains("goes on with #4"), "{}", text(&shown));
+    let status = call(&server, "status", json!({ "agent": "coder" })).await;
+    assert_eq!(status["structuredContent"]["running_exchange"], 2, "{status}");
+    assert!(
+        text(&status).ends_with("running: exchange #2"),
+        "{}",
+        text(&status)
+    );
+}

@@ -73,16 +73,20 @@ fn settings() -> impl Strategy<Value = AgentSettings> {
         prop::option::of(0_i64..12),
         prop::option::of(wish),
         prop::option::of(0_i64..600),
+        prop::option::weighted(0.7, 0_i64..200),
     );
     let settings =
-        |(preset, budget_tokens, low_water, max_messages, on_overflow, context_max_tokens)| AgentSettings {
-            preset,
-            budget_tokens,
-            low_water,
-            max_messages,
-            on_overflow,
-            context_max_tokens,
-            ..AgentSettings::default()
+        |(preset, budget_tokens, low_water, max_messages, on_overflow, context_max_tokens, leg_tokens)| {
+            AgentSettings {
+                preset,
+                budget_tokens,
+                low_water,
+                max_messages,
+                on_overflow,
+                context_max_tokens,
+                leg_tokens,
+                ..AgentSettings::default()
+            }
         };
     parts.prop_map(settings)
 }

@@ -437,7 +437,7 @@ pub(crate) async fn a_preset_decides_what_is_not_said(db: &dyn Backend) {
     )
     .await;
     let outcome = next_turn(db, &agent, 5).await;
-    assert_eq!(outcome.budget, Budget::new(86_000, 1.0));
+    assert_eq!(outcome.budget, Budget::new(86_000, 1.0).with_leg_tokens(0));
     set(db, &agent, json!({"preset": null})).await;
     let mut request = append(&agent, vec![said("user", "Much", TURN_TOKENS + 1, minute(9))]);
     request.rules.on_overflow = OnOverflow::End;
@@ -500,7 +500,12 @@ pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
     assert_eq!(options.limit_tokens(), Some(6_000));
     assert_eq!((options.anchor, options.alternation), (false, Alternation::Keep));
     let outcome = next_turn(db, &agent("b"), 7).await;
-    assert_eq!(outcome.budget, Budget::new(TURN_TOKENS, 1.0).with_max_messages(4));
+    assert_eq!(
+        outcome.budget,
+        Budget::new(TURN_TOKENS, 1.0)
+            .with_max_messages(4)
+            .with_leg_tokens(0)
+    );
     clean(db, &agent("b")).await;
 }
 

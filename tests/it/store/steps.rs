@@ -72,12 +72,22 @@ pub(crate) async fn a_step_changes_its_summary_once(db: &dyn Backend) {
         "ageing waits for the next step"
     );
     say(db, turns(6..=8)).await;
-    assert_eq!(shown(db, "a").await, (2, 3, vec![4, 5, 6]));
+    assert_eq!(
+        shown(db, "a").await,
+        (3, 3, vec![4, 5, 6]),
+        "the version that is there when the step is taken"
+    );
     // The next step comes before this one is covered.
     say(db, turns(9..=11)).await;
-    assert_eq!(shown(db, "a").await, (2, 3, (4..=9).collect()));
+    assert_eq!(shown(db, "a").await, (3, 3, (4..=9).collect()));
+    update(db, &agent("a"), 1).await;
+    assert_eq!(
+        shown(db, "a").await,
+        (3, 3, (4..=9).collect()),
+        "a version that covers an earlier step alone changes nothing"
+    );
     update(db, &agent("a"), 9).await;
-    assert_eq!(shown(db, "a").await, (4, 9, vec![]));
+    assert_eq!(shown(db, "a").await, (5, 9, vec![]));
 }
 
 pub(crate) async fn a_step_forgets_at_once_what_a_rewind_withdraws(db: &dyn Backend) {

@@ -405,7 +405,10 @@ impl Backend for SqliteBackend {
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {
-        let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        // Which version of the summary was there when exchanges left is no part of a history that is exported.
+        let columns = format!(
+            "SELECT group_concat(name) FROM pragma_table_info('{table}') WHERE '{table}' <> 'evictions' OR name <> 'version'"
+        );
         let columns = self.text(&columns).await.unwrap();
         let sql = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");
         self.column(&sql).await.into_iter().flatten().collect()

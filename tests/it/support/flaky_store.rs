@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        exchange::Exchange,
         project::ProjectId,
         recall::Query,
         settings::{AgentSettings, SettingsPatch},
@@ -22,8 +23,8 @@ use recapd::{
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
         Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
+        Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -154,6 +155,8 @@ pass! {
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
     fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
+    fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     fn index_messages(messages_max: i64) -> i64;
     fn forget(request: Forget) -> Forgotten;
     fn delete_agent(agent: &AgentId) -> Deleted;

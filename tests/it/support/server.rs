@@ -222,6 +222,43 @@ impl Server {
         last.unwrap()
     }
 
+    /// A server with an agent `coder` that works on its second exchange in several legs.
+    pub(crate) async fn in_legs() -> Self {
+        let server = Self::start(|config| {
+            config.window.budget_tokens = 300;
+            config.window.low_water = 0.5;
+            config.window.leg_tokens = 60;
+        })
+        .await;
+        server.converse("coder", 1..=1).await;
+        let request =
+            serde_json::json!({ "role": "user", "content": "Fix all linting errors\nand say which" });
+        server.say("coder", vec![request]).await;
+        server.work("coder", 1..=8).await;
+        server
+    }
+
+    /// Appends rounds of some 50 tokens to the open exchange of `agent`.
+    pub(crate) async fn work(&self, agent: &str, rounds: std::ops::RangeInclusive<i64>) {
+        let round = |number: i64| {
+            let call = serde_json::json!({ "id": format!("c{number}"), "type": "function",
+                "function": { "name": "lint", "arguments": "{}" } });
+            [
+                serde_json::json!({ "role": "assistant", "content": format!("I look at file {number}."), "tool_calls": [call] }),
+                serde_json::json!({ "role": "tool", "tool_call_id": format!("c{number}"),
+                    "content": format!("{} in file {number}", "warning ".repeat(20)) }),
+            ]
+        };
+        self.say(agent, rounds.flat_map(round).collect()).await;
+    }
+
+    /// Appends messages to `agent`.
+    pub(crate) async fn say(&self, agent: &str, messages: Vec<Value>) {
+        let path = format!("/v1/agents/{agent}/messages");
+        let reply = self.post(&path, Value::from(messages).to_string()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    }
+
     /// Lets the worker do what is due, after as long as anything waits.
     pub(crate) async fn summarise(&self) {
         self.clock.advance_ms(10 * 60 * 1_000);

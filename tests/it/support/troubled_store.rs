@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        exchange::Exchange,
         project::ProjectId,
         recall::Query,
         settings::{AgentSettings, SettingsPatch},
@@ -22,8 +23,8 @@ use recapd::{
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
         Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
+        Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -206,6 +207,14 @@ impl Store for TroubledStore {
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>> {
         self.enter("expand").await?.expand(agent, exchange, range).await
+    }
+
+    async fn request_of(&self, agent: &AgentId, exchange: i64) -> StoreResult<Option<StoredMessage>> {
+        self.enter("request_of").await?.request_of(agent, exchange).await
+    }
+
+    async fn legs(&self, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
+        self.enter("legs").await?.legs(agent, exchange).await
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {

@@ -93,7 +93,7 @@ impl BatchRig {
 
     /// Says enough for an update, and lets it be put off.
     async fn deferred(shape: Shape) -> Self {
-        let one = Self::new(shape).await;
+        let one = Box::pin(Self::new(shape)).await;
         one.rig.say(6).await;
         assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
         assert!(one.rig.verify().await.pending >= 3);

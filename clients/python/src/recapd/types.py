@@ -116,20 +116,6 @@ class ForgetBody(TypedDict):
     message: NotRequired[int | None]
 
 
-class Forgotten(TypedDict):
-    """
-    What forgetting did, over HTTP and on the command line alike.
-    """
-
-    agents: list[AgentId]
-    exchanges: list[int]
-    items: int
-    journals_left: list[AgentId]
-    messages: int
-    scrubbed: bool
-    versions: int
-
-
 class ForkBody(TypedDict):
     """
     The body of a fork.
@@ -193,6 +179,27 @@ class ItemChange(TypedDict):
 
 
 ItemOrigin: TypeAlias = Literal['model', 'offline', 'digest', 'edited']
+
+
+class Legs(TypedDict):
+    """
+    Which legs an exchange has, told to whoever reads one of them.
+    """
+
+    count: int
+    first: int
+    last: int
+    next: NotRequired[int | None]
+    previous: NotRequired[int | None]
+
+
+class LegsLeft(TypedDict):
+    """
+    Legs of an exchange that are left when others are forgotten.
+    """
+
+    exchange: int
+    legs: list[int]
 
 
 class MarkBody(TypedDict):
@@ -260,6 +267,16 @@ class Moved(TypedDict):
     from_exchange: int
     through_exchange: int
     tokens: int
+
+
+class NewestExchange(TypedDict):
+    """
+    The newest exchange of an agent, or leg of one.
+    """
+
+    continues: NotRequired[int | None]
+    exchange: int
+    state: ExchangeState
 
 
 OnOverflow: TypeAlias = Literal['evict', 'refuse', 'end']
@@ -534,6 +551,7 @@ class AgentFigures(TypedDict):
     exchanges: int
     first_exchange: int
     messages: int
+    newest: NotRequired[NewestExchange | None]
     pending_exchanges: int
     pending_since: NotRequired[Timestamp | None]
     project_id: NotRequired[str | None]
@@ -563,6 +581,7 @@ class AgentSettings(TypedDict):
     calls_per_day: NotRequired[int | None]
     context_max_tokens: NotRequired[int | None]
     human_tag: NotRequired[str | None]
+    leg_tokens: NotRequired[int | None]
     low_water: NotRequired[float | None]
     max_messages: NotRequired[int | None]
     mode: NotRequired[ConversationMode | None]
@@ -642,11 +661,27 @@ class Excerpt(TypedDict):
     text: str
 
 
+class Forgotten(TypedDict):
+    """
+    What forgetting did, over HTTP and on the command line alike.
+    """
+
+    agents: list[AgentId]
+    exchanges: list[int]
+    items: int
+    journals_left: list[AgentId]
+    legs_left: NotRequired[list[LegsLeft]]
+    messages: int
+    scrubbed: bool
+    versions: int
+
+
 class FoundExchange(TypedDict):
     """
     An exchange in which something was found.
     """
 
+    continues: NotRequired[int | None]
     ended_at: Timestamp
     evicted_at: NotRequired[Timestamp | None]
     excerpts: list[Excerpt]
@@ -660,6 +695,7 @@ class FoundExchange(TypedDict):
 
 
 class HistoryExchange(TypedDict):
+    continues: NotRequired[int | None]
     ended_at: Timestamp
     evicted_at: NotRequired[Timestamp | None]
     messages: list[HistoryLine]
@@ -1051,6 +1087,7 @@ class WindowExchange(TypedDict):
     An exchange of the window.
     """
 
+    continues: NotRequired[int | None]
     ended_at: Timestamp
     exchange: int
     messages: list[ShownMessage]
@@ -1096,9 +1133,11 @@ class Expanded(TypedDict):
 
     agent_id: AgentId
     body: NotRequired[Any]
+    continues: NotRequired[int | None]
     ended_at: Timestamp
     evicted_at: NotRequired[Timestamp | None]
     exchange: int
+    legs: NotRequired[Legs | None]
     messages: list[ShownMessage]
     next_after: NotRequired[int | None]
     notes: NotRequired[list[str]]
@@ -1129,6 +1168,7 @@ class Item(ItemFigures):
 
     added_version: int
     exchanges: str
+    legs_of: NotRequired[int | None]
     shown: bool
 
 

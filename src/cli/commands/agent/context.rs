@@ -18,7 +18,10 @@ use crate::{
     clock::SystemClock,
     config::Config,
     context::{ContextError, ContextQuery, Viewer, load},
-    domain::{agent::AgentId, context::Alternation},
+    domain::{
+        agent::AgentId,
+        context::{Alternation, ContextOptions},
+    },
     formats::outgoing::RequestFormat,
     snapshot,
     store::{SqlStore, Store},
@@ -139,9 +142,11 @@ impl Context {
         let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
         let row = store.agent(&self.agent).await?;
         let settings = row.map(|row| row.settings).unwrap_or_default();
-        let options = settings
-            .expanded(&config.basis())
-            .context_options(config.context.options());
+        let in_force = settings.expanded(&config.basis());
+        let options = ContextOptions {
+            step_tokens: in_force.budget(config.window.budget()).step_tokens(),
+            ..in_force.context_options(config.context.options())
+        };
         let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
         let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
         let counter = keeper.counter_of(&self.agent).await?;

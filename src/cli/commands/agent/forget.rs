@@ -16,9 +16,13 @@ use crate::{
         terminal::output,
     },
     config::Config,
-    domain::{agent::AgentId, number::count},
-    keeper::{DeleteReply, ForgetReply, Keeper},
-    recall::Range,
+    domain::{
+        agent::AgentId,
+        legs::ranges,
+        number::{count, usize_or_max},
+    },
+    keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
+    recall::{RANGE_MAX, Range},
     store::{FORGET_EXCHANGES_MAX, Forgettable},
 };
 
@@ -26,7 +30,8 @@ use crate::{
 #[command(after_help = "\
 What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
 versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
-What a later exchange repeats, exports and backups are not touched. Examples:
+What a later exchange repeats, exports and backups are not touched. A long exchange has several numbers, one for each leg:
+name them all ('#14–#19'). Those that are left are told. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]
@@ -78,7 +83,7 @@ impl Forget {
         if shared.json {
             output::json(&reply)?;
         } else {
-            output::text(&told(&reply))?;
+            output::text(&told(agent, &reply))?;
         }
         Ok(if reply.scrubbed && reply.journals_left.is_empty() {
             ExitCode::SUCCESS
@@ -131,7 +136,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
     Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 
-fn told(reply: &ForgetReply) -> String {
+fn told(agent: &AgentId, reply: &ForgetReply) -> String {
     if reply.messages == 0 {
         return "nothing was left to forget there".to_owned();
     }
@@ -157,7 +162,23 @@ fn told(reply: &ForgetReply) -> String {
         );
     }
     text.push_str(rest(reply.scrubbed));
-    text
+    let left = reply.legs_left.iter().map(|left| told_left(agent, left));
+    std::iter::once(text).chain(left).collect::<Vec<_>>().join("\n")
+}
+
+/// Which legs of an exchange are left, and how to forget them, too.
+fn told_left(agent: &AgentId, left: &LegsLeft) -> String {
+    let ranges = ranges(&left.legs, usize_or_max(RANGE_MAX));
+    let (is, what) = match left.legs.len() {
+        1 => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    format!(
+        "{} {is} left of the same exchange, which began with #{}; to forget {what}, too:\n  recapd forget {agent} '{}'",
+        ranges.join(", "),
+        left.exchange,
+        ranges.join("' '")
+    )
 }
 
 fn rest(is_scrubbed: bool) -> &'static str {

@@ -22,7 +22,7 @@ use crate::{
         cursor::List,
         summary::edit::{EditError, ItemEdit},
     },
-    keeper::ItemReply,
+    keeper::listed,
     store::{ItemQuery, Store as _},
 };
 
@@ -140,11 +140,8 @@ fn list(config: &Config, shared: &Shared, agent: &AgentId, query: ItemQuery) -> 
         if store.agent(agent).await?.is_none() {
             return Err(open::unknown(&store, agent).await);
         }
-        let found = store.items(agent, query).await?;
-        found
-            .into_iter()
-            .map(|row| lineage::written(&ItemReply::from(row)))
-            .collect()
+        let found = listed(&store, agent, store.items(agent, query).await?).await?;
+        found.iter().map(lineage::written).collect()
     })?;
     if shared.json {
         output::json(&json!({"agent_id": agent, "items": items}))?;
@@ -156,7 +153,7 @@ fn list(config: &Config, shared: &Shared, agent: &AgentId, query: ItemQuery) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// `12  #40–#44  decision, model, pinned: Chose RS256`
+/// `12  #40–#44  (decision, model, pinned): Chose RS256`, and of legs of one exchange `#40–#44, legs of #38`.
 fn line(item: &Value) -> String {
     let mark = |is_so: bool, mark: &'static str| is_so.then_some(mark);
     let marks = [
@@ -167,8 +164,10 @@ fn line(item: &Value) -> String {
         mark(item["shown"] == false, "not in the document"),
     ];
     let marks: Vec<&str> = marks.into_iter().flatten().collect();
+    let legs_of = item["legs_of"].as_i64();
+    let legs_of = legs_of.map_or_else(String::new, |first| format!(", legs of #{first}"));
     format!(
-        "{:>4}  {}  ({}): {}",
+        "{:>4}  {}{legs_of}  ({}): {}",
         item["item"],
         item["exchanges"].as_str().unwrap_or_default(),
         marks.join(", "),

@@ -21,6 +21,7 @@ use crate::{
         conversations,
         exit::Failed,
         terminal::{figures::thousands, output},
+        unshown::Unshown,
     },
     clock::SystemClock,
     config::Config,
@@ -100,6 +101,10 @@ struct Moved {
 impl Push {
     pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let messages = self.read(!shared.no_input)?;
+        let mut unshown = Unshown::default();
+        for message in &messages {
+            unshown.heed(message);
+        }
         let pushed = open::block_on(async {
             match &shared.server {
                 Some(server) => self.send(&Remote::new(server)?, &messages).await,
@@ -110,6 +115,13 @@ impl Push {
             output::json(&pushed)?;
         } else {
             output::text(&pushed.line())?;
+            // A program may well push what it notes for itself, a message at a time.
+            if let Some(told) = unshown
+                .told()
+                .filter(|_| unshown.is_much() && unshown.are_nearly_all())
+            {
+                output::text(&told)?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

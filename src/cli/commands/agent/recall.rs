@@ -128,8 +128,7 @@ impl Expand {
             let bodies: Vec<_> = replies.iter().filter_map(|reply| reply.body.as_ref()).collect();
             output::one_or_all(&bodies)?;
         } else {
-            let texts: Vec<String> = replies.iter().map(recall::expanded_text).collect();
-            output::text(&texts.join("\n"))?;
+            output::text(&recall::expanded_texts(&replies))?;
         }
         Ok(ExitCode::SUCCESS)
     }

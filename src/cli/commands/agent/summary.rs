@@ -199,19 +199,27 @@ impl Summary {
     async fn read(&self, config: &Config) -> Result<Vec<Value>, Failed> {
         let store = open::look(config).await?;
         let counter = tokenizer::ceiling_counter();
+        let (ageing, redactor) = (assembly::summary_policy(config).ageing, config.summary.redactor());
         let mut documents = Vec::new();
         for agent in &self.agents {
             let Some(row) = store.summary(agent).await? else {
                 return Err(open::unknown(&store, agent).await);
             };
             let snapshot = snapshot::render(
-                &row.told_by(assembly::summary_policy(config).ageing),
+                &row.told_by(ageing),
                 config.summary.max_tokens,
                 counter.as_ref(),
-                &config.summary.redactor(),
+                &redactor,
             );
-            let part = Wanted::new(self.brief, None, self.max_tokens)
-                .map(|wanted| wanted.of(agent, &snapshot.markdown, counter.as_ref()));
+            let running = if self.brief {
+                snapshot::running(&store, agent, ageing, &redactor).await?
+            } else {
+                None
+            };
+            let part = Wanted::new(self.brief, None, self.max_tokens).map(|wanted| match &running {
+                Some(running) => wanted.with_running(running, agent, &snapshot.markdown, counter.as_ref()),
+                None => wanted.of(agent, &snapshot.markdown, counter.as_ref()),
+            });
             let reply = SummaryReply::of(agent, &snapshot, None, part.as_ref());
             documents.push(serde_json::to_value(reply).map_err(anyhow::Error::new)?);
         }

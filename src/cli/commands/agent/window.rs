@@ -20,11 +20,12 @@ use crate::{
     domain::{
         agent::AgentId,
         cursor::{self, List},
+        legs::{Numbered, Run, continues},
     },
     formats::outgoing::RequestFormat,
     recall::{
         message_text,
-        window::{WindowReply, window},
+        window::{WindowExchange, WindowReply, window},
     },
 };
 
@@ -85,7 +86,7 @@ impl Window {
         if shared.json {
             output::json(&page)?;
         } else {
-            output::text(&text(&page.window))?;
+            output::text(&text(&page, self.before.is_none()))?;
             if let Some(before) = page.next_cursor {
                 output::note(&format!("older ones follow: --before {before}"));
             }
@@ -119,7 +120,8 @@ impl Window {
     }
 }
 
-fn text(reply: &WindowReply) -> String {
+fn text(page: &Page, is_newest: bool) -> String {
+    let reply = &page.window;
     let budget = match reply.budget_tokens {
         0 => "no budget".to_owned(),
         budget => format!("{} tokens of budget", thousands(budget)),
@@ -132,18 +134,10 @@ fn text(reply: &WindowReply) -> String {
     );
     let more = reply.preamble_next_after.map(|_| MORE_PREAMBLE.to_owned());
     let preamble = reply.preamble.iter().map(message_text).chain(more);
-    let exchanges = reply.exchanges.iter().flat_map(|exchange| {
-        let head = format!(
-            "\n#{}  {} tokens\n",
-            exchange.exchange,
-            thousands(exchange.tokens)
-        );
-        let messages = exchange.messages.iter().map(message_text);
-        let more = exchange
-            .next_after
-            .map(|after| more_text(&reply.agent_id, exchange.exchange, after));
-        std::iter::once(head).chain(messages).chain(more)
-    });
+    let runs = reply
+        .exchanges
+        .chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
+    let exchanges = runs.flat_map(|run| run_texts(reply, run, is_newest));
     let nothing = "\n(nothing is in the window)\n".to_owned();
     let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
     std::iter::once(head)
@@ -151,6 +145,37 @@ fn text(reply: &WindowReply) -> String {
         .chain(exchanges)
         .chain(is_empty.then_some(nothing))
         .collect()
+}
+
+fn numbered(exchange: &WindowExchange) -> Numbered {
+    Numbered::new(exchange.exchange, exchange.continues)
+}
+
+/// An exchange, or several legs of one below a heading that says so. `is_newest` says that nothing follows the page.
+fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
+    let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
+    let rows: Vec<Numbered> = run.iter().map(numbered).collect();
+    let told = Run::of(&rows, is_newest || !is_last);
+    let heading = told
+        .filter(Run::is_several)
+        .map(|run| format!("\n{}\n", run.heading()));
+    let is_alone = heading.is_none();
+    let exchanges = run
+        .iter()
+        .flat_map(|exchange| exchange_texts(reply, exchange, is_alone));
+    heading.into_iter().chain(exchanges).collect()
+}
+
+fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool) -> Vec<String> {
+    let continued = exchange.continues.filter(|_| is_alone);
+    let continued = continued.map_or_else(String::new, |first| format!("  {}", continues(first)));
+    let (number, tokens) = (exchange.exchange, thousands(exchange.tokens));
+    let head = format!("\n#{number}{continued}  {tokens} tokens\n");
+    let messages = exchange.messages.iter().map(message_text);
+    let more = exchange
+        .next_after
+        .map(|after| more_text(&reply.agent_id, number, after));
+    std::iter::once(head).chain(messages).chain(more).collect()
 }
 
 /// Where the rest of an exchange is that is too big for a page.

@@ -59,7 +59,8 @@ is started. Examples:
   recapd import ~/.claude/projects                  every transcript below the folder
   recapd import chat.json --agent my-agent
 
-Exit codes: 0 something was read, 1 nothing was, or with --strict not all, 75 interrupted.")]
+Exit codes: 0 something was read, 1 nothing was, or with --strict not all, or of the conversations hardly anything that a model is
+shown (fewer than 1 message in 20; it is stored all the same), 75 interrupted.")]
 pub(in crate::cli) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
@@ -108,7 +109,8 @@ impl Import {
         if is_nothing && unread == 0 {
             output::error("nothing was read: there are no files with messages");
         }
-        Ok(if is_nothing || (self.strict && unread > 0) {
+        let is_unshown = told.unshown.are_nearly_all();
+        Ok(if is_nothing || is_unshown || (self.strict && unread > 0) {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
@@ -183,6 +185,7 @@ impl Import {
                 "undone": told.undone,
                 "unread_times": told.unread_times.count,
                 "first_unread_time": told.unread_times.first,
+                "unshown": told.unshown.counts(),
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
@@ -193,7 +196,8 @@ impl Import {
             count(accepted, "message"),
             grouped(duplicates),
             grouped(refused)
-        ))
+        ))?;
+        told.unshown.told().map_or(Ok(()), |told| output::text(&told))
     }
 }
 

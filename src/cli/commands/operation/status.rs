@@ -28,11 +28,13 @@ use crate::{
     config::Config,
     domain::{
         agent::AgentId,
+        exchange::ExchangeState,
+        legs::continues,
         number::count,
         spend::{SpendLimit, SpendLimits},
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
-    http::AgentFigures,
+    http::{AgentFigures, NewestExchange},
     store::{Paused, Sample, Store as _, operate::RunFigures},
     telemetry::metrics::Circuit,
 };
@@ -239,6 +241,8 @@ struct AgentStatus<'a> {
     summary_version: i64,
     summary_tokens: i64,
     updated_at: Timestamp,
+    /// The newest exchange, or leg.
+    newest: Option<&'a NewestExchange>,
     /// The limit of spending for which updates wait, and until when.
     paused: Option<Paused>,
 }
@@ -257,6 +261,7 @@ impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
             summary_version: figures.version,
             summary_tokens: figures.summary_tokens,
             updated_at: figures.updated_at,
+            newest: figures.newest.as_ref(),
             paused: *paused,
         }
     }
@@ -281,8 +286,9 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
             _ => format!(", paused: spend limit {key} until {until}"),
         }
     });
+    let newest = figures.newest.as_ref().map_or_else(String::new, newest);
     format!(
-        "{}: {} in {}, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
+        "{}: {} in {}{newest}, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
         figures.agent_id,
         count(figures.messages, "message"),
         count(figures.exchanges, "exchange"),
@@ -293,4 +299,15 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
         thousands(figures.summary_tokens),
         figures.covers_through,
     )
+}
+
+/// ` (#19, which continues #14, is open)`; nothing of an exchange in which no more is expected, and which isn't a later leg.
+fn newest(newest: &NewestExchange) -> String {
+    let number = newest.exchange;
+    match (newest.continues, newest.state) {
+        (Some(first), ExchangeState::Open) => format!(" (#{number}, which {}, is open)", continues(first)),
+        (Some(first), _) => format!(" (#{number} {})", continues(first)),
+        (None, ExchangeState::Open) => format!(" (#{number} is open)"),
+        (None, _) => String::new(),
+    }
 }

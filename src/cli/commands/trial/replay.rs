@@ -34,7 +34,10 @@ Examples:
   recapd replay chat.json --budget 8000            a smaller window
   recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
-  recapd replay chat.jsonl --model qwen3 --set model.mode=ollama")]
+  recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
+
+Exit codes: 0 fine, 1 nothing was read, or hardly anything that a model is shown (fewer than 1 message in 20), or an invariant
+is broken.")]
 pub(in crate::cli) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]

@@ -54,6 +54,7 @@ fn whose_the_anchor_is_stays_told() {
             summary: Some("S".to_owned()),
             exchanges: vec![SourceExchange {
                 exchange: 2,
+                begins_with: 2,
                 is_open: false,
                 messages: vec![
                     SourceMessage::uncounted(2, &next),

@@ -105,6 +105,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
     let preamble = numbered.by_ref().take(in_view - in_exchanges).collect();
     let exchanges = held.iter().map(|held| SourceExchange {
         exchange: held.exchange.exchange,
+        begins_with: held.exchange.exchange,
         is_open: false,
         messages: numbered.by_ref().take(held.messages.len()).collect(),
     });
@@ -113,6 +114,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
         .find(|message| message.kind == Kind::User)
         .filter(|_| evicted > 0);
     use_it(&ContextInput {
+        request: None,
         copies: Vec::new(),
         preamble,
         anchor: anchor.map(|message| source((1, message))),

@@ -12,6 +12,7 @@ use crate::{
             Alternation, Context, ContextInput, ContextOptions, Origin, SourceCopy, SourceExchange, build,
         },
         message::{Format, Message, Part},
+        round::{ResponsePart, Round},
         text::cut,
     },
     formats,
@@ -126,6 +127,34 @@ fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
     all.filter(|copy| copy.message.seq % nth == 0).collect()
 }
 
+/// The same window, whose exchanges are stored in legs of at least so many messages each; 0 for whole ones.
+fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
+    if messages == 0 {
+        return input;
+    }
+    let mut legs: Vec<SourceExchange<'_>> = Vec::new();
+    for row in std::mem::take(&mut input.exchanges) {
+        let begins_with = i64::try_from(legs.len()).unwrap() + 1;
+        let mut newest = None;
+        for (at, source) in row.messages.into_iter().enumerate() {
+            let (kind, part) = (&source.message.kind, ResponsePart::of(source.message));
+            let is_full = legs.last().is_some_and(|leg| leg.messages.len() >= messages);
+            if at == 0 || (is_full && Round::is_begun_by(newest.as_ref(), kind, &part)) {
+                legs.push(SourceExchange {
+                    exchange: i64::try_from(legs.len()).unwrap() + 1,
+                    begins_with,
+                    is_open: row.is_open,
+                    messages: Vec::new(),
+                });
+            }
+            newest = Round::after(newest, kind, &part);
+            legs.last_mut().unwrap().messages.push(source);
+        }
+    }
+    input.exchanges = legs;
+    input
+}
+
 fn stored(context: &Context<'_>) -> BTreeSet<i64> {
     let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
     pieces
@@ -157,8 +186,9 @@ proptest! {
         summary in option::of(words()),
         pins_max_tokens in 0..300_i64,
         nth in 1..5_i64,
+        leg_messages in 0..5_usize,
     ) {
-        let mut input = input_of(&messages);
+        let mut input = in_legs(input_of(&messages), leg_messages);
         let options = ContextOptions { pins_max_tokens, ..options };
         input.copies = copies_of(&input, nth);
         input.evicted = evicted;
@@ -185,8 +215,12 @@ proptest! {
     }
 
     #[test]
-    fn exchanges_are_sent_whole_or_not_at_all(messages in conversation(), options in options()) {
-        let input = input_of(&messages);
+    fn exchanges_are_sent_whole_or_not_at_all(
+        messages in conversation(),
+        options in options(),
+        leg_messages in 0..5_usize,
+    ) {
+        let input = in_legs(input_of(&messages), leg_messages);
         let everything = build(&input, &ContextOptions { max_tokens: 0, ..options }, &Characters);
         let whole = stored(&everything);
         prop_assert_eq!(&everything.left_out, &Vec::<i64>::new());

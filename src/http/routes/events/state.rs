@@ -22,6 +22,9 @@ pub(super) struct State {
     pub(super) agent_id: AgentId,
     pub(super) last_seq: i64,
     pub(super) last_exchange: i64,
+    /// The first leg of the exchange of which the last one is a later leg.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) continues: Option<i64>,
     pub(super) first_exchange: i64,
     pub(super) covers_through: i64,
     pub(super) pending_exchanges: i64,
@@ -38,6 +41,7 @@ impl State {
             agent_id: row.agent,
             last_seq: ledger.last_seq,
             last_exchange: ledger.last_exchange,
+            continues: ledger.continues(),
             first_exchange: ledger.first_exchange,
             covers_through: ledger.summarized_through,
             pending_exchanges: row.pending_exchanges,
@@ -154,8 +158,11 @@ pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();
     if now.last_seq != before.last_seq {
-        let data =
+        let mut data =
             json!({ "agent_id": agent_id, "last_seq": after.last_seq, "last_exchange": after.last_exchange });
+        if let Some(first) = after.continues {
+            data["continues"] = first.into();
+        }
         all.push(("turn.appended", data));
     }
     if now.first_exchange > before.first_exchange {
@@ -208,6 +215,7 @@ mod tests {
             agent_id: "coder".parse().unwrap(),
             last_seq: 80,
             last_exchange: 40,
+            continues: None,
             first_exchange: 31,
             covers_through: 28,
             pending_exchanges: 2,

@@ -70,7 +70,7 @@ impl Kept {
     /// Writes a message down, and the exchange that it went to.
     fn store(&mut self, place: usize, prepared: &Prepared, rules: &AppendRules) -> StoredAt {
         let Prepared { message, entry } = prepared;
-        let appended = self.ledger.append(entry, rules.idle_gap_ms);
+        let appended = self.ledger.append(entry, rules.segmentation());
         let touched = appended.left.iter().chain(&self.ledger.newest);
         self.exchanges
             .extend(touched.map(|exchange| (exchange.exchange, exchange.clone())));
@@ -88,6 +88,7 @@ impl Kept {
             seq: appended.seq,
             exchange: appended.exchange,
             session: self.ledger.session,
+            begins_leg: appended.begins_leg,
             keeps_id: true,
         }
     }

@@ -41,6 +41,7 @@ impl Kept {
             evicted_at: None,
             summary_version: None,
             unread_bytes: None,
+            request: None,
         }
     }
 

@@ -185,7 +185,7 @@ pub(in super::super) async fn open_sessions(
     Ok(())
 }
 
-/// Writes the evictions; the agent's row counts them.
+/// Writes the evictions, with the summary's version at that time; the agent's row counts them.
 pub(in super::super) async fn write_evictions(
     tx: &mut Connection,
     agent: &AgentId,
@@ -193,7 +193,8 @@ pub(in super::super) async fn write_evictions(
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/append.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
-               tokens, evicted_at) SELECT agent_id, last_eviction + $2, $3, $4, $5, $6 FROM agents WHERE agent_id = $1"
+               tokens, evicted_at, version) SELECT a.agent_id, a.last_eviction + $2, $3, $4, $5, $6, s.version \
+               FROM agents a JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = $1"
     );
     for (number, eviction) in (1_i64..).zip(evictions) {
         query(sql)

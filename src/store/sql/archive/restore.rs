@@ -422,7 +422,8 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
     .await?;
     let sql = sql!(
         "-- sql/archive.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
-               tokens, evicted_at) VALUES ($1, $2, $3, $4, $5, $6)"
+               tokens, evicted_at, version) VALUES ($1, $2, $3, $4, $5, $6, \
+               (SELECT s.version FROM summaries s WHERE s.agent_id = $1))"
     );
     for (number, record) in (inherited(head) + 1..).zip(&head.evictions) {
         query(sql)

@@ -119,8 +119,18 @@ impl Purge<'_> {
             headline = exchange.headline;
         }
         headline.note_forgotten();
+        let Headline {
+            continues,
+            leg_from,
+            leg_tokens_before,
+            round,
+            ..
+        } = of.headline.clone();
         Ok(Headline {
-            continues: of.headline.continues,
+            continues,
+            leg_from,
+            leg_tokens_before,
+            round,
             ..headline
         })
     }

@@ -14,12 +14,12 @@ use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Ti
 const GENERATIONS_MAX: usize = 1_000;
 
 /// An agent of the line, and how much of its past is shared.
-struct Member {
-    agent: AgentId,
+pub(super) struct Member {
+    pub(super) agent: AgentId,
     /// The last message that is shared.
-    through_seq: i64,
+    pub(super) through_seq: i64,
     /// Exchanges set aside after this time were live at the fork.
-    until: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 /// The agent, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own begin
@@ -52,6 +52,11 @@ impl Line {
     /// The agents.
     pub(in super::super) fn agents(&self) -> impl Iterator<Item = &AgentId> {
         self.members.iter().map(|member| &member.agent)
+    }
+
+    /// The agents, with how much of their past is shared.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
     }
 
     /// `[[agent, last message], …]`

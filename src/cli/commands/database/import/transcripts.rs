@@ -11,6 +11,7 @@ use crate::{
     cli::{
         conversations::{self, UnreadTimes},
         exit::Failed,
+        unshown::Unshown,
     },
     digest::digest,
     domain::{
@@ -43,6 +44,8 @@ pub(super) struct Told {
     pub(super) undone: u64,
     /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
+    /// Messages that no model is shown.
+    pub(super) unshown: Unshown,
 }
 
 /// Reads conversations into the keeper, or on a dry run nowhere.
@@ -147,6 +150,7 @@ impl<'p> Transcripts<'p> {
         if message.client_id.is_none() {
             message.client_id = Some(id(&conversation, number, &message.payload));
         }
+        self.told.unshown.heed(&message);
         self.chunk_bytes += message.payload.len();
         self.chunk.push(message);
         Ok(())

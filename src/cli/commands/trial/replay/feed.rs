@@ -15,6 +15,7 @@ use crate::{
         conversations::{self, UnreadTimes},
         exit::{Failed, USAGE},
         terminal::output,
+        unshown::Unshown,
     },
     domain::{
         agent::AgentId,
@@ -47,6 +48,8 @@ pub(super) struct Fed {
     pub(super) skipped: u64,
     /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
+    /// Messages that no model is shown.
+    pub(super) unshown: Unshown,
     /// Tokens that left windows.
     pub(super) evicted_tokens: i64,
     /// Files read, by format.
@@ -153,6 +156,7 @@ impl Feed {
             self.meet(&agent).await?;
             self.current = Some(agent);
         }
+        self.fed.unshown.heed(&record.message);
         self.chunk_bytes += record.message.payload.len();
         self.chunk.push(record.message);
         Ok(())

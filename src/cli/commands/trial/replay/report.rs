@@ -7,7 +7,10 @@ use serde::Serialize;
 use super::feed::Fed;
 use crate::{
     assembly::Parts,
-    cli::{commands::database::verify, conversations::UnreadTimes, exit::Failed, terminal::output},
+    cli::{
+        commands::database::verify, conversations::UnreadTimes, exit::Failed, terminal::output,
+        unshown::UnshownCounts,
+    },
     config::Config,
     domain::{
         agent::AgentId,
@@ -32,6 +35,9 @@ pub(super) struct Report {
     skipped: u64,
     #[serde(flatten)]
     unread_times: UnreadTimes,
+    unshown: UnshownCounts,
+    #[serde(skip)]
+    unshown_told: Option<String>,
     files_refused: Vec<String>,
     formats: Vec<String>,
     agents: Vec<AgentOutcome>,
@@ -89,6 +95,8 @@ impl Report {
             duplicates: fed.duplicates,
             skipped: fed.skipped,
             unread_times: fed.unread_times,
+            unshown: fed.unshown.counts(),
+            unshown_told: fed.unshown.told(),
             files_refused: fed.refused.iter().map(ToString::to_string).collect(),
             formats: fed
                 .formats
@@ -110,7 +118,7 @@ impl Report {
         })
     }
 
-    /// Prints it. Fails when nothing could be read, or an invariant is broken.
+    /// Prints it. Fails when nothing could be read, or hardly anything that a model is shown, or an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, Failed> {
         if json {
             output::json(self)?;
@@ -118,11 +126,13 @@ impl Report {
             output::text(&self.text())?;
         }
         let has_read = self.messages + self.duplicates > 0;
-        Ok(if has_read && self.verify.is_clean() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(
+            if has_read && !self.unshown.nearly_all && self.verify.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            },
+        )
     }
 
     fn text(&self) -> String {
@@ -175,6 +185,7 @@ impl Report {
                 count(*model_calls, "model call")
             ),
         ];
+        lines.extend(self.unshown_told.iter().map(|told| format!("unshown   {told}")));
         if *failed > 0 {
             lines.push(format!(
                 "failed    {}; what no model condensed is kept as digests",

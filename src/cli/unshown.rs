@@ -1,0 +1,171 @@
+//! Messages that are read and stored, and that no model is ever shown: a file of which that is true of nearly all is likely
+//! no conversation that recapd knows how to read.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::domain::{
+    message::Message,
+    number::{count, grouped},
+};
+
+/// Of so many messages one at least should be shown to a model.
+const SHOWN_SHARE: u64 = 20;
+/// Of fewer messages nothing is said where even one is shown.
+const MESSAGES_MIN: u64 = 20;
+/// Kinds that are named.
+const KINDS_MAX: usize = 5;
+
+/// How many messages are of kinds that no model is shown.
+#[derive(Debug, Default)]
+pub(super) struct Unshown {
+    /// All that was read.
+    read: u64,
+    /// Of these, how many no model is shown.
+    hidden: u64,
+    by_kind: HashMap<String, u64>,
+}
+
+/// The same for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct UnshownCounts {
+    /// How many.
+    messages: u64,
+    /// Of how many that were read.
+    of: u64,
+    /// Whether these are all, or nearly all.
+    pub(super) nearly_all: bool,
+    /// The kinds, the most frequent ones first.
+    kinds: Vec<KindCount>,
+}
+
+#[derive(Debug, Serialize)]
+struct KindCount {
+    kind: String,
+    messages: u64,
+}
+
+impl Unshown {
+    /// Counts a message.
+    pub(super) fn heed(&mut self, message: &Message) {
+        self.read += 1;
+        if !message.kind.is_conversation() {
+            self.hidden += 1;
+            *self.by_kind.entry(message.kind.name().to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Whether these are all that was read, or nearly all: fewer than one in [`SHOWN_SHARE`] is shown.
+    pub(super) fn are_nearly_all(&self) -> bool {
+        let shown = self.read - self.hidden;
+        self.hidden > 0 && (shown == 0 || self.is_much() && shown * SHOWN_SHARE < self.read)
+    }
+
+    /// Whether so much was read that it should hold something to be shown.
+    pub(super) fn is_much(&self) -> bool {
+        self.read >= MESSAGES_MIN
+    }
+
+    /// What is said of them, if they are nearly all, or the greater part of much: transcripts hold more than what is said.
+    pub(super) fn told(&self) -> Option<String> {
+        let are_most = self.is_much() && self.hidden * 2 > self.read;
+        let cure = match (self.are_nearly_all(), are_most) {
+            (true, _) => "; if this is a conversation, say with --format how it is written",
+            (false, true) => "",
+            (false, false) => return None,
+        };
+        Some(format!(
+            "{} of {} are of kinds no model is shown: {}{cure}",
+            grouped(self.hidden),
+            count(self.read, "message"),
+            self.named_kinds()
+        ))
+    }
+
+    /// The most frequent kinds, with how many messages are of each.
+    fn named_kinds(&self) -> String {
+        let kinds = self.kinds();
+        let named = kinds.iter().take(KINDS_MAX);
+        let mut named: Vec<String> = named
+            .map(|KindCount { kind, messages }| format!("{} ({})", kind.escape_debug(), grouped(*messages)))
+            .collect();
+        let more = kinds.len().saturating_sub(KINDS_MAX);
+        if more > 0 {
+            named.push(format!("and {}", count(more, "more kind")));
+        }
+        named.join(", ")
+    }
+
+    /// The same for programs.
+    pub(super) fn counts(&self) -> UnshownCounts {
+        let mut kinds = self.kinds();
+        kinds.truncate(KINDS_MAX);
+        UnshownCounts {
+            messages: self.hidden,
+            of: self.read,
+            nearly_all: self.are_nearly_all(),
+            kinds,
+        }
+    }
+
+    fn kinds(&self) -> Vec<KindCount> {
+        let kinds = self.by_kind.iter().map(|(kind, &messages)| KindCount {
+            kind: kind.clone(),
+            messages,
+        });
+        let mut kinds: Vec<KindCount> = kinds.collect();
+        kinds.sort_by(|one, other| {
+            let by_count = other.messages.cmp(&one.messages);
+            by_count.then_with(|| one.kind.cmp(&other.kind))
+        });
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::Kind;
+
+    fn unshown(kinds: &[(&str, u64)]) -> Unshown {
+        let mut unshown = Unshown::default();
+        for &(kind, messages) in kinds {
+            for _ in 0..messages {
+                unshown.heed(&Message::new(Kind::from_name(kind), Vec::new()));
+            }
+        }
+        unshown
+    }
+
+    #[test]
+    fn nearly_all_is_more_than_nineteen_in_twenty() {
+        for (kinds, nearly_all, told) in [
+            ([("human", 0), ("user", 0)], false, false),
+            ([("human", 0), ("user", 30)], false, false),
+            ([("human", 1), ("user", 0)], true, true),
+            ([("human", 18), ("user", 1)], false, false),
+            ([("human", 19), ("user", 1)], false, true),
+            ([("human", 20), ("user", 1)], true, true),
+            ([("human", 50), ("user", 50)], false, false),
+            ([("human", 95), ("user", 5)], false, true),
+            ([("human", 96), ("user", 4)], true, true),
+        ] {
+            let unshown = unshown(&kinds);
+            assert_eq!(unshown.are_nearly_all(), nearly_all, "{kinds:?}");
+            let line = unshown.told();
+            assert_eq!(line.is_some(), told, "{kinds:?}");
+            assert_eq!(line.is_some_and(|line| line.contains("--format")), nearly_all);
+        }
+    }
+
+    #[test]
+    fn the_most_frequent_kinds_are_named() {
+        let kinds = [("a", 1), ("human", 2_000), ("b", 7), ("c", 7), ("d", 5), ("e", 1)];
+        assert_eq!(
+            unshown(&kinds).told().unwrap(),
+            "2,021 of 2,021 messages are of kinds no model is shown: human (2,000), b (7), c (7), d (5), a (1), and 1 more \
+             kind; if this is a conversation, say with --format how it is written"
+        );
+    }
+}

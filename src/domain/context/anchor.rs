@@ -1,0 +1,64 @@
+//! The anchor: the first message of the session, which stays in view.
+
+use super::{ContextInput, ContextOptions, Piece, Role, SHARE_MAX, draft, request};
+use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
+
+/// The most characters of the anchor, whatever its share.
+const ANCHOR_CHARS_MAX: usize = 100_000;
+/// A first message of which there is no room for so many characters tells nobody what the task was: it is left out.
+pub(super) const CHARS_MIN: usize = 80;
+
+/// The first message of the session, its images named; if it takes more than its share, its text without the middle, if it
+/// has one. Images were for then: sent again each time they would take the room of those that are talked about now.
+pub(super) fn anchor<'a>(
+    input: &ContextInput<'a>,
+    options: &ContextOptions,
+    counter: &dyn TokenCounter,
+) -> Option<Piece<'a>> {
+    let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
+    let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
+    let has_images = draft
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::Attachment { .. }));
+    let piece = if has_images {
+        draft.share(draft.parts.iter().map(with_image_named).collect())
+    } else {
+        draft.piece()
+    };
+    let said: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
+    let said = said.join("\n");
+    let said = said.trim();
+    let share = if input
+        .anchor
+        .is_some_and(|anchor| request::is_request(input, anchor))
+    {
+        request::request_max_tokens(options)
+    } else {
+        options.limit_tokens().map(|limit| limit / SHARE_MAX)
+    };
+    let is_within = share.is_none_or(|share| piece.cost(counter) <= share);
+    if is_within && said.chars().nth(ANCHOR_CHARS_MAX).is_none() {
+        return Some(piece);
+    }
+    // A token is a character or more, but for rare ones.
+    let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
+    let chars = chars.min(ANCHOR_CHARS_MAX);
+    let text = head_tail(said, chars * 2 / 3, chars / 3);
+    let says_enough = text == said || chars >= CHARS_MIN;
+    (says_enough && !text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
+}
+
+fn with_image_named(part: &Part) -> Part {
+    match part {
+        Part::Attachment { media, .. } => Part::Text(format!("[attachment: {media}]")),
+        part => part.clone(),
+    }
+}
+
+fn text_of(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }
+}

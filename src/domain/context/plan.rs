@@ -1,0 +1,280 @@
+//! What goes where in a context, what it costs, and how it is put together.
+
+use super::{
+    Alternation, CONTINUATION, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SourceExchange,
+    SourceMessage, Thinking, Turn, alternation,
+    anchor::anchor,
+    copies::{Chosen, Copies},
+    draft, pairs,
+    passes::Pass,
+    request::{Request, Requests},
+};
+use crate::domain::{
+    exchange::PREAMBLE,
+    perspective::{Mode, Perspective},
+    tokens::TokenCounter,
+};
+
+/// What goes where, before it is put together.
+pub(super) struct Plan<'i, 'a> {
+    pub(super) input: &'i ContextInput<'a>,
+    pub(super) options: &'i ContextOptions,
+    pub(super) counter: &'i dyn TokenCounter,
+    passes: Passes,
+    preamble: Vec<Turn<'a>>,
+    anchor: Option<Piece<'a>>,
+    requests: Requests<'a>,
+    pub(super) copies: Copies<'a>,
+    summary: Option<Piece<'a>>,
+    pub(super) body: Vec<Turn<'a>>,
+}
+
+/// What stands before a turn: the turn before it of any kind, and the one before that isn't instructions.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Before {
+    turn: Option<Role>,
+    said: Option<Role>,
+}
+
+pub(super) fn numbers(exchanges: &[SourceExchange<'_>]) -> impl DoubleEndedIterator<Item = i64> {
+    exchanges.iter().map(|exchange| exchange.exchange)
+}
+
+impl<'i, 'a> Plan<'i, 'a> {
+    pub(super) fn new(
+        input: &'i ContextInput<'a>,
+        options: &'i ContextOptions,
+        thinking: Thinking,
+        counter: &'i dyn TokenCounter,
+        passes: Passes,
+    ) -> Self {
+        let of_preamble = input.preamble.iter();
+        let preamble: Vec<draft::Draft<'a>> = of_preamble
+            .flat_map(|&message| draft::of_message(message, PREAMBLE, false, input.perspective))
+            .collect();
+        let drafts = draft::of_exchanges(input, thinking);
+        let mut plan = Self {
+            input,
+            options,
+            counter,
+            passes,
+            preamble: pairs::repair(&preamble, passes),
+            anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
+            requests: Requests::new(input, options, counter),
+            copies: Copies::new(input, counter),
+            summary: input
+                .summary
+                .as_ref()
+                .map(|text| Piece::text(Reason::Summary, text)),
+            body: pairs::repair(&drafts, passes),
+        };
+        // Whose the results are that aren't seen for sure, nobody here knows: nobody waits for the model because of them.
+        let is_said =
+            |draft: &&draft::Draft<'_>| draft.role != Role::System && draft.sight == draft::Sight::Seen;
+        let newest = drafts.iter().rfind(is_said);
+        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
+            alternation::end_with_user(&mut plan.body);
+        }
+        let tells_speakers = options.names_speakers || input.perspective.is_some();
+        if options.alternation == Alternation::Merge && !tells_speakers {
+            alternation::name_speakers(&mut plan.body);
+        }
+        let turns = plan.preamble.iter_mut().chain(&mut plan.body);
+        let pieces = turns.flat_map(|turn| &mut turn.pieces);
+        let copies = plan.requests.pieces_mut().chain(plan.copies.pieces_mut());
+        for piece in pieces
+            .chain(&mut plan.anchor)
+            .chain(copies)
+            .chain(&mut plan.summary)
+        {
+            piece.measure(counter);
+        }
+        plan
+    }
+
+    /// The tokens of everything but the exchanges, if these begin at index `start` of the window.
+    pub(super) fn fixed(&self, start: usize) -> i64 {
+        let preamble = self
+            .preamble
+            .iter()
+            .chain(&self.head(start))
+            .map(|turn| turn.tokens(self.counter))
+            .sum::<i64>();
+        // There may be one more turn between head and window, or one before both; and a silence after them.
+        let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
+        let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
+        let answered = match (self.is_silent(), self.options.ends_with_user) {
+            (true, _) => self.silence(),
+            (false, true) => alternation::last_turn(PREAMBLE).tokens(self.counter),
+            (false, false) => 0,
+        };
+        let named = self.names(start).and_then(|(_, next)| next);
+        let named = named.map_or(0, |line| line.cost(self.counter));
+        preamble + acknowledged.max(opened) + answered + named
+    }
+
+    /// The tokens of the turns that have to be put before one of that role.
+    pub(super) fn between(&self, before: &mut Before, role: Role) -> i64 {
+        let is_silence = self.is_silent() && alternation::is_silence_between(before.said, role);
+        let clashes = before.turn.is_some_and(|before| alternation::clash(before, role));
+        // Instructions that move to the front don't separate their neighbours.
+        if role != Role::System || self.options.system_in_place {
+            before.turn = Some(role);
+        }
+        if role != Role::System {
+            before.said = Some(role);
+        }
+        match (is_silence, clashes) {
+            (true, _) => self.silence(),
+            (false, true) => self.acknowledgement(),
+            (false, false) => 0,
+        }
+    }
+
+    fn opening(&self) -> &'static str {
+        let perspective = self.input.perspective;
+        perspective.map_or(CONTINUATION, Perspective::opening)
+    }
+
+    fn is_silent(&self) -> bool {
+        let perspective = self.input.perspective;
+        perspective.is_some_and(|perspective| perspective.mode() == Mode::Meditation)
+    }
+
+    fn silence(&self) -> i64 {
+        alternation::silence(PREAMBLE).tokens(self.counter)
+    }
+
+    fn acknowledgement(&self) -> i64 {
+        match self.options.alternation {
+            Alternation::Ack => alternation::acknowledgement(PREAMBLE).tokens(self.counter),
+            Alternation::Merge | Alternation::Keep => 0,
+        }
+    }
+
+    pub(super) fn drop_before(&mut self, start: usize) {
+        let first = self.input.exchanges.get(start).map_or(0, |first| first.exchange);
+        self.body.retain(|turn| turn.exchange >= first);
+    }
+
+    /// The copies that are sent if the exchanges begin at index `start` of the window.
+    pub(super) fn choose(&self, start: usize) -> Chosen {
+        let first = self.input.exchanges.get(start);
+        let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
+        let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
+        let anchor = anchor.map(|anchor| anchor.seq);
+        let request = self.request_before(start).map(|request| request.seq);
+        let sent: Vec<i64> = anchor.into_iter().chain(request).collect();
+        self.copies
+            .choose(first_exchange, &sent, self.options.copies_max_tokens())
+    }
+
+    /// The request that the exchanges from index `start` on work on, if they don't hold it. Where it is the anchor, that
+    /// stands for it.
+    fn request_before(&self, start: usize) -> Option<&Request<'a>> {
+        let request = self.requests.before(self.input.exchanges.get(start)?)?;
+        let is_anchor = self.anchor_before(start).is_some()
+            && self.input.anchor.is_some_and(|anchor| anchor.seq == request.seq);
+        (!is_anchor).then_some(request)
+    }
+
+    /// The anchor, if the exchanges from index `start` on don't hold it.
+    fn anchor_before(&self, start: usize) -> Option<&Piece<'a>> {
+        let first = self.input.exchanges.get(start);
+        let first_seq = first.and_then(|exchange| exchange.messages.first());
+        let is_away = |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
+        self.anchor
+            .as_ref()
+            .filter(|_| self.input.anchor.as_ref().is_some_and(is_away))
+    }
+
+    /// The index of the first turn behind the head, if the exchanges begin at index `start` of the window.
+    fn first_turn(&self, start: usize) -> Option<usize> {
+        let first = self.input.exchanges.get(start)?.exchange;
+        let from = self.body.partition_point(|turn| turn.exchange < first);
+        let stays = |&at: &usize| self.options.system_in_place || self.body[at].role != Role::System;
+        (from..self.body.len()).find(stays)
+    }
+
+    /// The lines that say whose the anchor is, and whose the window's first words are that follow it, if need be.
+    fn names(&self, start: usize) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
+        let names_speakers = self.options.names_speakers;
+        let become_one = self.options.alternation == Alternation::Merge;
+        if self.input.perspective.is_some() || !(names_speakers || become_one) {
+            return None;
+        }
+        let anchor = self.anchor_before(start)?;
+        let next = &self.body[self.first_turn(start)?];
+        let (before, line) =
+            alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
+        // Where turns name their speakers, one without a name becomes one with the head all the same.
+        let is_joined = become_one && (!names_speakers || next.speaker().is_none());
+        Some((before, line.filter(|_| is_joined)))
+    }
+
+    /// The user's turn between preamble and window: anchor, request, copies, summary, and the note of what was left out.
+    fn head(&self, start: usize) -> Option<Turn<'a>> {
+        let input = self.input;
+        let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
+        let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
+        let chosen = self.choose(start);
+        let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let anchor = self.anchor_before(start).into_iter();
+        let request = self.request_before(start).map(|request| &request.piece);
+        let kept = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
+        let name = self.names(start).map(|(before, _)| before);
+        let pieces: Vec<Piece<'a>> = name.into_iter().chain(kept).chain(left_out).collect();
+        (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
+    }
+
+    pub(super) fn assemble(mut self, start: usize) -> Vec<Turn<'a>> {
+        let head = self.head(start);
+        if let (Some((_, Some(line))), Some(first)) = (self.names(start), self.first_turn(start)) {
+            self.body[first].pieces.insert(0, line);
+        }
+        let (mode, in_place) = (self.options.alternation, self.options.system_in_place);
+        let (opening, is_silent) = (self.opening(), self.is_silent());
+        let opens_itself = self.input.perspective.is_some();
+        let ends_with_user = self.options.ends_with_user;
+        // A perspective tells who speaks by itself.
+        let by_speaker = self.options.names_speakers && !opens_itself;
+        let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
+        let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
+        let mut turns: Vec<Turn<'a>> = self
+            .preamble
+            .into_iter()
+            .chain(hoisted)
+            .chain(head)
+            .chain(body)
+            .collect();
+        if self.passes.has(Pass::FirstTurn) {
+            alternation::begin_with_user(&mut turns, opening);
+        }
+        if opens_itself && turns.iter().all(|turn| turn.role == Role::System) {
+            turns.push(alternation::first_turn(opening, PREAMBLE));
+        }
+        if is_silent {
+            turns = alternation::answer_with_silence(turns);
+        }
+        if ends_with_user && let Some(last) = turns.last().filter(|last| last.role == Role::Assistant) {
+            turns.push(alternation::last_turn(last.exchange));
+        }
+        if self.passes.has(Pass::Alternation) {
+            turns = alternation::repair(turns, mode, by_speaker);
+        }
+        turns
+    }
+}
+
+/// The note of exchanges that neither window nor summary shows the model: those that weren't read, and `exchanges`
+/// after them.
+fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
+    let mut left_out = unread.iter().copied().chain(numbers(exchanges));
+    let first = left_out.next()?;
+    let last = left_out.next_back().unwrap_or(first);
+    Some(if first == last {
+        format!("[exchange #{first} is left out here, to keep within the budget]")
+    } else {
+        format!("[exchanges #{first} to #{last} are left out here, to keep within the budget]")
+    })
+}

@@ -1,0 +1,130 @@
+//! The request before later legs: where a window begins within an exchange, what the user asked for stands in front of it, as a
+//! marked copy. It is verbatim, and cut only if it is bigger than a step.
+
+use super::{
+    ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
+    anchor::CHARS_MIN,
+    copies::{Mark, marked, text_seen},
+    is_safe_boundary,
+};
+use crate::domain::{
+    number::{i64_or_max, usize_or_max},
+    perspective::Perspective,
+    text::head_tail,
+    tokens::{TokenCounter, count_message},
+};
+
+/// A request takes at most this fraction (one in so many) of what is sent, however big a step is.
+const REQUEST_SHARE: i64 = 2;
+/// Why the copy is there, as the model reads it.
+const WHY: &str = "the request that what follows works on";
+
+/// The requests of all exchanges of which the window holds later legs.
+pub(super) struct Requests<'a>(Vec<Request<'a>>);
+
+/// A request as it would be sent.
+pub(super) struct Request<'a> {
+    /// The first leg of its exchange.
+    exchange: i64,
+    /// Its message.
+    pub(super) seq: i64,
+    pub(super) piece: Piece<'a>,
+}
+
+impl<'a> Requests<'a> {
+    pub(super) fn new(
+        input: &ContextInput<'a>,
+        options: &ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let max_tokens = request_max_tokens(options);
+        let copies = sources(input).filter_map(|source| {
+            let piece = copy(source, input.perspective, max_tokens, counter)?;
+            Some(Request {
+                exchange: source.exchange,
+                seq: source.message.seq,
+                piece,
+            })
+        });
+        Self(copies.collect())
+    }
+
+    pub(super) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece<'a>> {
+        self.0.iter_mut().map(|request| &mut request.piece)
+    }
+
+    /// What has to stand before `first`, if that is a later leg.
+    pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&Request<'a>> {
+        let is_later = first.begins_with < first.exchange;
+        self.0
+            .iter()
+            .find(|request| is_later && request.exchange == first.begins_with)
+    }
+}
+
+/// Whether `message` is the request of an exchange of which the window holds later legs.
+pub(super) fn is_request(input: &ContextInput<'_>, message: SourceMessage<'_>) -> bool {
+    sources(input).any(|source| source.message.seq == message.seq)
+}
+
+/// The most tokens of a request that is sent whole, if limited.
+pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
+    let share = options.limit_tokens().map(|limit| limit / REQUEST_SHARE);
+    let step = Some(options.step_tokens).filter(|&step| step > 0);
+    share.into_iter().chain(step).min()
+}
+
+/// The requests as they were stored.
+fn sources<'i, 'a>(input: &'i ContextInput<'a>) -> impl Iterator<Item = SourceRequest<'a>> + use<'i, 'a> {
+    let later = input
+        .exchanges
+        .iter()
+        .filter(|row| row.begins_with < row.exchange);
+    let mut before = None;
+    let firsts = later
+        .map(|row| row.begins_with)
+        .filter(move |&first| before.replace(first) != Some(first));
+    firsts.filter_map(|first| source(input, first))
+}
+
+fn source<'a>(input: &ContextInput<'a>, first: i64) -> Option<SourceRequest<'a>> {
+    if let Some(request) = input.request.filter(|request| request.exchange == first) {
+        return Some(request);
+    }
+    let row = input.exchanges.iter().find(|row| row.exchange == first)?;
+    let mut messages = row.messages.iter();
+    let message = *messages.find(|source| is_safe_boundary(source.message))?;
+    Some(SourceRequest {
+        exchange: first,
+        message,
+    })
+}
+
+fn copy<'a>(
+    source: SourceRequest<'a>,
+    viewer: Option<&Perspective>,
+    max_tokens: Option<i64>,
+    counter: &dyn TokenCounter,
+) -> Option<Piece<'a>> {
+    let SourceMessage { message, tokens, .. } = source.message;
+    let said = text_seen(message, viewer)?;
+    let tokens = tokens.unwrap_or_else(|| count_message(counter, message));
+    let said = match max_tokens {
+        Some(max_tokens) if tokens > max_tokens => shortened(&said, max_tokens, tokens)?,
+        _ => said,
+    };
+    let mark = Mark {
+        seq: source.message.seq,
+        exchange: source.exchange,
+        why: WHY,
+    };
+    let text = marked(message, mark, &said, viewer.is_some());
+    Some(Piece::text(Reason::Request, &text))
+}
+
+/// Head and tail of what was said in so many `tokens`, about `max_tokens` of them; `None` if that says nothing.
+fn shortened(said: &str, max_tokens: i64, tokens: i64) -> Option<String> {
+    let whole = i64_or_max(said.chars().count());
+    let chars = usize_or_max(whole.saturating_mul(max_tokens) / tokens.max(1));
+    (chars >= CHARS_MIN).then(|| head_tail(said, chars * 2 / 3, chars / 3))
+}

@@ -1,0 +1,167 @@
+//! The texts of one message, without what one host wrote in them.
+
+use std::borrow::Cow;
+
+use super::{
+    table::{Host, Shape},
+    tags::{Tags, strip},
+};
+
+/// What stands behind the name of a tool whose result a text is.
+const RESULT: &str = "] Result:";
+/// What joins a tool's name and what it was called for.
+const JOINTS: [&str; 3] = [" for ", " to ", " in "];
+
+/// A text that is a tool's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ToolResult<'a> {
+    tool: &'a str,
+    body: &'a str,
+}
+
+/// What is left of a message.
+pub(super) struct Left<'a> {
+    /// Of each of its texts: blank if it is all the program's.
+    pub(super) texts: Vec<Cow<'a, str>>,
+    /// Whether it is the program's reply to the model, so that nothing but the user's answers in it is the user's.
+    pub(super) is_reply: bool,
+}
+
+impl Host {
+    /// Sets aside what the host wrote in a message of these texts.
+    pub(super) fn set_aside<'a>(&'static self, texts: &[Cow<'a, str>]) -> Left<'a> {
+        let is_reply = texts.iter().any(|text| self.is_result(text));
+        let stripped: Vec<Cow<'a, str>> = texts.iter().map(|text| self.strip(text)).collect();
+        let is_marked = is_reply || {
+            let mut pairs = texts.iter().zip(&stripped);
+            pairs.any(|(text, stripped)| text.len() != stripped.len() || self.is_programs(text, false))
+        };
+        if is_marked {
+            let answers: Vec<String> = stripped.iter().map(|text| self.answers(text)).collect();
+            if is_reply || answers.iter().any(|answer| !answer.is_empty()) {
+                let texts = answers.into_iter().map(Cow::Owned).collect();
+                return Left { texts, is_reply };
+            }
+        }
+        let mut last = None;
+        let left = stripped
+            .into_iter()
+            .map(|text| match self.request(&text, is_marked) {
+                Some(request) => Cow::Owned(request),
+                None => self.without_lines(text, &mut last),
+            });
+        Left {
+            texts: left.collect(),
+            is_reply,
+        }
+    }
+
+    fn strip<'a>(&'static self, text: &Cow<'a, str>) -> Cow<'a, str> {
+        match text {
+            Cow::Borrowed(text) => strip(self, text),
+            Cow::Owned(text) => Cow::Owned(strip(self, text).into_owned()),
+        }
+    }
+
+    /// Whether a text begins as one that is the program's as a whole.
+    fn is_programs(&self, text: &str, is_marked: bool) -> bool {
+        let text = text.trim_start();
+        self.shapes.iter().any(|shape| match shape {
+            Shape::Text(begin) => text.starts_with(begin),
+            Shape::TextBeside(begin) => is_marked && text.starts_with(begin),
+            _ => false,
+        })
+    }
+
+    /// The user's words in a text that is the program's as a whole, but for what stands behind the line where the user
+    /// speaks; `None` if it isn't.
+    fn request(&self, text: &str, is_marked: bool) -> Option<String> {
+        let behind = self.shapes.iter().find_map(|shape| match shape {
+            Shape::Request(line) => text.split_once(line),
+            _ => None,
+        });
+        match behind {
+            Some((before, request)) if before.trim().is_empty() || self.is_programs(before, is_marked) => {
+                Some(request.trim().to_owned())
+            }
+            _ => self.is_programs(text, is_marked).then(String::new),
+        }
+    }
+
+    /// `text` without the lines that are the program's from the one to the other; `last` is the line up to which they go on
+    /// from the text before.
+    fn without_lines<'a>(&self, text: Cow<'a, str>, last: &mut Option<&'static str>) -> Cow<'a, str> {
+        let mut left = String::new();
+        let mut rest = text.as_ref();
+        let mut is_whole = true;
+        loop {
+            if let Some(end) = *last {
+                is_whole = false;
+                let Some((_, behind)) = rest.split_once(end) else {
+                    break;
+                };
+                (rest, *last) = (behind, None);
+            }
+            let begin = self.shapes.iter().find_map(|shape| match shape {
+                Shape::Lines { first, last } => Some((rest.split_once(first)?, *last)),
+                _ => None,
+            });
+            let Some(((before, behind), end)) = begin else {
+                left.push_str(rest);
+                break;
+            };
+            left.push_str(before);
+            (rest, *last) = (behind, Some(end));
+        }
+        if is_whole {
+            text
+        } else {
+            Cow::Owned(left.trim().to_owned())
+        }
+    }
+
+    /// The tools whose result is what the user answered; `None` if the host writes no results as texts.
+    fn asking(&self) -> Option<&'static [&'static str]> {
+        self.shapes.iter().find_map(|shape| match shape {
+            Shape::Result { asking } => Some(*asking),
+            _ => None,
+        })
+    }
+
+    fn is_result(&self, text: &str) -> bool {
+        self.asking().is_some() && ToolResult::of(text).is_some()
+    }
+
+    /// What the user typed as an answer in `text`: what stands in tags for that, where these stand as the host puts them.
+    fn answers(&'static self, text: &str) -> String {
+        let result = ToolResult::of(text).filter(|_| self.asking().is_some());
+        let asks = result.is_some_and(|result| self.asking().unwrap_or_default().contains(&result.tool));
+        let body = result.map_or(text, |result| result.body);
+        let mut is_first = result.is_none() || asks;
+        let mut answers: Vec<&str> = Vec::new();
+        for tag in Tags::of(self, body, |shape| matches!(shape, Shape::AnswerTag { .. })) {
+            let Shape::AnswerTag { behind, .. } = tag.shape else {
+                continue;
+            };
+            let before = tag.before.trim_end();
+            if is_first && before.is_empty() || behind.iter().any(|end| before.ends_with(end)) {
+                answers.push(tag.inner.trim());
+            }
+            is_first = false;
+        }
+        answers.join("\n")
+    }
+}
+
+impl<'a> ToolResult<'a> {
+    /// `[read_file for 'a.rs'] Result:` and what follows, or `[attempt_completion] Result:`.
+    fn of(text: &'a str) -> Option<Self> {
+        let inner = text.trim_start().strip_prefix('[')?;
+        let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
+        let (tool, rest) = inner.split_at_checked(inner.find(|char| !is_name(char))?)?;
+        let begins = tool.starts_with(|first: char| first.is_ascii_lowercase());
+        let is_called_for = JOINTS.iter().any(|joint| rest.starts_with(joint));
+        let (head, body) = rest.split_once(RESULT)?;
+        (begins && (head.is_empty() || is_called_for)).then_some(Self { tool, body })
+    }
+}

@@ -1,0 +1,132 @@
+//! The user's own words in tools' results: what they say on refusing a call, and what they answer to a question.
+
+/// How the results begin of tools that the user wouldn't let run.
+const REFUSALS: [&str; 2] = [
+    "The user doesn't want to proceed with this tool use",
+    "Permission for this tool use was denied",
+];
+/// What stands before the user's words in them.
+const SAID: [&str; 3] = [
+    "the user said:",
+    "The user said:",
+    "the user provided the following reason for the rejection:",
+];
+/// How the program goes on behind them.
+const NOTE: &str = "\n\nNote: The user's next message";
+/// How the results begin that hold the user's answers to the model's questions.
+const ANSWERED: [&str; 2] = [
+    "User has answered your questions:",
+    "Your questions have been answered:",
+];
+/// How the program goes on behind them.
+const GO_ON: &str = "You can now continue";
+/// What stands between a question and its answer.
+const EQUALS: &str = "\"=";
+
+/// What the user said on refusing the call whose result this is.
+pub fn refusal(result: &str) -> Option<&str> {
+    let result = result.trim_start();
+    if !REFUSALS.iter().any(|refusal| result.starts_with(*refusal)) {
+        return None;
+    }
+    let (_, words) = SAID.iter().find_map(|said| result.split_once(*said))?;
+    let words = words.split(NOTE).next().unwrap_or_default().trim();
+    (!words.is_empty()).then_some(words)
+}
+
+/// The user's answers that a result holds, each with its question where that is told.
+pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
+    let result = result.trim();
+    let Some(told) = ANSWERED.iter().find_map(|start| result.strip_prefix(*start)) else {
+        return Vec::new();
+    };
+    let told = told.rsplit_once(GO_ON).map_or(told, |(told, _)| told).trim();
+    let mut pieces = told.split(EQUALS).peekable();
+    let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
+    if pieces.peek().is_none() {
+        return vec![(None, bare(told))];
+    }
+    let mut answers = Vec::new();
+    while let Some(piece) = pieces.next() {
+        // `answer", "next question`
+        let is_last = pieces.peek().is_none();
+        let parted = piece
+            .rsplit_once(", \"")
+            .or_else(|| piece.rsplit_once('"'))
+            .filter(|_| !is_last);
+        let (answer, next) = parted.unwrap_or((piece, ""));
+        answers.push((Some(question), bare(answer)));
+        question = next;
+    }
+    answers
+}
+
+/// Whether a result holds words of the user's.
+pub fn are_in(result: &str) -> bool {
+    refusal(result).is_some() || !answers(result).is_empty()
+}
+
+fn bare(answer: &str) -> &str {
+    let answer = answer.trim().trim_end_matches(['.', ',', ';']);
+    let answer = answer.strip_prefix('"').unwrap_or(answer);
+    answer.strip_suffix('"').unwrap_or(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_words_are_found_in_results() {
+        let rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT written to the file). ";
+        let cases = [
+            (
+                format!("{rejected}To tell you how to proceed, the user said:\nUse tabs.\n"),
+                Some("Use tabs."),
+            ),
+            (
+                format!(
+                    "{rejected}To tell you how to proceed, the user said:\nUse tabs.\n\nNote: The user's next message may contain a correction."
+                ),
+                Some("Use tabs."),
+            ),
+            (
+                format!("{rejected}STOP what you are doing and wait for the user."),
+                None,
+            ),
+            ("Grep says: the user said:\nUse tabs.".to_owned(), None),
+        ];
+        for (result, words) in cases {
+            assert_eq!(refusal(&result), words, "{result}");
+            assert_eq!(are_in(&result), words.is_some());
+        }
+    }
+
+    #[test]
+    fn answers_stand_with_their_questions() {
+        type Answers<'a> = &'a [(Option<&'a str>, &'a str)];
+        let go_on = ". You can now continue with the user's answers in mind.";
+        let cases: [(&str, Answers<'_>); 4] = [
+            (
+                r#"User has answered your questions: "Which database?"="PostgreSQL, not "lite"", "Which port?"="5432. Always.""#,
+                &[
+                    (Some("Which database?"), r#"PostgreSQL, not "lite""#),
+                    (Some("Which port?"), "5432. Always."),
+                ],
+            ),
+            (
+                r#"Your questions have been answered: "Go?"=Yes"#,
+                &[(Some("Go?"), "Yes")],
+            ),
+            (
+                "User has answered your questions: Use the other one",
+                &[(None, "Use the other one")],
+            ),
+            ("The page says: User has answered your questions", &[]),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(answers(result), expected);
+            assert_eq!(answers(&format!("{result}{go_on}")), expected, "{result}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Tags at the beginning of lines.
+
+use std::borrow::Cow;
+
+use super::table::{Host, Shape};
+use crate::domain::text::floor_cut;
+
+/// The longest opening tag with its attributes, in bytes.
+const TAG_BYTES_MAX: usize = 512;
+
+/// A tag that is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tagged<'a> {
+    /// The shape that it has.
+    pub(super) shape: Shape,
+    /// What stands before it, from behind the tag before.
+    pub(super) before: &'a str,
+    /// What stands in it.
+    pub(super) inner: &'a str,
+}
+
+/// Tags of a host's at the beginning of lines, one behind the other.
+pub(super) struct Tags<'a> {
+    host: &'static Host,
+    /// Whether a shape is looked for.
+    is_wanted: fn(Shape) -> bool,
+    /// What stands behind the last tag that was found.
+    rest: &'a str,
+    /// What was looked through of it, and whether its last line is blank until there.
+    seen: usize,
+    is_blank: bool,
+    /// Each is looked for in vain but once, so that the time is linear.
+    unclosed: Vec<&'static str>,
+}
+
+impl<'a> Tags<'a> {
+    /// The tags that `host` writes in `text`, of the shapes that are wanted.
+    pub(super) fn of(host: &'static Host, text: &'a str, is_wanted: fn(Shape) -> bool) -> Self {
+        Self {
+            host,
+            is_wanted,
+            rest: text,
+            seen: 0,
+            is_blank: true,
+            unclosed: Vec::new(),
+        }
+    }
+
+    /// The place of the next mark that may open a tag, and whether nothing but blanks stands before it in its line.
+    fn next_mark(&mut self) -> Option<(usize, bool)> {
+        let rest = self.rest.get(self.seen..)?;
+        // The last mark that was looked at stands there still.
+        let skipped = usize::from(rest.starts_with('<') && !self.is_blank);
+        let at = self.seen + skipped + rest.get(skipped..)?.find('<')?;
+        let between = self.rest.get(self.seen..at)?;
+        let is_blank = match between.rsplit_once('\n') {
+            Some((_, line)) => line.trim().is_empty(),
+            None => self.is_blank && between.trim().is_empty(),
+        };
+        self.seen = at;
+        self.is_blank = false;
+        Some((at, is_blank))
+    }
+
+    /// The wanted tag that `mark` opens with.
+    fn opening(&self, mark: &'a str) -> Option<Opening<'a>> {
+        let inner = mark.strip_prefix('<')?;
+        let wanted = self.host.shapes.iter().filter(|&&shape| (self.is_wanted)(shape));
+        let (name, shape) = wanted
+            .filter_map(|&shape| Some((name(shape)?, shape)))
+            .find(|(name, _)| {
+                let rest = inner.strip_prefix(*name);
+                rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
+            })?;
+        let end = floor_cut(inner, TAG_BYTES_MAX).find('>')?;
+        let content = inner.get(end + 1..)?;
+        Some(Opening { name, shape, content })
+    }
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Tagged<'a>;
+
+    fn next(&mut self) -> Option<Tagged<'a>> {
+        loop {
+            let (at, begins_line) = self.next_mark()?;
+            let (before, mark) = self.rest.split_at_checked(at)?;
+            let opening = self.opening(mark).filter(|_| begins_line);
+            let Some(tag) = opening.filter(|tag| !self.unclosed.contains(&tag.name)) else {
+                continue;
+            };
+            let Some((inner, behind)) = tag.content.split_once(format!("</{}>", tag.name).as_str()) else {
+                self.unclosed.push(tag.name);
+                continue;
+            };
+            (self.rest, self.seen, self.is_blank) = (behind, 0, true);
+            return Some(Tagged {
+                shape: tag.shape,
+                before,
+                inner,
+            });
+        }
+    }
+}
+
+/// `text` without what `host` put into tags, and without the tags around what the user typed.
+pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
+    let mut tags = Tags::of(host, text, |shape| {
+        matches!(shape, Shape::Tag(_) | Shape::TypedTag(_))
+    });
+    let mut left = String::new();
+    let mut is_whole = true;
+    for tag in tags.by_ref() {
+        let is_between_tags = !is_whole && tag.before.trim().is_empty();
+        left.push_str(if is_between_tags { " " } else { tag.before });
+        if matches!(tag.shape, Shape::TypedTag(_)) {
+            left.push_str(tag.inner.trim());
+        }
+        is_whole = false;
+    }
+    if is_whole {
+        return Cow::Borrowed(text);
+    }
+    left.push_str(tags.rest);
+    Cow::Owned(left.trim().to_owned())
+}
+
+/// A tag that is opened.
+struct Opening<'a> {
+    name: &'static str,
+    shape: Shape,
+    content: &'a str,
+}
+
+/// What the shape's tag is called, if it is one.
+fn name(shape: Shape) -> Option<&'static str> {
+    match shape {
+        Shape::Tag(name) | Shape::TypedTag(name) | Shape::AnswerTag { name, .. } => Some(name),
+        Shape::Text(_)
+        | Shape::TextBeside(_)
+        | Shape::Request(_)
+        | Shape::Lines { .. }
+        | Shape::Result { .. } => None,
+    }
+}
