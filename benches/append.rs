@@ -1,4 +1,5 @@
-//! What an append costs: one durable turn, alone, with others and after a long history; and many messages at once.
+//! What an append costs: one durable turn, alone, with others and after a long history; one round of a long exchange; and
+//! many messages at once.
 //! Beside it stands what the disk and SQLite alone cost, so that the figures read as ratios; and the same on PostgreSQL,
 //! where there is one: `scripts/with-postgres --durable cargo bench --bench append`.
 
@@ -7,6 +8,8 @@ mod measure;
 mod messages;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/rounds.rs"]
+mod rounds;
 #[path = "measure/server.rs"]
 mod server;
 #[path = "measure/texts.rs"]
@@ -30,6 +33,7 @@ use recapd::{
     store::{AppendRequest, Prepared},
     tokenizer,
 };
+use rounds::{Rounds, said};
 use sqlx::{
     Connection as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -46,6 +50,12 @@ const CHUNK: usize = 256;
 const HISTORY: u32 = 1_000_000;
 /// Messages of it that are written at once.
 const HISTORY_CHUNK: usize = 4_000;
+/// Rounds of a long exchange, and of a short one.
+const LONG_EXCHANGE: u32 = 30_000;
+const SHORT_EXCHANGE: u32 = 100;
+/// Short exchanges that are measured, and rounds that are added to each of them: so few that they stay short.
+const SHORT_EXCHANGES: u32 = 75;
+const ROUNDS_ADDED: u32 = 20;
 /// Agents that append in bulk at the same time.
 const BULK_AGENTS: u32 = 4;
 /// Chunks that each of them appends.
@@ -60,6 +70,7 @@ async fn main() -> anyhow::Result<()> {
     turns().await?;
     turns_on_postgres().await?;
     histories().await?;
+    exchanges().await?;
     Box::pin(bulk()).await
 }
 
@@ -251,6 +262,61 @@ async fn histories() -> anyhow::Result<()> {
     }
     table.print();
     Ok(())
+}
+
+/// A round of a long exchange and one of a short exchange, in turns.
+async fn exchanges() -> anyhow::Result<()> {
+    let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
+    let keeper = &place.parts.keeper;
+    let mut source = Rounds::new(4);
+    let (short_rounds, long_rounds) = (size(SHORT_EXCHANGE), size(LONG_EXCHANGE));
+    let long = one_exchange(keeper, &mut source, "long", long_rounds).await?;
+    let (mut of_short, mut of_long) = (Sample::default(), Sample::default());
+    for number in 0..size(SHORT_EXCHANGES) {
+        let short = one_exchange(keeper, &mut source, &format!("short-{number}"), short_rounds).await?;
+        for _ in 0..size(ROUNDS_ADDED) {
+            for (agent, sample) in [(&short, &mut of_short), (&long, &mut of_long)] {
+                let round = some_rounds(&mut source, 1)?;
+                let start = Instant::now();
+                keeper.append(agent, round).await?;
+                sample.add(start.elapsed());
+            }
+        }
+    }
+    let first = of_short.p50();
+    let columns = ["p50", "p99", "per second", "× the short one (p50)"];
+    let mut table = Table::new("append of a round to one exchange of", &columns);
+    for (rounds, mut sample) in [(short_rounds, of_short), (long_rounds, of_long)] {
+        let rate = 1.0 / sample.p50().as_secs_f64();
+        table.row(&format!("{rounds} rounds"), &figures(&mut sample, rate, first));
+    }
+    table.print();
+    Ok(())
+}
+
+/// An agent that has made so many rounds on one message of the user's.
+async fn one_exchange(
+    keeper: &Keeper,
+    source: &mut Rounds,
+    name: &str,
+    rounds: u32,
+) -> anyhow::Result<AgentId> {
+    let agent: AgentId = name.parse()?;
+    keeper
+        .replay(&agent, vec![said("user", &source.texts.prose(400))?])
+        .await?;
+    let mut left = usize::try_from(rounds)?;
+    while left > 0 {
+        let count = left.min(HISTORY_CHUNK / 2);
+        keeper.replay(&agent, some_rounds(source, count)?).await?;
+        left -= count;
+    }
+    Ok(agent)
+}
+
+fn some_rounds(source: &mut Rounds, count: usize) -> anyhow::Result<Vec<Message>> {
+    let rounds: Vec<[Message; 2]> = source.take(count).collect::<Result<_, _>>()?;
+    Ok(rounds.into_iter().flatten().collect())
 }
 
 /// Messages per second: what counting alone and the store alone reach, and both together.

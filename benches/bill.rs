@@ -1,7 +1,9 @@
 //! What a long session costs at a provider that caches prompts: the whole history with every call, a window that slides
-//! a little every turn, and recapd's context as the daemon builds it. Computed, not measured: the same on any machine.
+//! a little every turn, and recapd's context as the daemon builds it. Then the same of one message of the user's on which the
+//! model works for a thousand rounds, beside a window that slides every round. Computed, not measured: the same on any machine.
 //!
-//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`.
+//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. The long run is
+//! generated, and larger than the window by far.
 //!
 //! Assumed, after the providers' documentation of prompt caching:
 //! - A cached token costs 0.1 of a plain one, one that is written to the cache 1.25. Output is the same for all three.
@@ -18,8 +20,14 @@
 mod conversation;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/rounds.rs"]
+mod rounds;
+#[path = "measure/size.rs"]
+mod size;
 #[path = "measure/table.rs"]
 mod table;
+#[path = "measure/texts.rs"]
+mod texts;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,14 +40,16 @@ use recapd::{
         agent::AgentId,
         context::{ContextOptions, build},
         message::{Kind, Message},
-        time::{MINUTE_MS, Timestamp},
+        time::{MINUTE_MS, SECOND_MS, Timestamp},
         tokens::{TokenCounter, count_message},
         window::{Budget, Window},
     },
     formats::outgoing::{RequestFormat, render},
     tokenizer::{self, BytesCounter},
 };
+use rounds::{Rounds, said};
 use serde_json::Value;
+use size::size;
 use table::Table;
 
 /// Prices in twentieths of a plain token, so that sums are exact.
@@ -52,6 +62,9 @@ const CACHED_TOKENS_MIN: i64 = 1_024;
 const BREAKPOINTS: usize = 3;
 /// Model calls that an update of the summary takes.
 const UPDATE_CALLS: u32 = 3;
+/// Rounds of the long run, and the time from one to the next.
+const ROUNDS: u32 = 1_000;
+const ROUND_MS: i64 = 20 * SECOND_MS;
 
 /// Whose cache it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,8 +236,53 @@ impl Bill {
     }
 }
 
+/// What is paid for, and with which windows.
+struct Session {
+    title: &'static str,
+    messages: Vec<Message>,
+    budget_tokens: i64,
+    /// What leaves a window that slides.
+    slides_by: Unit,
+}
+
+/// What leaves a window at once.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Turn,
+    Round,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Round => "round",
+        }
+    }
+
+    /// A window of `budget_tokens` from which just enough of these leave.
+    fn budget(self, budget_tokens: i64) -> Budget {
+        let budget = Budget::new(budget_tokens, 1.0);
+        match self {
+            Self::Turn => budget,
+            Self::Round => budget.with_leg_tokens(1),
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    for session in [conversation()?, long_run()?] {
+        for provider in [Provider::Anthropic, Provider::OpenAi] {
+            let (whole, sliding) = (whole(provider, &session.messages), sliding(provider, &session));
+            let recapd = recapd(provider, &session.messages, session.budget_tokens).await?;
+            print(provider, &session, [&whole, &sliding, &recapd]);
+        }
+    }
+    Ok(())
+}
+
+fn conversation() -> anyhow::Result<Session> {
     let mut messages = conversation::given()?;
     // A message without a time was said when the one before it was.
     let mut at = Timestamp(0);
@@ -232,17 +290,30 @@ async fn main() -> anyhow::Result<()> {
         at = message.at.unwrap_or(at);
         message.at = Some(at);
     }
-    let budget = Config::default().window.budget_tokens.min(budget_of(&messages));
-    for provider in [Provider::Anthropic, Provider::OpenAi] {
-        let (whole, sliding) = (whole(provider, &messages), sliding(provider, &messages, budget));
-        let recapd = recapd(provider, &messages, budget).await?;
-        let title = format!(
-            "{provider:?}: {} messages, a window of {budget} tokens",
-            messages.len()
-        );
-        print(&title, &whole, &sliding, &recapd);
+    Ok(Session {
+        title: "a conversation",
+        budget_tokens: Config::default().window.budget_tokens.min(budget_of(&messages)),
+        messages,
+        slides_by: Unit::Turn,
+    })
+}
+
+/// One message of the user's, on which the model works for many rounds.
+fn long_run() -> anyhow::Result<Session> {
+    let mut source = Rounds::new(9);
+    let mut messages = vec![said("user", &source.texts.prose(400))?];
+    for round in source.take(usize::try_from(size(ROUNDS))?) {
+        messages.extend(round?);
     }
-    Ok(())
+    for (place, message) in (0..).zip(&mut messages) {
+        message.at = Some(Timestamp((place + 1) / 2 * ROUND_MS));
+    }
+    Ok(Session {
+        title: "one long run",
+        budget_tokens: Config::default().window.budget_tokens.min(budget_of(&messages)),
+        messages,
+        slides_by: Unit::Round,
+    })
 }
 
 fn counter() -> Arc<dyn TokenCounter> {
@@ -259,7 +330,13 @@ fn budget_of(messages: &[Message]) -> i64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-fn print(title: &str, whole: &Bill, sliding: &Bill, recapd: &Bill) {
+fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill; 3]) {
+    let title = format!(
+        "{provider:?}: {} of {} messages, a window of {} tokens",
+        session.title,
+        session.messages.len(),
+        session.budget_tokens
+    );
     let columns = [
         "calls",
         "breaks",
@@ -271,7 +348,8 @@ fn print(title: &str, whole: &Bill, sliding: &Bill, recapd: &Bill) {
         "kept warm",
         "× sliding",
     ];
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(&title, &columns);
+    let slides = format!("window that slides every {}", session.slides_by.name());
     let plain = |cost: &Cost| cost.total() as f64 / PLAIN as f64;
     let figures = |cost: &Cost, other: &Cost| {
         [
@@ -281,7 +359,7 @@ fn print(title: &str, whole: &Bill, sliding: &Bill, recapd: &Bill) {
     };
     for (name, bill) in [
         ("whole history, every call", whole),
-        ("window that slides every turn", sliding),
+        (slides.as_str(), sliding),
         ("recapd", recapd),
     ] {
         let sums = [
@@ -322,7 +400,7 @@ fn is_call(messages: &[Message], place: usize) -> bool {
 fn whole(provider: Provider, messages: &[Message]) -> Bill {
     let mut bill = Bill::new(provider);
     // A window of the newest exchange alone: what was sent before it can't change any more.
-    let mut window = Window::new(Budget::new(1, 1.0), counter());
+    let mut window = Window::new(Budget::new(1, 1.0).with_leg_tokens(0), counter());
     let (mut before_tokens, mut newest_tokens, mut sent_tokens, mut sent_at) = (0, 0, 0, None);
     for (place, message) in messages.iter().enumerate() {
         if !window.push(message.clone(), Timestamp(0)).is_empty() {
@@ -339,13 +417,13 @@ fn whole(provider: Provider, messages: &[Message]) -> Bill {
     bill
 }
 
-/// Each turn just enough leaves.
-fn sliding(provider: Provider, messages: &[Message], budget_tokens: i64) -> Bill {
+/// Each turn or round just enough leaves.
+fn sliding(provider: Provider, session: &Session) -> Bill {
     let mut bill = Bill::new(provider);
-    let mut window = Window::new(Budget::new(budget_tokens, 1.0), counter());
-    for (place, message) in messages.iter().enumerate() {
+    let mut window = Window::new(session.slides_by.budget(session.budget_tokens), counter());
+    for (place, message) in session.messages.iter().enumerate() {
         window.push(message.clone(), Timestamp(0));
-        if is_call(messages, place) {
+        if is_call(&session.messages, place) {
             bill.call(Request {
                 at: message.at.unwrap_or_default(),
                 ..in_full(provider, &window)

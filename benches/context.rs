@@ -1,11 +1,13 @@
 //! What it takes to build a context of some 90,000 tokens, for each provider: from a window in memory, and from the daemon's
-//! database, where reading comes first.
+//! database, where reading comes first. And what it takes within one exchange of very many rounds.
 
 mod measure;
 #[path = "measure/messages.rs"]
 mod messages;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/rounds.rs"]
+mod rounds;
 #[path = "measure/texts.rs"]
 mod texts;
 
@@ -14,6 +16,7 @@ use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
 use recapd::{
+    assembly::Parts,
     config::{Config, Synchronous},
     context::{self, ContextQuery},
     domain::{
@@ -26,6 +29,7 @@ use recapd::{
     formats::outgoing::{RequestFormat, render},
     tokenizer,
 };
+use rounds::{Rounds, said};
 use tokio::time::Instant;
 
 /// The window's ceiling; an eviction leaves nine tenths of it.
@@ -35,6 +39,10 @@ const LOW_WATER: f64 = 0.9;
 const ROUNDS: u32 = 200;
 /// Messages that are taken in at once while the window fills.
 const CHUNK: usize = 16;
+/// Rounds of the one exchange; the first is the yardstick.
+const EXCHANGES: [u32; 3] = [300, 3_000, 30_000];
+/// What the window of these holds when the context is built, in percent of its ceiling.
+const FILLED_PERCENT: std::ops::Range<i64> = 91..92;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -46,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let mut counting = in_memory(&mut table, &messages);
     from_store(&mut table, &messages, &mut counting).await?;
     table.print();
-    Ok(())
+    one_exchange().await
 }
 
 fn row(table: &mut Table, name: &str, tokens: i64, sample: &mut Sample, counting: &mut Sample) {
@@ -176,4 +184,88 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
         counting,
     );
     Ok(())
+}
+
+/// Reading and building within one exchange, however many rounds have left its window.
+async fn one_exchange() -> anyhow::Result<()> {
+    let Place {
+        parts,
+        folder: _folder,
+    } = place::open(place::disk(), Synchronous::Off, |config| {
+        config.window.budget_tokens = i64::from(size(BUDGET_TOKENS));
+        config.window.low_water = LOW_WATER;
+        config.queue.debounce_ms = 0;
+        config.queue.max_wait_ms = 0;
+    })
+    .await?;
+    let mut runs = Vec::new();
+    for rounds in EXCHANGES.map(size) {
+        let agent: AgentId = format!("run-{rounds}").parse()?;
+        fill(&parts, &agent, rounds).await?;
+        runs.push((rounds, agent, Sample::default(), 0));
+    }
+    parts.worker.drain().await?;
+    for _ in 0..size(ROUNDS) {
+        for (_, agent, sample, tokens) in &mut runs {
+            let start = Instant::now();
+            *tokens = read_and_build(&parts, agent).await?;
+            sample.add(start.elapsed());
+        }
+    }
+    let first = runs
+        .first_mut()
+        .map(|(_, _, sample, _)| sample.p50())
+        .unwrap_or_default();
+    let columns = ["tokens", "p50", "p99", "× the first (p50)"];
+    let mut table = Table::new("daemon: a context within one exchange of", &columns);
+    for (rounds, _, mut sample, tokens) in runs {
+        let figures = [
+            tokens.to_string(),
+            show(sample.p50()),
+            show(sample.percentile(99)),
+            format!("{:.2}", ratio(sample.p50(), first)),
+        ];
+        table.row(&format!("{rounds} rounds"), &figures);
+    }
+    table.print();
+    Ok(())
+}
+
+/// So many rounds on one message of the user's, and a few more, until the window is as full as it has to be.
+async fn fill(parts: &Parts, agent: &AgentId, rounds: u32) -> anyhow::Result<()> {
+    let budget = i64::from(size(BUDGET_TOKENS));
+    let mut source = Rounds::new(8);
+    let request = said("user", &source.texts.prose(400))?;
+    parts.keeper.replay(agent, vec![request]).await?;
+    for _ in 1..rounds {
+        let Some(round) = source.next() else { break };
+        parts.keeper.replay(agent, Vec::from(round?)).await?;
+    }
+    loop {
+        let round = source.next().context("there is always another round")??;
+        let outcome = parts.keeper.replay(agent, Vec::from(round)).await?;
+        let percent = outcome.window_tokens * 100 / budget;
+        if outcome.first_exchange > 1 && FILLED_PERCENT.contains(&percent) {
+            return Ok(());
+        }
+    }
+}
+
+async fn read_and_build(parts: &Parts, agent: &AgentId) -> anyhow::Result<i64> {
+    let query = ContextQuery {
+        format: RequestFormat::Anthropic,
+        budget_tokens: None,
+        alternation: None,
+        summary_max_tokens: None,
+        keeps_open_thinking: false,
+    };
+    let counter = tokenizer::counter_for("openai", "gpt-5");
+    let snapshot = parts
+        .snapshots
+        .of_step(agent)
+        .await?
+        .context("the agent is there")?;
+    let material = context::load(parts.store.as_ref(), agent, &snapshot, None).await?;
+    let reply = material.build(query, Config::default().context.options(), counter.as_ref());
+    Ok(reply.tokens)
 }

@@ -161,7 +161,7 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             ..rules
         };
         let first = prepared("user", EXCHANGE_TOKENS)?;
-        store.append(request(&agent, rules, vec![first])).await?;
+        store.append(request(&agent, &rules, vec![first])).await?;
         fill(&mut filler, &agent, count).await?;
         agents.push((agent, rules));
     }
@@ -172,7 +172,7 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let mut samples = samples(exchanges);
     for _ in 0..size(STORE_ROUNDS) {
         for ((agent, rules), sample) in agents.iter().zip(&mut samples) {
-            let request = request(agent, *rules, exchange.clone());
+            let request = request(agent, rules, exchange.clone());
             let start = Instant::now();
             let outcome = store.append(request).await?;
             sample.add(start.elapsed());
@@ -223,13 +223,13 @@ fn budget(exchanges: u32, exchange_tokens: i64) -> Budget {
     Budget::new(i64::from(exchanges) * exchange_tokens, 1.0)
 }
 
-fn request(agent: &AgentId, rules: AppendRules, messages: Vec<Prepared>) -> AppendRequest {
+fn request(agent: &AgentId, rules: &AppendRules, messages: Vec<Prepared>) -> AppendRequest {
     AppendRequest {
         agent: agent.clone(),
         messages,
         key: None,
         count_method: "o200k".to_owned(),
-        rules,
+        rules: *rules,
         replayed: false,
         now: Timestamp(0),
     }

@@ -14,6 +14,8 @@ mod measure;
 mod messages;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/rounds.rs"]
+mod rounds;
 #[path = "measure/texts.rs"]
 mod texts;
 

@@ -7,6 +7,8 @@ mod measure;
 mod messages;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/rounds.rs"]
+mod rounds;
 #[path = "measure/texts.rs"]
 mod texts;
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{self, Config},
+    config::{self, Config, ModelMode},
     domain::{
         number::{i64_or_max, usize_or_max},
         price::Prices,
@@ -45,6 +45,8 @@ pub use model::{Models, model, models};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+/// What an item of three texts takes in an answer.
+const ITEM_TOKENS: i64 = 230;
 /// A worker that knows of nothing to do looks at the queue after so many polls all the same: whoever writes to the
 /// database by hand wakes nobody.
 const POLLS_RESTED: u64 = 30;
@@ -349,10 +351,29 @@ fn append_rules(config: &Config) -> AppendRules {
         context: config.context.options(),
         idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
         batch_exchanges: config.queue.batch_exchanges,
+        batch_tokens_min: batch_tokens_min(config),
         debounce_ms: config.queue.debounce_ms,
         max_wait_ms: config.queue.max_wait_ms,
         revive_after_ms: config.queue.revive_after_ms,
         policy: summary_policy(config),
+    }
+}
+
+/// The tokens that a batch must have: calls of the built-in summariser cost nothing.
+fn batch_tokens_min(config: &Config) -> i64 {
+    match config.model.mode {
+        ModelMode::Offline => 0,
+        _ => config.queue.batch_tokens_min,
+    }
+}
+
+/// The most exchanges of a question: so many that an answer has room for an item about each. One that is cut off is billed and
+/// of no use.
+fn exchanges_max(config: &Config) -> i64 {
+    let exchanges_max = config.worker.batch_exchanges_max;
+    match config.model.mode {
+        ModelMode::Offline => exchanges_max,
+        _ => exchanges_max.min((config.model.output_tokens_max / ITEM_TOKENS).max(1)),
     }
 }
 
@@ -372,7 +393,7 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
         lease_ms: queue.lease_ms,
         retry: queue.retry_policy(),
         limits: MaterialLimits {
-            exchanges_max: worker.batch_exchanges_max,
+            exchanges_max: exchanges_max(config),
             tokens_max: worker.input_tokens_max,
         },
         transcript: TranscriptLimits {
@@ -385,6 +406,7 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
         output_tokens_max: config.model.output_tokens_max,
         thinking_reserve_tokens: config.model.thinking_reserve_tokens,
         batch_exchanges: queue.batch_exchanges,
+        batch_tokens_min: batch_tokens_min(config),
         max_wait_ms: queue.max_wait_ms,
         policy: summary_policy(config),
         compact_by_model: config.summary.compact_by_model,
@@ -426,6 +448,7 @@ pub fn summary_policy(config: &Config) -> SummaryPolicy {
                 zone: Zone::parse(&config.time_zone).unwrap_or_default(),
                 session_ms: config.session_hours * HOUR_MS,
                 days: (config.week_hours + HOURS_OF_DAY - 1) / HOURS_OF_DAY,
+                drops_older: config.drop_older,
                 idle_gap_ms: idle_gap_minutes * MINUTE_MS,
                 session: None,
             }),
@@ -433,8 +456,10 @@ pub fn summary_policy(config: &Config) -> SummaryPolicy {
                 session_ms: config.session_hours * HOUR_MS,
                 yesterday_ms: config.yesterday_hours * HOUR_MS,
                 week_ms: config.week_hours * HOUR_MS,
+                drops_older: config.drop_older,
             },
         },
+        style: config.style,
     }
 }
 

@@ -28,8 +28,8 @@ use backend::remote::{self, Server};
 use commands::agent::mcp;
 use commands::{
     agent::{
-        agents, context, forget, history, hook, items, lineage, pins, project, push, recall, summary, update,
-        versions, window,
+        agents, context, facts, forget, history, hook, items, lineage, pins, project, push, recall, summary,
+        update, versions, window,
     },
     database::{backup, copy, export, import, migrate, verify},
     operation::{age, alerts, doctor, health, metrics, queue, runs, serve, status, support, token},
@@ -185,6 +185,8 @@ enum Command {
     Rebuild(versions::Rebuild),
     /// Show the items of an agent's summary, pin them and correct them
     Items(items::Items),
+    /// Print how things stand for an agent: the facts that hold
+    Facts(facts::Facts),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
     /// Set a mark in an agent's conversation, to go back to
@@ -369,8 +371,7 @@ fn is_for_a_person(error: &clap::Error) -> bool {
 
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { shared, command } = cli;
-    output::choose_colour(shared.color, environment);
-    output::be_quiet(shared.quiet);
+    prepare_output(&shared, environment);
     let mut shared = shared.with_token(environment)?.fit_for(&command)?;
     let sources = sources(&shared, &command, environment);
     let loaded = match (sources.clone().load(), &command) {
@@ -398,6 +399,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Rollback(rollback) => rollback.run(&loaded.config, &shared),
         Command::Rebuild(rebuild) => rebuild.run(&loaded.config, &shared),
         Command::Items(items) => items.run(&loaded.config, &shared),
+        Command::Facts(facts) => facts.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::Mark(mark) => mark.run(&loaded.config, &shared),
         Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),
@@ -438,6 +440,11 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::CheckRequest(check) => check.run(&shared),
         Command::Topic(topic) => topic.run(),
     }
+}
+
+fn prepare_output(shared: &Shared, environment: &Environment) {
+    output::choose_colour(shared.color, environment);
+    output::be_quiet(shared.quiet);
 }
 
 /// The log of a command that has none unless it is asked for.

@@ -16,7 +16,8 @@ use crate::{
             Alternation, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
             SourceMessage, SourceRequest, build, fence, is_safe_boundary,
         },
-        exchange::{FIRST_EXCHANGE, PREAMBLE, are_open},
+        exchange::{FIRST_EXCHANGE, PREAMBLE},
+        legs::are_open,
         message::{Message, Part},
         number::{count, i64_or_max},
         perspective::{Perspective, Telling, UnknownSpeaker, speakers},
@@ -219,6 +220,7 @@ pub async fn load_within(
             .is_some_and(|seen| seen.role == Role::User),
         None => is_safe_boundary(message),
     };
+    let request = request(store, agent, &window, &opening).await?;
     let mut opening = opening.into_iter().flat_map(|exchange| exchange.messages);
     let anchor = opening.find(|stored| opens(&stored.message));
     Ok(ContextMaterial {
@@ -233,7 +235,7 @@ pub async fn load_within(
             .collect(),
         anchor,
         pins: store.pins(agent, PINS_MAX).await?,
-        request: request(store, agent, &window).await?,
+        request,
         window,
         left_out,
         shortened,
@@ -279,18 +281,27 @@ async fn perspective(
     Ok(Perspective::new(&viewer.speaker, telling, heard)?)
 }
 
-/// What the exchange works on with whose later legs the `window` begins.
+/// What the exchange works on with whose later legs the `window` begins. A long run often begins its session, so that its
+/// request stands in the `opening`.
 async fn request(
     store: &dyn Store,
     agent: &AgentId,
     window: &[StoredExchange],
+    opening: &[StoredExchange],
 ) -> StoreResult<Option<(i64, StoredMessage)>> {
     let first = window.first().map(|first| &first.exchange);
     let Some(first) = first.filter(|first| first.begins_with() < first.exchange) else {
         return Ok(None);
     };
     let begins_with = first.begins_with();
-    let found = store.request_of(agent, begins_with).await?;
+    let leg = opening
+        .iter()
+        .find(|stored| stored.exchange.exchange == begins_with);
+    let mut messages = leg.into_iter().flat_map(|leg| &leg.messages);
+    let found = match messages.find(|stored| is_safe_boundary(&stored.message)) {
+        Some(request) => Some(request.clone()),
+        None => store.request_of(agent, begins_with).await?,
+    };
     Ok(found.map(|request| (begins_with, request)))
 }
 

@@ -6,6 +6,7 @@
 mod convergence;
 mod counters;
 mod counting;
+mod facts;
 mod forgetting;
 mod indexing;
 mod intake;
@@ -51,6 +52,7 @@ pub use convergence::convergence;
 use counters::Counters;
 pub use counters::FindCounter;
 use counting::Counted;
+pub use facts::{FactEditedReply, FactReply};
 pub use forgetting::{DeleteReply, ForgetReply, LegsLeft};
 use journalling::records;
 use learning::Learning;

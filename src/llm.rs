@@ -32,7 +32,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{agent::AgentId, price::Usage, prompt::Prompt, transcript::Transcript};
+use crate::domain::{
+    agent::AgentId, price::Usage, prompt::Prompt, summary::fact::Fact, transcript::Transcript,
+};
 
 /// A request to a model.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct ModelRequest {
     pub prompt: Prompt,
     /// The same exchanges as data, for the built-in summariser.
     pub transcripts: Vec<Transcript>,
+    /// The facts that hold before these exchanges.
+    pub facts: Vec<Fact>,
     /// The most tokens the answer may have.
     pub output_tokens_max: i64,
     /// The agent that it is about: if the request has to wait, a turn is kept for the agent until it comes back.

@@ -30,9 +30,11 @@ use crate::{
     domain::{
         agent::AgentId,
         legs::Running,
-        number::i64_or_max,
+        number::{count, i64_or_max},
         redaction::Redactor,
         summary::{
+            item::ExchangeRange,
+            line::ranges,
             pending::{PendingLine, with_pending},
             render::archived,
             section::Ageing,
@@ -409,8 +411,12 @@ fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
             at: zone.wall(first.opened_at),
             tokens: row.pending_before.tokens,
             digest: format!(
-                "{} exchanges before #{} wait to be summarised",
-                row.pending_before.exchanges, first.exchange
+                "{}: {} wait to be summarised",
+                ranges(&[ExchangeRange {
+                    first: row.summarized_through + 1,
+                    last: first.exchange - 1,
+                }]),
+                count(row.pending_before.exchanges, "exchange"),
             ),
         });
     unnamed.into_iter().chain(named).collect()

@@ -12,6 +12,7 @@ pub mod backup;
 pub mod batch;
 pub mod copy;
 pub mod examine;
+mod fact;
 pub mod forget;
 pub mod inbox;
 pub mod operate;
@@ -35,6 +36,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
+pub use fact::*;
 pub use forget::*;
 pub use outage::*;
 pub use project::*;
@@ -102,6 +104,9 @@ pub enum StoreError {
     /// There are as many pinned items as there may be.
     #[error("{ITEM_PINS_MAX} items are pinned, and no more can be")]
     ItemPinsFull,
+    /// Facts can't be changed so.
+    #[error(transparent)]
+    Fact(#[from] FactFault),
     /// There is no such message to pin in the agent's live history, or no such pin to take back.
     #[error("there is no message {0} that could be pinned, or it isn't pinned")]
     UnknownMessage(i64),
@@ -412,6 +417,15 @@ pub trait Store: Send + Sync {
 
     /// The items that cover exchanges, in the order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
+
+    /// The facts, in the order of their numbers.
+    async fn facts(&self, agent: &AgentId, query: FactQuery) -> StoreResult<Vec<FactRow>>;
+
+    /// Changes the facts by hand, and writes a new version. The lease of an update under way is voided.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`] or [`StoreError::Fact`]; nothing is changed then.
+    async fn change_fact(&self, request: FactRequest) -> StoreResult<FactEdited>;
 
     /// Changes an item by hand, and writes a new version. A new text gets a new number, so that earlier versions keep
     /// the old one. The lease of an update under way is voided.

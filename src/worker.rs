@@ -20,12 +20,14 @@ mod batch;
 mod call;
 mod compact;
 mod condense;
+mod condensed;
 mod courier;
 mod heartbeat;
 mod panicking;
 mod pieces;
 mod portion;
 mod postpone;
+mod request;
 mod resumption;
 mod trace;
 mod update;
@@ -100,6 +102,8 @@ pub struct WorkerSettings {
     pub thinking_reserve_tokens: i64,
     /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
+    /// The tokens that these must have, too; 0 asks for none.
+    pub batch_tokens_min: i64,
     /// How long fewer pending exchanges than that may wait for more.
     pub max_wait_ms: i64,
     /// The limits and rules of the document.

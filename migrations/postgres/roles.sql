@@ -27,7 +27,7 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO agent_rw, reader, agent_own', current_schema());
 END $$;
 
-GRANT SELECT ON messages, exchanges, agent_summary, agent_pending, summary_documents, refused_messages
+GRANT SELECT ON messages, exchanges, agent_summary, agent_pending, agent_facts, summary_documents, refused_messages
   TO agent_rw, reader, agent_own;
 GRANT INSERT ON messages TO agent_rw, agent_own;
 

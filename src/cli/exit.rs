@@ -8,7 +8,7 @@ use crate::{
     clock::{Clock as _, SystemClock},
     config::{ConfigError, Environment, HeadersError, KeyError, LogFormat},
     randomness::NoRandomness,
-    store::StoreError,
+    store::{FactFault, StoreError},
     telemetry::Surroundings,
 };
 
@@ -155,6 +155,7 @@ impl From<StoreError> for Failed {
             | StoreError::UnknownMessage(_)
             | StoreError::UnknownVersion { .. }
             | StoreError::UnknownItem { .. }
+            | StoreError::Fact(FactFault::Unknown(_))
             | StoreError::UnknownExchange(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
@@ -166,6 +167,7 @@ impl From<StoreError> for Failed {
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }
             | StoreError::ItemPinsFull
+            | StoreError::Fact(_)
             | StoreError::Inconsistent { .. }
             | StoreError::Panicked(_) => 1,
         };

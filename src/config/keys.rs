@@ -35,6 +35,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("summary.yesterday_hours", 1, 87_600),
     ("summary.week_hours", 1, 87_600),
     ("queue.batch_exchanges", 1, 1_000),
+    ("queue.batch_tokens_min", 0, 1_000_000),
     ("queue.max_wait_ms", 0, 86_400_000),
     ("queue.debounce_ms", 0, 3_600_000),
     ("queue.poll_ms", 10, 60_000),

@@ -14,6 +14,7 @@ use crate::{
         preset::Preset,
         redaction::Redactor,
         settings::OnOverflow,
+        summary::compaction::Style,
         window::Budget,
         work::{Fairness, RetryPolicy},
     },
@@ -180,7 +181,7 @@ pub struct SummaryConfig {
     pub max_tokens: i64,
     /// Below this share of `max_tokens` new items are appended.
     pub append_below: f64,
-    /// Below this share they are merged; above it everything is compacted.
+    /// Below this share lines are shortened; above it some are left out.
     pub merge_below: f64,
     /// Whether a model, if there is one, compacts documents that grew too big.
     pub compact_by_model: bool,
@@ -190,8 +191,12 @@ pub struct SummaryConfig {
     pub session_hours: i64,
     /// Oldest age of the second section.
     pub yesterday_hours: i64,
-    /// Oldest age of the third section, and of the document.
+    /// Oldest age of the third section.
     pub week_hours: i64,
+    /// Whether what is older leaves the document.
+    pub drop_older: bool,
+    /// How lines are written.
+    pub style: Style,
     /// Where agents work that don't say it themselves.
     pub time_zone: String,
     /// Whether secrets are kept from models and readers.
@@ -211,7 +216,7 @@ impl SummaryConfig {
     }
 }
 
-/// Whether items grow shorter and leave as they grow older.
+/// Whether items move through the sections as they grow older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ageing {
@@ -229,7 +234,9 @@ pub enum Ageing {
 pub struct QueueConfig {
     /// So many pending exchanges start an update.
     pub batch_exchanges: i64,
-    /// Fewer start one when the oldest has waited this long.
+    /// These must have so many tokens, too, where a model is asked; 0 asks for none.
+    pub batch_tokens_min: i64,
+    /// Less starts one when the oldest has waited this long.
     pub max_wait_ms: i64,
     /// A new row waits this long for more.
     pub debounce_ms: i64,

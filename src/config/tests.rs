@@ -174,6 +174,7 @@ fn the_reference_is_the_default() {
     queue.backoff_base_ms = 5000
     queue.backoff_max_ms = 900000
     queue.batch_exchanges = 3
+    queue.batch_tokens_min = 2000
     queue.crashes_max = 3
     queue.debounce_ms = 2000
     queue.lease_ms = 15000
@@ -199,12 +200,14 @@ fn the_reference_is_the_default() {
     spend.usd_per_day = 0.0
     summary.ageing = "age"
     summary.append_below = 0.8
-    summary.compact_by_model = true
+    summary.compact_by_model = false
+    summary.drop_older = false
     summary.max_tokens = 10000
     summary.merge_below = 0.95
     summary.redact = true
     summary.redact_patterns = []
     summary.session_hours = 24
+    summary.style = "plain"
     summary.time_zone = "UTC"
     summary.week_hours = 336
     summary.yesterday_hours = 168
@@ -306,11 +309,8 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
                 "fallback.model=any".to_owned(),
             ];
             let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
-            let entry = loaded
-                .entries()
-                .into_iter()
-                .find(|entry| entry.key == key)
-                .unwrap();
+            let mut entries = loaded.entries().into_iter();
+            let entry = entries.find(|entry| entry.key == key).unwrap();
             assert_eq!(entry.value, format!("\"{value}\""));
         }
         let error = load(None, &[], &[&format!("{key}=sideways")]).unwrap_err();
@@ -318,7 +318,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 15);
+    assert_eq!(choices, 16);
 }
 
 #[test]

@@ -5,40 +5,39 @@ use maud::{Markup, html};
 use super::text::linked;
 use crate::domain::{
     agent::AgentId,
-    summary::{diff::DocumentLine, item::ExchangeRange},
+    summary::{diff::DocumentLine, item::ExchangeRange, reading::read_lines},
 };
 
 /// One section of the document.
 struct Section<'d> {
     heading: &'d str,
-    entries: Vec<Entry<'d>>,
+    groups: Vec<Group<'d>>,
 }
 
-enum Entry<'d> {
-    Day(&'d str),
-    Line(DocumentLine),
+/// Lines with the day above them, if one is.
+struct Group<'d> {
+    day: Option<&'d str>,
+    lines: Vec<DocumentLine>,
 }
 
 fn sections(content: &str) -> Vec<Section<'_>> {
-    let mut sections: Vec<Section<'_>> = Vec::new();
-    for line in content.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            sections.push(Section {
-                heading,
-                entries: Vec::new(),
-            });
-            continue;
-        }
-        let Some(section) = sections.last_mut() else {
-            continue;
-        };
-        if let Some(day) = line.strip_prefix("### ") {
-            section.entries.push(Entry::Day(day));
-        } else if let Some(line) = DocumentLine::read(section.heading, line) {
-            section.entries.push(Entry::Line(line));
-        }
-    }
-    sections
+    let lines = read_lines(content);
+    let of_sections = lines.chunk_by(|one, next| one.heading == next.heading);
+    of_sections
+        .filter_map(|of_section| {
+            let of_days = of_section.chunk_by(|one, next| one.day == next.day);
+            let first = of_section.first().filter(|line| !line.heading.is_empty())?;
+            Some(Section {
+                heading: first.heading,
+                groups: of_days
+                    .map(|of_day| Group {
+                        day: of_day.first().and_then(|line| line.day),
+                        lines: of_day.iter().map(DocumentLine::from).collect(),
+                    })
+                    .collect(),
+            })
+        })
+        .collect()
 }
 
 /// Where a document stands on a page: its headings follow on those above it.
@@ -61,40 +60,10 @@ pub(super) fn document(agent: &AgentId, content: &str, level: Level) -> Markup {
                     Level::Page => h2 #(format!("part-{at}")) { (section.heading) },
                     Level::Section => h3 #(format!("part-{at}")) { (section.heading) },
                 }
-                @for group in groups(&section.entries) { (days(agent, &group, level)) }
+                @for group in &section.groups { (days(agent, group, level)) }
             }
         }
     }
-}
-
-/// Lines with the day above them, if one is.
-struct Group<'e> {
-    day: Option<&'e str>,
-    lines: Vec<&'e DocumentLine>,
-}
-
-fn groups<'e>(entries: &'e [Entry<'_>]) -> Vec<Group<'e>> {
-    let mut groups: Vec<Group<'e>> = Vec::new();
-    for entry in entries {
-        match entry {
-            Entry::Day(day) => groups.push(Group {
-                day: Some(day),
-                lines: Vec::new(),
-            }),
-            Entry::Line(line) => {
-                if groups.is_empty() {
-                    groups.push(Group {
-                        day: None,
-                        lines: Vec::new(),
-                    });
-                }
-                if let Some(group) = groups.last_mut() {
-                    group.lines.push(line);
-                }
-            }
-        }
-    }
-    groups
 }
 
 fn days(agent: &AgentId, group: &Group<'_>, level: Level) -> Markup {
@@ -118,6 +87,9 @@ pub(super) fn item(agent: &AgentId, line: &DocumentLine) -> Markup {
         li.item data-x=(spans(line.exchanges())) {
             bdi.said { (said) }
             @if !source.is_empty() { " " span.source { (linked(agent, source)) } }
+            @if !line.points.is_empty() {
+                ul.points { @for point in &line.points { li { bdi { (point) } } } }
+            }
         }
     }
 }
@@ -137,14 +109,14 @@ mod tests {
 
     #[test]
     fn a_document_keeps_its_sections_days_and_sources() {
-        let content = "## Previously in This Session\n1. Added <JWT> (2026-01-05 08:12, #12–#14, ~5k tokens)\n\n\
-                       ## This Week\n### 8 May 2023\n- Moved on (#3, ~1k tokens)\n";
+        let content = "## Previously in This Session (5 January 2026, 08:12)\n- Added <JWT> (08:12, #12–#14)\n  - with RS256\n\n\
+                       ## This Week (27–30 December 2025)\n### Sat 27 December\n- Moved on (#3)\n";
         let html = document(&"a".parse().unwrap(), content, Level::Section).into_string();
         for part in [
-            "<h3 id=\"part-0\">Previously in This Session</h3>",
+            "<h3 id=\"part-0\">Previously in This Session (5 January 2026, 08:12)</h3>",
             "data-x=\"12-14\"><bdi class=\"said\">Added &lt;JWT&gt;</bdi>",
-            "<a href=\"/ui/agents/a/exchanges/14\">#14</a>, ~5k tokens)",
-            "<h4 class=\"day\">8 May 2023</h4>",
+            "<a href=\"/ui/agents/a/exchanges/14\">#14</a>)</span><ul class=\"points\"><li><bdi>with RS256</bdi></li></ul>",
+            "<h4 class=\"day\">Sat 27 December</h4>",
             "data-x=\"3-3\"",
         ] {
             assert!(html.contains(part), "{part} in {html}");

@@ -29,7 +29,7 @@ mod plan;
 mod request;
 mod steps;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::borrow::Cow;
 

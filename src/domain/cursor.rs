@@ -38,6 +38,8 @@ pub enum List<'a> {
     Window(&'a AgentId),
     /// The items of an agent's summary.
     Items(&'a AgentId),
+    /// The facts of an agent.
+    Facts(&'a AgentId),
     /// The versions of an agent's summary, the newest first.
     Versions(&'a AgentId),
 }
@@ -51,6 +53,7 @@ impl List<'_> {
             Self::Runs => 'r',
             Self::Window(_) => 'w',
             Self::Items(_) => 'i',
+            Self::Facts(_) => 'f',
             Self::Versions(_) => 'v',
         }
     }
@@ -58,7 +61,9 @@ impl List<'_> {
     fn agent(&self) -> &str {
         match self {
             Self::Agents | Self::Queue | Self::Projects | Self::Runs => "",
-            Self::Window(agent) | Self::Items(agent) | Self::Versions(agent) => agent.as_str(),
+            Self::Window(agent) | Self::Items(agent) | Self::Facts(agent) | Self::Versions(agent) => {
+                agent.as_str()
+            }
         }
     }
 }

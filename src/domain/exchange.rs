@@ -347,25 +347,6 @@ pub(super) fn unmarked(digest: &str) -> &str {
     continued.map_or(said, |(_, said)| said)
 }
 
-/// Whether more is expected in the exchange of each of `rows`, which are in order: all legs of an exchange are as open as its
-/// last one.
-pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
-    let mut last: Option<(i64, bool)> = None;
-    let mut found: Vec<bool> = rows
-        .rev()
-        .map(|row| {
-            let is_open = match last {
-                Some((begins_with, is_open)) if begins_with == row.begins_with() => is_open,
-                _ => row.state == ExchangeState::Open,
-            };
-            last = Some((row.begins_with(), is_open));
-            is_open
-        })
-        .collect();
-    found.reverse();
-    found
-}
-
 impl Headline {
     fn add(&mut self, entry: &Entry) {
         let is_first_word = self.title.is_empty() && self.answer.is_empty();

@@ -15,7 +15,7 @@ mod orders;
 #[cfg(test)]
 mod tests;
 
-use super::text::cut;
+use super::{demand::DEMAND_MARK, text::cut};
 
 pub use markup::defanged;
 
@@ -24,26 +24,57 @@ pub const QUOTE_MARK: &str = "It was said: ";
 /// The least characters of a quotation that gets the mark before it.
 const MARKED_CHARS_MIN: usize = 24;
 
-/// `line` as it is, or as a quotation when something in it, outside of quotation marks, poses as an instruction. At
-/// most `chars_max` characters (at least 3), cut where it doesn't fit.
+/// `line` as it is, or as a quotation when something in it, outside of quotation marks, poses as an instruction, or as what the
+/// user demanded. At most `chars_max` characters (at least 3), cut where it doesn't fit.
 pub fn quoted(line: &str, chars_max: usize) -> String {
+    quotation(line, chars_max, &[QUOTE_MARK], |line| {
+        orders::poses_as_demand(line) || orders::poses_as_instruction(line)
+    })
+}
+
+/// As [`quoted`], for a text of which it was checked that the user demanded what it says ([`super::demand`]).
+pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
+    quotation(
+        line,
+        chars_max,
+        &[DEMAND_MARK, QUOTE_MARK],
+        orders::poses_as_instruction,
+    )
+}
+
+fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) -> bool) -> String {
     let whole = line;
     let line = cut(whole, chars_max);
-    let said = line.strip_prefix(QUOTE_MARK).filter(|said| said.starts_with('“'));
+    let marked = marks.iter().find_map(|mark| {
+        let said = line.strip_prefix(mark)?;
+        said.starts_with('“').then_some((*mark, said))
+    });
     // Cutting may have removed the closing mark.
-    let is_open = said.is_some_and(|said| !said.ends_with('”'));
+    let is_open = marked.is_some_and(|(mark, said)| {
+        let is_closed = if mark == DEMAND_MARK {
+            said.contains('”')
+        } else {
+            said.ends_with('”')
+        };
+        !is_closed
+    });
     // What is cut off may be what posed as an instruction; and cutting may open a quotation.
-    let poses = orders::poses_as_instruction(whole) || (line != whole && orders::poses_as_instruction(&line));
+    let poses = poses(whole) || (line != whole && !is_open && poses(&line));
     if !is_open && !poses {
         return line;
     }
-    let mark_chars = QUOTE_MARK.chars().count();
-    let mark = if chars_max >= mark_chars + MARKED_CHARS_MIN {
-        QUOTE_MARK
-    } else {
-        ""
-    };
-    let said = said.unwrap_or(&line);
+    // An instruction beside what the user demanded isn't the user's.
+    let mark = marked.map_or(QUOTE_MARK, |(mark, _)| if poses { QUOTE_MARK } else { mark });
+    let said = marked.map_or(
+        line.as_str(),
+        |(found, said)| if found == mark { said } else { line.as_str() },
+    );
+    let room_for_mark = chars_max >= mark.chars().count() + MARKED_CHARS_MIN;
+    in_quotation_marks(if room_for_mark { mark } else { "" }, said, chars_max)
+}
+
+/// `mark` and `said` in quotation marks, of at most `chars_max` characters.
+fn in_quotation_marks(mark: &str, said: &str, chars_max: usize) -> String {
     let said = said.strip_prefix('“').unwrap_or(said);
     let said = said.strip_suffix('”').unwrap_or(said);
     // No mark within may end the quotation.

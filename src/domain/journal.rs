@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use self::{
-    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
+    fork::{CountRecord, DocumentRecord, FactRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
     standing::Standing,
     wire::{Line, LineError},
 };

@@ -1,5 +1,5 @@
-//! Legs, as programs and people are told of them: an exchange that outgrew a step has several, each with a number of its own.
-//! Programs get the numbers; people see one exchange (`#14–#19  one exchange in six legs`).
+//! Legs in answers to programs and people: an exchange that outgrew a step has several, each with a number of its own. Programs
+//! get the numbers; people see one exchange (`#14–#19  one exchange in six legs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -142,25 +142,55 @@ pub fn title(row: &Exchange) -> String {
     }
 }
 
-/// Gives each of `rows`, which are in order, the state of its exchange: all legs are as open as the last one. `last` is the
-/// last row of the last one's exchange.
-pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last: Option<&Exchange>) {
-    let mut end = last.map(|last| (last.begins_with(), last.state));
-    for row in rows.rev() {
-        row.state = match end {
-            Some((begins_with, ExchangeState::Open)) if begins_with == row.begins_with() => {
-                ExchangeState::Open
+/// The states of exchanges whose legs are met from the last one on: all legs of an exchange are as open as its last one.
+#[derive(Default)]
+struct States {
+    /// The exchange that was met last, by its first leg, and its state.
+    met: Option<(i64, ExchangeState)>,
+}
+
+impl States {
+    /// Those of which `last` is met first.
+    fn from(last: Option<&Exchange>) -> Self {
+        Self {
+            met: last.map(|last| (last.begins_with(), last.state)),
+        }
+    }
+
+    /// The state of the exchange that `row`, the next one to be met, belongs to.
+    fn of(&mut self, row: &Exchange) -> ExchangeState {
+        let begins_with = row.begins_with();
+        match self.met {
+            Some((met, ExchangeState::Open)) if met == begins_with => ExchangeState::Open,
+            Some((met, _)) if met == begins_with => row.state.ended(),
+            _ => {
+                self.met = Some((begins_with, row.state));
+                row.state
             }
-            Some((begins_with, _)) if begins_with == row.begins_with() => row.state.ended(),
-            _ => row.state,
-        };
-        if end.is_none_or(|(begins_with, _)| begins_with != row.begins_with()) {
-            end = Some((row.begins_with(), row.state));
         }
     }
 }
 
-/// Which legs an exchange has, told to whoever reads one of them.
+/// Gives each of `rows`, which are in order, the state of its exchange. `last` is the last row of the last one's exchange.
+pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last: Option<&Exchange>) {
+    let mut states = States::from(last);
+    for row in rows.rev() {
+        row.state = states.of(row);
+    }
+}
+
+/// Whether more is expected in the exchange of each of `rows`, which are in order and end with the last leg of theirs.
+pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
+    let mut states = States::default();
+    let mut found: Vec<bool> = rows
+        .rev()
+        .map(|row| states.of(row) == ExchangeState::Open)
+        .collect();
+    found.reverse();
+    found
+}
+
+/// The legs of an exchange, beside one of them that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct Legs {
@@ -179,8 +209,8 @@ pub struct Legs {
 }
 
 impl Legs {
-    /// The legs of the exchange whose `rows` these are, in order, for whoever reads the one numbered `read`; `None` if that
-    /// is the whole exchange.
+    /// The legs of the exchange whose `rows` these are, in order, beside the one numbered `read`; `None` if that is the whole
+    /// exchange.
     pub fn of(rows: &[Exchange], read: i64) -> Option<Self> {
         let numbered: Vec<Numbered> = rows.iter().map(Numbered::from).collect();
         let (first, last) = (numbered.first()?, numbered.last()?);
@@ -327,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_leg_is_told_where_it_goes_on() {
+    fn a_leg_says_where_it_goes_on() {
         let legs = |read| Legs::of(&rows(3, &[]), read).map(|legs| (legs.count, legs.previous, legs.next));
         assert_eq!(legs(14), Some((3, None, Some(15))));
         assert_eq!(legs(15), Some((3, Some(14), Some(16))));

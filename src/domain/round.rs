@@ -63,7 +63,7 @@ pub struct Round {
     /// How many messages of the model it has.
     messages: u32,
     /// Whether the model's next message may be part of it without an id: it may, and nobody has spoken since.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_go_on: bool,
 }
 
@@ -102,11 +102,6 @@ impl Round {
 
 fn is_models(kind: &Kind) -> bool {
     matches!(kind, Kind::Assistant | Kind::ToolCall)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 #[cfg(test)]

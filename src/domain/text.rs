@@ -40,6 +40,23 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     format!("{head}…")
 }
 
+/// As [`cut`], but after the last sentence that fits, if half of the room or more is used so. Then nothing marks the cut.
+pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
+    let Some((end, _)) = text.grapheme_indices(true).nth(chars_max) else {
+        return text.to_owned();
+    };
+    let fits = text.get(..end).unwrap_or_default();
+    let mut ends = fits.char_indices().filter(|(at, c)| {
+        let after = fits.get(at + c.len_utf8()..).unwrap_or_default();
+        matches!(c, '。' | '！' | '？') || matches!(c, '.' | '!' | '?') && after.starts_with(' ')
+    });
+    let last = ends.next_back().map(|(at, c)| at + c.len_utf8());
+    match last.and_then(|last| fits.get(..last)) {
+        Some(sentences) if sentences.graphemes(true).count() * 2 >= chars_max => sentences.to_owned(),
+        _ => cut(text, chars_max),
+    }
+}
+
 /// How the line begins that [`head_tail`] leaves where it cuts a text, with the line feed before it.
 pub(crate) const CUT_MARK: &str = "\n[… ";
 /// How that line ends.
@@ -212,6 +229,20 @@ fn is_unprintable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_are_kept_whole_where_enough_of_them_fit() {
+        for (text, chars_max, kept) in [
+            ("One. Two. Three.", 16, "One. Two. Three."),
+            ("One. Two. Three.", 12, "One. Two."),
+            ("Version 1.2.3 came. Then more", 21, "Version 1.2.3 came."),
+            ("One. Two three four", 16, "One. Two three…"),
+            ("修好了。还有很多事情要做", 6, "修好了。"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(cut_at_sentence(text, chars_max), kept, "{text}");
+        }
+    }
 
     #[test]
     fn cuts_between_graphemes() {

@@ -2,9 +2,11 @@
 //! without thinking (provider documentation: never feed reasoning to a summariser).
 
 mod pairs;
+mod reminders;
 
-use self::pairs::Linked;
+use self::{pairs::Linked, reminders::without_reminders};
 use super::{
+    effects::Effects,
     exchange::Exchange,
     message::{Kind, Message, Part},
     outcome,
@@ -34,6 +36,35 @@ pub enum Voice {
     Result,
     /// A tool result that reports a failure.
     FailedResult,
+}
+
+impl Voice {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::User,
+        Self::Assistant,
+        Self::Program,
+        Self::Call,
+        Self::Result,
+        Self::FailedResult,
+    ];
+
+    /// The name used in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Program => "program",
+            Self::Call => "call",
+            Self::Result => "result",
+            Self::FailedResult => "failed_result",
+        }
+    }
+
+    /// The voice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|voice| voice.name() == name)
+    }
 }
 
 /// One line of a transcript; may hold line feeds.
@@ -69,8 +100,12 @@ pub struct Transcript {
     pub started_at: Timestamp,
     /// The agent's time zone, by whose days `yesterday` is meant.
     pub zone: Zone,
+    /// Its tokens.
+    pub tokens: i64,
     /// Whether the user interrupted it.
     pub interrupted: bool,
+    /// What it changed outside of the conversation, read from the whole of its calls.
+    pub effects: Effects,
     /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
     pub lines: Vec<Line>,
 }
@@ -84,7 +119,9 @@ impl Transcript {
             continues: None,
             started_at,
             zone: Zone::UTC,
+            tokens: 0,
             interrupted: false,
+            effects: Effects::default(),
             lines: pairs::side_by_side(
                 lines
                     .iter()
@@ -137,7 +174,9 @@ impl Transcript {
             }),
             started_at: exchange.opened_at,
             zone: Zone::UTC,
+            tokens: exchange.tokens,
             interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
+            effects: Effects::of(messages).redacted(redactor),
             lines: pairs::side_by_side(
                 messages
                     .iter()
@@ -184,7 +223,7 @@ fn is_told(message: &Message) -> bool {
 fn has_line(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
-        Part::ToolResult { text, is_error, .. } => *is_error || !text.trim().is_empty(),
+        Part::ToolResult { text, is_error, .. } => *is_error || !without_reminders(text).trim().is_empty(),
         Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
         Part::Thinking(_) => false,
     }
@@ -270,6 +309,10 @@ fn line(
         }
         Part::Thinking(_) => return None,
     };
+    let text = match part {
+        Part::ToolResult { .. } => without_reminders(text),
+        _ => text.into(),
+    };
     // Before it is cut: half a secret has no shape.
     let whole = redactor.redact(text.trim());
     let shortened = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
@@ -297,7 +340,7 @@ mod tests {
         attachment::Extent,
         exchange::Entry,
         message::Format,
-        prompt::{Prompt, PromptLimits},
+        prompt::{Prompt, PromptLimits, PromptMaterial},
     };
 
     fn result(text: String) -> Part {
@@ -464,7 +507,11 @@ mod tests {
                 "A cat."
             ]
         );
-        let prompt = Prompt::new(&[transcript], "k3v9x2m7", PromptLimits::default());
+        let prompt = Prompt::new(
+            PromptMaterial::of(&[transcript]),
+            "k3v9x2m7",
+            PromptLimits::default(),
+        );
         assert!(!prompt.user.contains("SECRET-"));
     }
 
@@ -510,7 +557,7 @@ mod tests {
             material_chars_max: 20_000,
         };
         for messages in [many_calls, big_result, many_lines] {
-            let prompt = Prompt::new(&[transcript(&messages)], "k3v9x2m7", limits).user;
+            let prompt = Prompt::new(PromptMaterial::of(&[transcript(&messages)]), "k3v9x2m7", limits).user;
             assert!(prompt.chars().count() < 23_000, "{}", prompt.len());
             assert!(prompt.contains("the first words") && prompt.contains("the last words"));
         }

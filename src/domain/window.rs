@@ -16,8 +16,9 @@ use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
     context::{ContextInput, SourceExchange, SourceMessage, SourceRequest, is_safe_boundary},
-    exchange::{Entry, Exchange, FIRST_EXCHANGE, are_open},
+    exchange::{Entry, Exchange, FIRST_EXCHANGE},
     ledger::{Cut, Ledger, Segmentation, TooBig, WindowExchange},
+    legs::are_open,
     lineage::Step,
     message::Message,
     redaction::Redactor,

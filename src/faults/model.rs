@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, time::Instant};
 
 use super::load;
-use crate::selftest::updates::Adversary;
+use crate::{domain::prompt::ASKED, selftest::updates::Adversary};
 
 /// What becomes of a call, and how often, in a hundred.
 const FATES: [(Fate, u32); 8] = [
@@ -323,14 +323,15 @@ fn said(text: &str) -> Response {
 
 /// The exchanges that are asked about; none when it is about operations.
 fn exchanges(asked: &str) -> Vec<i64> {
-    let first_line = asked.lines().next().unwrap_or_default();
-    let numbers = first_line
-        .strip_prefix("Exchanges to summarise: ")
-        .unwrap_or_default();
-    numbers
-        .trim_end_matches('.')
-        .split(", ")
-        .filter_map(|number| number.strip_prefix('#')?.parse().ok())
+    let line = asked.lines().rev().find_map(|line| line.strip_prefix(ASKED));
+    let spans = line.unwrap_or_default().split(", ");
+    spans
+        .filter_map(|span| {
+            let (first, last) = span.split_once('–').unwrap_or((span, span));
+            let number = |text: &str| text.strip_prefix('#')?.parse::<i64>().ok();
+            Some(number(first)?..=number(last)?)
+        })
+        .flatten()
         .collect()
 }
 
@@ -355,7 +356,7 @@ fn good(asked: &str) -> String {
 mod tests {
     use super::*;
     use crate::domain::{
-        prompt::{Prompt, PromptLimits},
+        prompt::{Prompt, PromptLimits, PromptMaterial},
         time::Timestamp,
         transcript::{Transcript, Voice},
     };
@@ -366,12 +367,12 @@ mod tests {
         let said = user["content"].as_str().unwrap();
         let transcript = |exchange| Transcript::of_lines(exchange, Timestamp(0), &[(Voice::User, "", said)]);
         let asked = Prompt::new(
-            &[transcript(4), transcript(6)],
+            PromptMaterial::of(&[transcript(4), transcript(6), transcript(7)]),
             "abcdefgh",
             PromptLimits::default(),
         )
         .user;
-        assert_eq!(exchanges(&asked), [4, 6]);
+        assert_eq!(exchanges(&asked), [4, 6, 7]);
         assert_eq!(load::agent_in(&asked), Some(3));
     }
 }

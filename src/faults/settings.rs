@@ -11,9 +11,10 @@ pub(super) const DRAIN_MS: u64 = 1_000;
 
 /// What holds in all runs.
 pub(super) fn common(lease_ms: i64) -> Vec<String> {
-    let settings: [(&str, String); 21] = [
+    let settings: [(&str, String); 22] = [
         ("queue.lease_ms", lease_ms.to_string()),
         ("queue.batch_exchanges", "2".into()),
+        ("queue.batch_tokens_min", "100".into()),
         ("queue.debounce_ms", "0".into()),
         ("queue.max_wait_ms", "200".into()),
         ("queue.poll_ms", "50".into()),

@@ -4,6 +4,7 @@ mod age;
 pub(super) mod agents;
 mod context;
 pub(super) mod events;
+mod facts;
 mod forget;
 mod health;
 mod history;
@@ -40,6 +41,8 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(versions::rebuild))
         .routes(routes!(items::list))
         .routes(routes!(items::change))
+        .routes(routes!(facts::list, facts::add))
+        .routes(routes!(facts::change))
         .routes(routes!(context::read))
         .routes(routes!(history::read))
         .routes(routes!(recall::search))

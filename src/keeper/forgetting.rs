@@ -19,7 +19,7 @@ pub struct ForgetReply {
     pub messages: i64,
     /// The exchanges that they stood in.
     pub exchanges: Vec<i64>,
-    /// Of these exchanges the legs that weren't named, and hold what was said in them.
+    /// The legs of these exchanges that weren't named: what was said in them is still stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub legs_left: Vec<LegsLeft>,
     /// The agents that shared them.

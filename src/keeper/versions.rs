@@ -57,7 +57,7 @@ pub struct ItemReply {
     pub item: Item,
     /// Its exchanges: `#12–#14, #20`.
     pub exchanges: String,
-    /// The exchange of which all of them are legs, if they are; told in lists.
+    /// The exchange of which all of them are legs, if they are; only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legs_of: Option<i64>,
     /// The version that brought it.
@@ -194,7 +194,7 @@ impl Keeper {
     }
 
     /// Wakes the workers (an update under way lost its lease, so its row can be claimed at once) and readers.
-    fn after_document(&self, agent: &AgentId) {
+    pub(super) fn after_document(&self, agent: &AgentId) {
         self.notices.wake_queue();
         self.notices.agent_changed(agent);
     }

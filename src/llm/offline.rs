@@ -13,6 +13,7 @@
 //! Invariants: every exchange of the request is covered by exactly one item, in order; every text is one clean line
 //! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
 
+mod account;
 mod calls;
 mod candidates;
 mod clauses;
@@ -26,6 +27,7 @@ mod importance;
 mod reading;
 mod render;
 mod sentences;
+mod state;
 mod topics;
 mod values;
 mod weigh;
@@ -38,7 +40,7 @@ use async_trait::async_trait;
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use crate::domain::{
     reply::Answer,
-    summary::item::{ExchangeRange, ItemDraft},
+    summary::item::{ExchangeRange, ItemDraft, LITTLE_TOKENS_MAX, text_chars_max},
     text::first_line,
     transcript::{Transcript, Voice},
 };
@@ -67,6 +69,7 @@ impl ChatModel for OfflineModel {
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let answer = Answer {
             items: summarise(&request.transcripts),
+            facts: state::changes(&request.transcripts, &request.facts),
         };
         let text = serde_json::to_string(&answer).map_err(|error| LlmError::Permanent(error.to_string()))?;
         Ok(ModelAnswer {
@@ -83,12 +86,17 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     topics::runs(&batch)
         .into_iter()
         .filter_map(|run| {
+            let told = transcripts.get(run.clone())?;
             let exchanges = batch.exchanges.get(run)?;
             let range = ExchangeRange {
                 first: exchanges.first()?.exchange,
                 last: exchanges.last()?.exchange,
             };
-            let texts = compose::texts(&batch, exchanges).or_quote(&first_words(&transcripts, range));
+            let account = told.iter().any(account::is_work).then(|| account::texts(told));
+            // Of calls alone the account has nothing to tell.
+            let account = account.filter(|texts| !texts.text.is_empty());
+            let texts = account.unwrap_or_else(|| composed(&batch, exchanges, told));
+            let texts = texts.or_quote(&first_words(&transcripts, range));
             Some(ItemDraft {
                 exchanges: range,
                 importance: importance::of(&batch, exchanges),
@@ -98,6 +106,28 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
             })
         })
         .collect()
+}
+
+/// The texts for a run in which nothing was changed. Where much was said, a point for each exchange follows what tells most of all of
+/// them, since points give way from the end. Talk has none: its facts are divided into runs that fit.
+fn composed(batch: &reading::Batch, exchanges: &[reading::Reading], told: &[Transcript]) -> compose::Texts {
+    let texts = compose::texts(batch, exchanges);
+    let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
+    if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
+        return texts;
+    }
+    compose::Texts {
+        text: format!(
+            "{}\n{}",
+            texts.text,
+            compose::long_text(
+                batch,
+                exchanges,
+                text_chars_max(tokens) - texts.text.chars().count()
+            )
+        ),
+        ..texts
+    }
 }
 
 /// The same without what programs wrote in the user's place.

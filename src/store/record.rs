@@ -43,6 +43,8 @@ pub struct AppendRules {
     pub idle_gap_ms: i64,
     /// The number of pending exchanges that makes an update due.
     pub batch_exchanges: i64,
+    /// The tokens that these must have, too; 0 asks for none.
+    pub batch_tokens_min: i64,
     /// How long an update waits for more once there are so many.
     pub debounce_ms: i64,
     /// The longest that an update waits while there are fewer.

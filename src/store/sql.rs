@@ -15,6 +15,7 @@ mod database;
 pub(super) mod direct;
 mod edit;
 mod exchange;
+mod facts;
 mod fairness;
 mod forget;
 mod fork;
@@ -22,6 +23,7 @@ mod hold;
 mod inbox;
 mod lineage;
 mod operate;
+mod pending;
 mod project;
 mod prune;
 pub(super) mod query;
@@ -48,12 +50,13 @@ use async_trait::async_trait;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
-    Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
-    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-    Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-    Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
-    Version, VersionFigures, VersionQuery, sqlite::Extent, verify::AgentReport,
+    Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure, Forget,
+    Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits,
+    MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune,
+    RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord,
+    SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult,
+    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, sqlite::Extent,
+    verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -293,6 +296,16 @@ impl Store for SqlStore {
 
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
         edit::list(&mut self.reader().await?, agent, query).await
+    }
+
+    async fn facts(&self, agent: &AgentId, query: FactQuery) -> StoreResult<Vec<FactRow>> {
+        facts::list(&mut self.reader().await?, agent, query).await
+    }
+
+    async fn change_fact(&self, request: FactRequest) -> StoreResult<FactEdited> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| Box::pin(facts::change(tx, request)))
+            .await
     }
 
     async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{CalibrationFigures, LastRun, StoredExchange, batch::BatchFigures};
 use crate::domain::{
     spend::Spent,
-    summary::{calendar::AgentTime, compaction::Path, item::Item},
+    summary::{calendar::AgentTime, compaction::Path, fact::Fact, item::Item, state::FactUpdate},
     time::{MINUTE_MS, Timestamp},
     work::{Lease, Reason},
 };
@@ -48,6 +48,8 @@ pub struct Material {
     pub takes_all: bool,
     /// The items shown in the document.
     pub items: Vec<Item>,
+    /// The facts that hold.
+    pub facts: Vec<Fact>,
     /// Provisional items to be condensed again, when nothing is pending.
     pub revisited: Vec<i64>,
     /// Shown items that no compaction may replace: the exchanges of items that a fork took over belong to its parent,
@@ -117,6 +119,8 @@ pub struct Patch {
     pub dropped: Vec<i64>,
     /// Items replaced by new ones over the same exchanges.
     pub removed: Vec<i64>,
+    /// What changes of the facts.
+    pub facts: FactUpdate,
     /// The document.
     pub content: String,
     /// Its tokens.
@@ -135,6 +139,8 @@ pub struct Patch {
     pub rearm_wait_ms: i64,
     /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
+    /// The tokens that these must have, too; 0 asks for none.
+    pub batch_tokens_min: i64,
     /// The record of the attempt for the runs table.
     pub run: RunRecord,
 }

@@ -3,7 +3,12 @@
 use serde::Serialize;
 
 use super::AgentRow;
-use crate::domain::{agent::AgentId, number::i64_or_max, summary::item::ExchangeRange, time::Timestamp};
+use crate::domain::{
+    agent::AgentId,
+    number::i64_or_max,
+    summary::{fact::FACTS_MAX, item::ExchangeRange},
+    time::Timestamp,
+};
 
 /// The ceiling that no document exceeds, in o200k tokens.
 pub const CEILING_TOKENS: i64 = 10_000;
@@ -100,6 +105,7 @@ pub(super) struct Facts {
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
     pub(super) versions: Vec<VersionFact>,
+    pub(super) stated: Vec<StatedFact>,
     pub(super) version: i64,
     pub(super) document_tokens: i64,
     pub(super) document_counted: i64,
@@ -153,6 +159,20 @@ pub(super) struct VersionFact {
     pub(super) counted: i64,
 }
 
+/// One fact of how things stand.
+pub(super) struct StatedFact {
+    pub(super) fact: i64,
+    pub(super) exchange: i64,
+    /// Its exchange was set aside.
+    pub(super) is_set_aside: bool,
+    pub(super) added_version: i64,
+    pub(super) closed_version: Option<i64>,
+    /// It names what ended it.
+    pub(super) is_ended: bool,
+    /// The last number that the agent has given to a fact.
+    pub(super) last_fact: i64,
+}
+
 /// Judges the facts.
 pub(super) fn check(facts: &Facts) -> AgentReport {
     let live: Vec<&ExchangeFact> = facts
@@ -168,6 +188,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
     check_ceiling(facts, &mut breaches);
     check_versions(facts, &live, &mut breaches);
     check_items(facts, &live, &mut breaches);
+    check_stated(facts, &mut breaches);
     let ledger = &facts.row.ledger;
     let count = |from: i64, through: i64| {
         let within = live
@@ -401,6 +422,46 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
             );
             breach(breaches, Invariant::ExactlyOnce, found);
         }
+    }
+}
+
+/// A fact is added by one version and closed by a later one, or by none; what holds comes from an exchange that is covered.
+fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
+    for stated in &facts.stated {
+        let number = stated.fact;
+        let closed = stated.closed_version.unwrap_or(i64::MAX);
+        let is_added = (1..=facts.version).contains(&stated.added_version) && number <= stated.last_fact;
+        let is_closed = match stated.closed_version {
+            Some(version) => stated.added_version < version && version <= facts.version,
+            None => !stated.is_ended,
+        };
+        if !is_added || !is_closed {
+            let found = format!(
+                "fact {number} holds from version {} to {closed}, the document is version {}",
+                stated.added_version, facts.version
+            );
+            breach(breaches, Invariant::ExactlyOnce, found);
+        }
+        let is_covered = (0..=facts.row.ledger.summarized_through).contains(&stated.exchange);
+        if stated.closed_version.is_none() && (!is_covered || stated.is_set_aside) {
+            let found = format!(
+                "fact {number} comes from #{}, which the summary doesn't cover",
+                stated.exchange
+            );
+            breach(breaches, Invariant::OneState, found);
+        }
+    }
+    let holding = facts
+        .stated
+        .iter()
+        .filter(|stated| stated.closed_version.is_none());
+    let holding = holding.count();
+    if holding > FACTS_MAX {
+        breach(
+            breaches,
+            Invariant::Ceiling,
+            format!("{holding} facts hold, {FACTS_MAX} are allowed"),
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{
-        summary::{compaction::compose, section::Section},
+        summary::{compaction::compose_with, section::Section},
         time::Timestamp,
         work::Lease,
     },
@@ -47,7 +47,13 @@ impl Worker {
         };
         let draft = Draft::aged(&material);
         let counter = self.parts.counter.as_ref();
-        let composed = compose(&draft.items, as_of, &self.policy(&material), counter);
+        let composed = compose_with(
+            &material.facts,
+            &draft.items,
+            as_of,
+            &self.policy(&material),
+            counter,
+        );
         // The attempt has a record of its own, with what it cost.
         let run = RunRecord {
             started_at: run.started_at,

@@ -4,13 +4,17 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tracing::{debug, warn};
 
-use super::{Hold, Worker, condense::CondenseError, pieces::Asking, reason};
+use super::{Hold, Worker, condense::CondenseError, pieces::Asking, reason, request::Subject};
 use crate::{
     domain::{
         agent::AgentId,
+        demand::UserWords,
         prompt::{MATERIAL_CHARS_MIN, PromptLimits},
-        reply::Answer,
-        summary::item::{ItemDraft, Origin},
+        reply::{Answer, Checked},
+        summary::{
+            fact::Fact,
+            item::{Item, Origin},
+        },
         zone::Zone,
     },
     llm::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
@@ -31,8 +35,12 @@ pub(super) struct Question<'a> {
     pub(super) exchanges: &'a [StoredExchange],
     /// The numbers of those worth asking about.
     pub(super) asked: &'a [i64],
+    /// The facts that held before them.
+    pub(super) facts: &'a [Fact],
     /// The agent's time zone.
     pub(super) zone: Zone,
+    /// The items of the document.
+    pub(super) items: &'a [Item],
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
     /// Whether the exchanges have items already, provisional ones that the answer replaces.
@@ -42,6 +50,15 @@ pub(super) struct Question<'a> {
 }
 
 impl Question<'_> {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            exchanges: self.exchanges,
+            zone: self.zone,
+            items: self.items,
+            facts: self.facts,
+        }
+    }
+
     /// Whether it is about one exchange alone, so that there is no less to ask about.
     fn is_least(&self) -> bool {
         self.asked.len() == 1
@@ -64,8 +81,8 @@ struct Wording {
 
 /// The answer to a question.
 pub(super) struct Told {
-    /// The items of the answer.
-    pub(super) drafts: Vec<ItemDraft>,
+    /// What it says.
+    pub(super) answer: Answer,
     /// Which kind of author wrote the items.
     pub(super) origin: Origin,
     /// Whether the built-in summariser stood in for a model that may be back later.
@@ -78,7 +95,7 @@ impl Told {
     /// Nobody told of anything: the digests are there to stay.
     pub(super) fn nothing() -> Self {
         Self {
-            drafts: Vec::new(),
+            answer: Answer::default(),
             origin: Origin::Digest,
             stands_in: false,
             is_by_first: false,
@@ -110,8 +127,8 @@ impl Worker {
                 None => self.ask_one((place, model), hold, question, run).await,
             };
             let failed = match answer {
-                Ok(drafts) => {
-                    let told = self.told_by(model, drafts, may_be_back, hold, question).await;
+                Ok(answer) => {
+                    let told = self.told_by(model, answer, may_be_back, hold, question).await;
                     let is_by_first = place == FIRST;
                     return Ok(Told { is_by_first, ..told });
                 }
@@ -143,7 +160,7 @@ impl Worker {
     async fn told_by(
         &self,
         model: &dyn ChatModel,
-        drafts: Vec<ItemDraft>,
+        answer: Answer,
         may_be_back: bool,
         hold: &Hold,
         question: &Question<'_>,
@@ -155,7 +172,7 @@ impl Worker {
             self.portions.was_settled(&hold.lease.agent, question.asked);
         }
         Told {
-            drafts,
+            answer,
             origin,
             stands_in,
             ..Told::nothing()
@@ -257,23 +274,68 @@ impl Worker {
         hold: &Hold,
         question: &Question<'_>,
         run: &mut RunRecord,
-    ) -> Result<Vec<ItemDraft>, CondenseError> {
+    ) -> Result<Answer, CondenseError> {
         let mut wording = self.wording(&hold.lease.agent, question, self.settings.prompt);
         let mut answer = self.call_about(model, hold, question, &mut wording, run).await?;
-        let drafts = match self.believed(&answer.text, question.asked) {
+        let words = UserWords::of(&wording.request.transcripts);
+        let checked = match self.believed(&answer.text, question.asked, &words) {
             Err(fault) if fault.is_worth_asking_again() => {
                 wording.request.prompt = wording.request.prompt.again(&fault);
                 answer = self.call_about(model, hold, question, &mut wording, run).await?;
-                self.believed(&answer.text, question.asked)?
+                self.believed(&answer.text, question.asked, &words)?
             }
-            drafts => drafts?,
+            checked => checked?,
         };
+        let checked = self
+            .completed(model, hold, question, (checked, &mut answer), run)
+            .await?;
+        let believed = Answer::from(checked);
         if origin(model) == Origin::Model {
             self.portions
                 .was_answered(&hold.lease.agent, question.asked, place);
-            self.keep(hold, question.key, &drafts, answer).await?;
+            self.keep(hold, question.key, &believed, answer).await?;
         }
-        Ok(drafts)
+        Ok(believed)
+    }
+
+    /// The answer with what it left out, which is asked about once more, by itself. What is missing then keeps its digests.
+    async fn completed(
+        &self,
+        model: &dyn ChatModel,
+        hold: &Hold,
+        question: &Question<'_>,
+        (checked, answer): (Checked, &mut ModelAnswer),
+        run: &mut RunRecord,
+    ) -> Result<Checked, CondenseError> {
+        if checked.missing.is_empty() {
+            return Ok(checked);
+        }
+        let is_missing = |stored: &&StoredExchange| checked.missing.contains(&stored.exchange.exchange);
+        let missing: Vec<StoredExchange> = question.exchanges.iter().filter(is_missing).cloned().collect();
+        debug!(agent_id = %hold.lease.agent, exchanges = ?checked.missing, "update.gap_asked_about");
+        let subject = Subject {
+            exchanges: &missing,
+            zone: question.zone,
+            items: question.items,
+            facts: question.facts,
+        };
+        let request = self.request(&hold.lease.agent, subject, self.settings.prompt);
+        let more = match self.call(model, hold, &request, run).await {
+            Ok(more) => more,
+            // Whoever ends the update, or the database, ends all of it.
+            Err(fault @ (CondenseError::Interrupted(_) | CondenseError::Store(_))) => return Err(fault),
+            Err(fault) => {
+                debug!(agent_id = %hold.lease.agent, error_class = fault.class(), "update.gap_left");
+                return Ok(checked);
+            }
+        };
+        answer.input_tokens += more.input_tokens;
+        answer.output_tokens += more.output_tokens;
+        let words = UserWords::of(&request.transcripts);
+        Ok(match self.believed(&more.text, &checked.missing, &words) {
+            Ok(more) => checked.completed_by(more),
+            Err(_) => checked,
+        })
     }
 
     /// Calls a model until the question isn't too much for it; of one exchange the material is cut.
@@ -309,7 +371,7 @@ impl Worker {
 
     fn wording(&self, agent: &AgentId, question: &Question<'_>, limits: PromptLimits) -> Wording {
         Wording {
-            request: self.request(agent, question.exchanges, question.zone, limits),
+            request: self.request(agent, question.subject(), limits),
             limits,
             cut_off: 0,
         }
@@ -320,14 +382,11 @@ impl Worker {
         &self,
         hold: &Hold,
         key: &str,
-        drafts: &[ItemDraft],
+        believed: &Answer,
         answer: ModelAnswer,
     ) -> Result<(), CondenseError> {
-        let believed = Answer {
-            items: drafts.to_vec(),
-        };
         let journalled = JournalledAnswer {
-            answer: serde_json::to_string(&believed).unwrap_or(answer.text),
+            answer: serde_json::to_string(believed).unwrap_or(answer.text),
             input_tokens: answer.input_tokens,
             output_tokens: answer.output_tokens,
         };

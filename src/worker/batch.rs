@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::{Worker, ageing::as_of, ask::FIRST};
+use super::{Worker, ageing::as_of, ask::FIRST, condensed::Condensed, request::Subject};
 use crate::{
     domain::{
-        batch::cost_in_batch_microusd,
-        price::Usage,
-        summary::item::{Item, Origin},
-        time::Timestamp,
-        work::Lease,
+        batch::cost_in_batch_microusd, demand::UserWords, price::Usage, summary::item::Origin,
+        time::Timestamp, work::Lease, zone::Zone,
     },
     llm::{ModelRequest, batch::BatchModel},
     store::{
@@ -58,8 +55,8 @@ pub(super) enum Route {
     Deferred,
     /// Not today: a limit of the day is used up.
     Paused(Box<Material>, Paused),
-    /// From a batch's answer: the part of the material that it is about, and its items.
-    Answered(Box<Material>, Vec<Item>),
+    /// From a batch's answer: the part of the material that it is about, and what it makes of that.
+    Answered(Box<Material>, Condensed),
 }
 
 impl Worker {
@@ -75,13 +72,13 @@ impl Worker {
         };
         let answered = batching.store.batched_answer(&lease.agent).await?;
         if let Some(answer) = answered
-            && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
+            && let Some((told, condensed)) = self.fitting(lease, &answer, &material).await?
         {
             self.portions.was_told(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }
-            return Ok(Route::Answered(Box::new(told), items));
+            return Ok(Route::Answered(Box::new(told), condensed));
         }
         if self.are_past(&material, &material.exchanges, as_of(&material, run)) {
             return Ok(Route::Direct(Box::new(material)));
@@ -101,13 +98,13 @@ impl Worker {
         Ok(Route::Direct(Box::new(material)))
     }
 
-    /// The items of an answer from a batch and the material that it is about, if that is still as it was.
+    /// What an answer from a batch makes of exchanges, and the material that it is about, if that is still as it was.
     async fn fitting(
         &self,
         lease: &Lease,
         batched: &BatchedAnswer,
         material: &Material,
-    ) -> StoreResult<Option<(Material, Vec<Item>)>> {
+    ) -> StoreResult<Option<(Material, Condensed)>> {
         // The answer is paid for, even if it is about more than is asked about at once by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
@@ -118,9 +115,12 @@ impl Worker {
             .told(lease, batched, whole.as_ref().unwrap_or(material))
             .await?;
         Ok(told.and_then(|told| {
-            let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
-            let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
-            Some((told, items))
+            let words = UserWords::of(&self.transcripts(&told.exchanges, Zone::UTC));
+            let checked = self
+                .believed(&batched.answer.answer, &batched.exchanges, &words)
+                .ok()?;
+            let condensed = Condensed::of(checked.into(), &told.exchanges, Origin::Model).ok()?;
+            Some((told, condensed))
         }))
     }
 
@@ -198,7 +198,13 @@ impl Worker {
         if self.are_past(material, asked, as_of) {
             return None;
         }
-        let request = self.request(&lease.agent, asked, zone, self.settings.prompt);
+        let subject = Subject {
+            exchanges: asked,
+            zone,
+            items: &material.items,
+            facts: &material.facts,
+        };
+        let request = self.request(&lease.agent, subject, self.settings.prompt);
         if request.transcripts.is_empty() {
             return None;
         }
@@ -283,6 +289,7 @@ mod tests {
             hi: lo,
             exchanges: Vec::new(),
             items: Vec::new(),
+            facts: Vec::new(),
             revisited: Vec::new(),
             takes_all: true,
             fixed: Vec::new(),

@@ -7,16 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use hashlink::LruCache;
 use tracing::{debug, info};
 
-use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError};
+use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError, condensed::Condensed};
 use crate::{
     domain::{
         agent::AgentId,
         prompt::Prompt,
         reply::{ReplyError, parse_operations},
         summary::{
-            compaction::{Path, SummaryPolicy, compose},
+            compaction::{Path, SummaryPolicy, beside_facts, compose},
             item::Item,
             operations::{CarriedOut, NoProgress, Operations, Question, Rules},
+            state::FactUpdate,
         },
     },
     llm::{LlmError, ModelRequest, limits::Held},
@@ -41,6 +42,8 @@ pub(super) struct Draft {
     pub(super) replaced: Vec<i64>,
     /// What the document needed before a model compacted it; `None` if none did.
     pub(super) path: Option<Path>,
+    /// What changes of the facts.
+    pub(super) facts: FactUpdate,
     /// Whether only time has changed it. Then only items that are too old leave: one that finds no room now may find
     /// some when others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
@@ -62,6 +65,7 @@ impl Draft {
             dropped: Vec::new(),
             replaced: material.revisited.clone(),
             path: None,
+            facts: FactUpdate::default(),
             only_ages: false,
             merged: 0,
             condensed: 0,
@@ -82,6 +86,7 @@ impl Draft {
             dropped: done.dropped,
             replaced: [self.replaced, done.replaced].concat(),
             path: Some(path),
+            facts: self.facts,
             only_ages: false,
             merged: done.merged,
             condensed: done.condensed,
@@ -131,6 +136,15 @@ enum CompactError {
 }
 
 impl Worker {
+    /// The shown items without the revisited ones, with what was condensed.
+    pub(super) fn draft(&self, material: &Material, condensed: Condensed) -> Draft {
+        let facts = self.believed_facts(material, &condensed.facts);
+        Draft {
+            facts,
+            ..Draft::new(material, condensed.items)
+        }
+    }
+
     /// `draft`, compacted by a model if its document is too big for its items as they are.
     ///
     /// # Errors
@@ -149,11 +163,13 @@ impl Worker {
         {
             return Ok(draft);
         }
-        let as_of = as_of(material, run);
+        let (as_of, counter) = (as_of(material, run), self.parts.counter.as_ref());
+        let policy = self.policy(material);
+        let policy = beside_facts(&policy, &draft.facts.holding(&material.facts), counter);
         let rules = Rules {
             as_of,
-            policy: &self.policy(material),
-            counter: self.parts.counter.as_ref(),
+            policy: &policy,
+            counter,
             fixed: &material.fixed,
             tokens_max: self.settings.limits.tokens_max,
         };
@@ -201,7 +217,9 @@ impl Worker {
         let lease = &hold.lease;
         let key = self.journal_key(lease, material, &question.lines().join("\n"));
         let operations = match self.parts.store.journalled(&lease.agent, &key).await? {
-            Some(journalled) => parse_operations(&journalled.answer, &self.parts.redactor)?,
+            Some(journalled) => {
+                parse_operations(&journalled.answer, &question.demands(), &self.parts.redactor)?
+            }
             None => self.propose(hold, question, &key, run).await?,
         };
         let done = question.carry_out(&operations)?;
@@ -223,13 +241,14 @@ impl Worker {
         let request = ModelRequest {
             prompt: Prompt::for_operations(question, &self.nonce(), texts_max),
             transcripts: Vec::new(),
+            facts: Vec::new(),
             output_tokens_max: self.settings.output_tokens_max,
             // No agent: if the provider's limits would make it wait, the update goes on without compaction.
             agent: None,
             held: Held::default(),
         };
         let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
-        let operations = parse_operations(&answer.text, &self.parts.redactor)?;
+        let operations = parse_operations(&answer.text, &question.demands(), &self.parts.redactor)?;
         let journalled = JournalledAnswer {
             answer: serde_json::to_string(&operations).unwrap_or(answer.text),
             input_tokens: answer.input_tokens,

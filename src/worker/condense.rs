@@ -7,19 +7,18 @@ use super::{
     Hold, Interruption, Worker,
     ageing::as_of,
     ask::{FIRST, Question, Told},
+    condensed::Condensed,
     pieces::{Asking, Pieces},
 };
 use crate::{
     domain::{
-        agent::AgentId,
+        demand::UserWords,
         exchange::Exchange,
-        message::Message,
         number::usize_or_max,
-        prompt::{Prompt, PromptLimits},
-        reply::{self, ReplyError},
+        reply::{self, Answer, Checked, ReplyError},
         summary::{
-            coverage::{CoverageError, digest_items, items_from},
-            item::{Item, ItemDraft, Origin},
+            coverage::{CoverageError, digest_items},
+            item::{Item, Origin},
         },
         text::hexadecimal,
         time::Timestamp,
@@ -27,16 +26,14 @@ use crate::{
         work::Lease,
         zone::Zone,
     },
-    llm::{LlmError, ModelRequest, limits::Held, offline},
+    llm::{LlmError, offline},
     store::{
         AttemptError, Material, MaterialLimits, Paused, RunRecord, StoreError, StoreResult, StoredExchange,
     },
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
-const PROMPT_VERSION: &str = "2";
-/// How many letters and digits the nonce of a prompt's fence has.
-const NONCE_CHARS: usize = 16;
+const PROMPT_VERSION: &str = "3";
 
 /// Why exchanges could not be condensed, by what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +128,7 @@ impl CondenseError {
     }
 }
 
-fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
+pub(super) fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
     exchanges.iter().map(|stored| stored.exchange.clone()).collect()
 }
 
@@ -145,7 +142,7 @@ pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
     worth.map(|stored| stored.exchange.exchange).collect()
 }
 
-fn has_lines(stored: &StoredExchange) -> bool {
+pub(super) fn has_lines(stored: &StoredExchange) -> bool {
     Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
 }
 
@@ -210,7 +207,7 @@ impl Worker {
         material: &Material,
         limits: MaterialLimits,
         run: &mut RunRecord,
-    ) -> Result<Vec<Item>, CondenseError> {
+    ) -> Result<Condensed, CondenseError> {
         let mut pieces = Pieces::of(&material.exchanges);
         let condensed = self
             .condense_pieces(hold, material, limits, &mut pieces, run)
@@ -230,8 +227,8 @@ impl Worker {
         limits: MaterialLimits,
         pieces: &mut Pieces<'_>,
         run: &mut RunRecord,
-    ) -> Result<Vec<Item>, CondenseError> {
-        let mut items = Vec::new();
+    ) -> Result<Condensed, CondenseError> {
+        let mut condensed = Condensed::default();
         let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
             let at_once = self
@@ -248,7 +245,7 @@ impl Worker {
             let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
                 Ok((of_piece, is_by_first)) => {
                     pieces.was_told(is_by_first);
-                    items.extend(of_piece);
+                    condensed.add(of_piece);
                     continue;
                 }
                 Err(fault) => fault,
@@ -272,9 +269,11 @@ impl Worker {
             }
         }
         let of_suspects = self.condense_suspects(hold, material, pieces, run).await?;
-        items.extend(of_suspects);
-        items.sort_by_key(|item| item.ranges.first().map(|range| range.first));
-        Ok(items)
+        condensed.add(of_suspects);
+        condensed
+            .items
+            .sort_by_key(|item| item.ranges.first().map(|range| range.first));
+        Ok(condensed)
     }
 
     /// Asks once more about what failed alone, after others were answered: what fails again does so for what it is.
@@ -284,16 +283,16 @@ impl Worker {
         material: &Material,
         pieces: &mut Pieces<'_>,
         run: &mut RunRecord,
-    ) -> Result<Vec<Item>, CondenseError> {
-        let mut items = Vec::new();
+    ) -> Result<Condensed, CondenseError> {
+        let mut condensed = Condensed::default();
         for (piece, failed) in pieces.suspects() {
             if !pieces.is_answered() {
                 return Err(failed);
             }
             let suspect = (piece, Asking::Suspect);
-            items.extend(self.condense_piece(hold, material, suspect, run).await?.0);
+            condensed.add(self.condense_piece(hold, material, suspect, run).await?.0);
         }
-        Ok(items)
+        Ok(condensed)
     }
 
     /// Whether one of the exchanges that were asked about may be why. A model that says nothing of use before it has told of
@@ -438,15 +437,15 @@ impl Worker {
         material: &Material,
         (exchanges, asking): (&[StoredExchange], Asking),
         run: &mut RunRecord,
-    ) -> Result<(Vec<Item>, bool), CondenseError> {
+    ) -> Result<(Condensed, bool), CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &hold.lease;
         let key = self.piece_key(lease, material, &all);
         let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             Told::nothing()
-        } else if let Some(drafts) = self.journalled(lease, &key, &asked).await? {
+        } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
             Told {
-                drafts,
+                answer,
                 origin: Origin::Model,
                 stands_in: false,
                 is_by_first: true,
@@ -455,110 +454,46 @@ impl Worker {
             let question = Question {
                 exchanges,
                 asked: &asked,
+                facts: &material.facts,
                 zone: self.policy(material).ageing.zone(),
+                items: &material.items,
                 key: &key,
                 is_revisit: !material.revisited.is_empty(),
                 asking,
             };
             self.ask(hold, &question, run).await?
         };
-        let mut items = Self::items(&told.drafts, exchanges, told.origin)?;
-        for item in &mut items {
+        let mut condensed = Condensed::of(told.answer, exchanges, told.origin)?;
+        for item in &mut condensed.items {
             item.provisional = told.stands_in;
         }
-        Ok((items, told.is_by_first))
+        Ok((condensed, told.is_by_first))
     }
 
-    /// The items of an answer about `exchanges`.
-    pub(super) fn items(
-        drafts: &[ItemDraft],
-        exchanges: &[StoredExchange],
-        origin: Origin,
-    ) -> Result<Vec<Item>, CoverageError> {
-        let mut items = items_from(drafts, &rows(exchanges), origin)?;
-        // What the model left out it would leave out again: the digests of these exchanges are final.
-        for item in &mut items {
-            item.provisional = false;
-        }
-        Ok(items)
-    }
-
-    /// The items of the answer that the journal has about the exchanges `asked`, if it can be believed: one that today's
-    /// rules don't believe would fail each attempt, and is asked for again.
+    /// The answer that the journal has about those of the exchanges that are worth asking about, if it can be
+    /// believed: one that today's rules don't believe would fail each attempt, and is asked for again.
     async fn journalled(
         &self,
         lease: &Lease,
         key: &str,
-        asked: &[i64],
-    ) -> StoreResult<Option<Vec<ItemDraft>>> {
-        let journalled = self.parts.store.journalled(&lease.agent, key).await?;
-        Ok(journalled.and_then(|journalled| self.believed(&journalled.answer, asked).ok()))
-    }
-
-    /// The answer's items, parsed, checked against the exchanges `asked`, and redacted.
-    pub(super) fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
-        Ok(reply::parse(answer, asked, &self.parts.redactor)?.drafts)
-    }
-
-    /// What is asked about those of the exchanges that are worth it.
-    pub(super) fn request(
-        &self,
-        agent: &AgentId,
         exchanges: &[StoredExchange],
-        zone: Zone,
-        limits: PromptLimits,
-    ) -> ModelRequest {
-        let transcripts: Vec<Transcript> = exchanges
-            .iter()
-            .filter(|stored| has_lines(stored))
-            .map(|stored| {
-                let messages: Vec<Message> = stored
-                    .messages
-                    .iter()
-                    .map(|stored| Message {
-                        at: Some(stored.said_at),
-                        ..stored.message.clone()
-                    })
-                    .collect();
-                let transcript = Transcript::new(
-                    &stored.exchange,
-                    &messages,
-                    self.settings.transcript,
-                    &self.parts.redactor,
-                );
-                let transcript = match &stored.request {
-                    Some(request) => transcript.working_on(
-                        &request.message,
-                        self.settings.transcript,
-                        &self.parts.redactor,
-                    ),
-                    None => transcript,
-                };
-                Transcript { zone, ..transcript }
-            })
-            .collect();
-        ModelRequest {
-            prompt: Prompt::within(
-                &transcripts,
-                &self.nonce(),
-                limits,
-                self.settings.limits.tokens_max,
-                self.parts.counter.as_ref(),
-            ),
-            transcripts,
-            output_tokens_max: self.settings.output_tokens_max,
-            agent: Some(agent.clone()),
-            held: Held::default(),
-        }
+    ) -> StoreResult<Option<Answer>> {
+        let Some(journalled) = self.parts.store.journalled(&lease.agent, key).await? else {
+            return Ok(None);
+        };
+        let words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
+        let believed = self.believed(&journalled.answer, &worth_asking(exchanges), &words);
+        Ok(believed.ok().map(Answer::from))
     }
 
-    /// A random text that marks the fence of one prompt.
-    pub(super) fn nonce(&self) -> String {
-        self.draw(|random| {
-            std::iter::repeat_with(|| random.alphanumeric())
-                .take(NONCE_CHARS)
-                .collect()
-        })
+    /// The answer, parsed, checked against the exchanges `asked` and what the user said there, and redacted.
+    pub(super) fn believed(
+        &self,
+        answer: &str,
+        asked: &[i64],
+        words: &UserWords,
+    ) -> Result<Checked, ReplyError> {
+        reply::parse_said(answer, asked, words, &self.parts.redactor)
     }
 
     /// Whether the model is the built-in summariser. It costs nothing: its answers aren't counted as calls, nor

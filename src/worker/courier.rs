@@ -21,9 +21,10 @@ use super::{
 use crate::{
     domain::{
         batch::{BatchState, LOOK_MS, Sight, Step, cost_in_batch_microusd, step},
+        demand::UserWords,
         number::i64_or_max,
         price::Prices,
-        reply::{self, Answer},
+        reply::{self, Answer, Checked},
         time::Timestamp,
     },
     llm::{
@@ -349,9 +350,11 @@ impl Courier {
 
     /// The parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
     fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
-        let believed = reply::parse(text, asked, &self.parts.redactor);
-        let items = believed.map_err(|error| error.class().to_owned())?.drafts;
-        serde_json::to_string(&Answer { items }).map_err(|_| "internal".to_owned())
+        // What was said isn't at hand: the update that takes the answer checks what the user demanded.
+        let later = UserWords::checked_later();
+        let believed = reply::parse_said(text, asked, &later, &self.parts.redactor);
+        let Checked { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
+        serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
     }
 
     fn bill(&self, model: &str, answer: &ModelAnswer) {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     domain::{
         summary::{
-            compaction::{Composition, compose},
+            compaction::{Composition, compose_with},
             item::Item,
         },
         time::Timestamp,
@@ -158,16 +158,15 @@ impl Worker {
                     self.age_meanwhile(lease, *material, run).await;
                     return Err(Trouble::Waiting(Waiting::Paused(paused)));
                 }
-                Route::Answered(material, items) => {
-                    let draft = self
-                        .compact(hold, &material, Draft::new(&material, items), run)
-                        .await?;
+                Route::Answered(material, condensed) => {
+                    let draft = self.draft(&material, condensed);
+                    let draft = self.compact(hold, &material, draft, run).await?;
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
             };
             match self.condense(hold, &material, limits, run).await {
-                Ok(items) => {
-                    let draft = Draft::new(&material, items);
+                Ok(condensed) => {
+                    let draft = self.draft(&material, condensed);
                     let draft = self.compact(hold, &material, draft, run).await?;
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
@@ -228,7 +227,8 @@ impl Worker {
     ) -> StoreResult<Outcome> {
         let as_of = as_of(material, run);
         let is_given_up = park.is_some();
-        let mut composed = compose(
+        let mut composed = compose_with(
+            &draft.facts.holding(&material.facts),
             &draft.items,
             as_of,
             &self.policy(material),
@@ -256,6 +256,7 @@ impl Worker {
             patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
         }
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
+        let refused = patch.facts.refused.clone();
         // An update that ends needs no heartbeat, and losing its lease from here on is no loss.
         self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
@@ -276,6 +277,7 @@ impl Worker {
             .finished(ended, label, count(material.exchanges.len()), took);
         self.parts.metrics.documents.stored(composed.tokens);
         let documents = &self.parts.metrics.documents;
+        documents.facts_refused(&refused);
         documents.items(ItemAction::Added, count(added));
         documents.items(ItemAction::Dropped, count(dropped));
         documents.items(ItemAction::Merged, count(merged));
@@ -325,6 +327,7 @@ impl Worker {
             has_more,
             added,
             removed: draft.replaced,
+            facts: draft.facts,
             content: composition.document.clone(),
             token_count: composition.tokens,
             path: composition.path,
@@ -338,6 +341,7 @@ impl Worker {
                 0
             },
             batch_exchanges: self.settings.batch_exchanges,
+            batch_tokens_min: self.settings.batch_tokens_min,
             run: run.clone(),
         }
     }

@@ -184,6 +184,7 @@ class Run:
         "fallback.mode": "none",
         "window.budget_tokens": 200,
         "queue.batch_exchanges": 1,
+        "queue.batch_tokens_min": 0,
         "queue.debounce_ms": 0,
         "queue.max_wait_ms": 1000,
         "queue.backoff_base_ms": 5000,

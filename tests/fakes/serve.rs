@@ -14,7 +14,8 @@ use std::io::{BufRead as _, Write as _};
 
 use recapd::{
     domain::{
-        prompt::{Prompt, PromptLimits},
+        effects::Effects,
+        prompt::{Prompt, PromptLimits, PromptMaterial},
         time::Timestamp,
         transcript::{Line, Transcript, Voice},
         zone::Zone,
@@ -132,7 +133,9 @@ fn request() -> ModelRequest {
         exchange: 1,
         started_at: Timestamp(1_795_000_000_000),
         zone: Zone::UTC,
+        tokens: 0,
         interrupted: false,
+        effects: Effects::default(),
         lines: vec![Line {
             voice: Voice::User,
             label: String::new(),
@@ -141,8 +144,13 @@ fn request() -> ModelRequest {
         }],
     }];
     ModelRequest {
-        prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
+        prompt: Prompt::new(
+            PromptMaterial::of(&transcripts),
+            "k3v9x2m7",
+            PromptLimits::default(),
+        ),
         transcripts: transcripts.to_vec(),
+        facts: Vec::new(),
         output_tokens_max: 4_000,
         agent: None,
         held: Held::default(),

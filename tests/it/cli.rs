@@ -24,6 +24,7 @@ mod operate;
 mod pins;
 mod place;
 mod project;
+mod promises;
 mod push;
 mod recall;
 mod reference;

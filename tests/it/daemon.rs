@@ -75,6 +75,7 @@ impl Daemon {
             "model.connect_timeout_ms=10000".to_owned(),
             "window.budget_tokens=200".to_owned(),
             "queue.batch_exchanges=1".to_owned(),
+            "queue.batch_tokens_min=0".to_owned(),
             "queue.debounce_ms=0".to_owned(),
             "queue.max_wait_ms=100".to_owned(),
             "queue.poll_ms=50".to_owned(),

@@ -4,6 +4,7 @@ use recapd::{
     domain::{
         agent::AgentId,
         context::fence,
+        demand::UserWords,
         exchange::{Entry, Exchange},
         message::{Kind, Message, Part},
         redaction::Redactor,
@@ -13,8 +14,10 @@ use recapd::{
             coverage::{digest_items, items_from},
             item::{Item, Origin},
             pending::{PENDING_HEADING, PendingLine, with_pending},
+            reading::name_and_span,
             render::FOOTER,
             section::Section,
+            state,
         },
         time::Timestamp,
         transcript::{Transcript, TranscriptLimits},
@@ -181,30 +184,37 @@ fn document(items: &[Item]) -> String {
 
 /// What is wrong with a document of `lines` items.
 fn breaches(document: &str, lines: usize) -> Vec<String> {
-    let headings: Vec<String> = Section::ALL
+    let names: Vec<&str> = Section::ALL
         .into_iter()
         .map(Section::heading)
         .chain([PENDING_HEADING])
-        .map(|heading| format!("## {heading}"))
         .collect();
-    let is_item = |line: &str| {
-        line.starts_with(|c: char| c.is_ascii_digit())
-            && (line.ends_with(" tokens)") || line.ends_with(" (not yet condensed)"))
+    let is_heading = |line: &str| {
+        let heading = line.strip_prefix("## ").map(name_and_span);
+        heading.is_some_and(|(name, span)| {
+            names.contains(&name) && span.is_none_or(|span| span.starts_with("1 January 1970"))
+        })
     };
+    let is_item = |line: &str| {
+        line.starts_with("- ") && (line.ends_with("#1)") || line.ends_with(" (not yet condensed)"))
+    };
+    // Further points of an item are told as indented bullets, whatever they say.
+    let is_point = |line: &str| line.starts_with("  - ");
     let strange = document
         .lines()
         .filter(|line| {
-            !line.is_empty() && *line != FOOTER && !headings.iter().any(|h| h == line) && !is_item(line)
+            !line.is_empty() && *line != FOOTER && !is_heading(line) && !is_item(line) && !is_point(line)
         })
         .map(|line| format!("a line of its own: {line}"));
     let live = LIVE.into_iter().filter(|live| match *live {
         "\n#" => document
             .lines()
-            .any(|line| line.starts_with('#') && !headings.iter().any(|h| h == line)),
+            .any(|line| line.starts_with('#') && !is_heading(line)),
         live => document.contains(live),
     });
     let items: Vec<&str> = document.lines().filter(|line| is_item(line)).collect();
-    let orders = items.iter().flat_map(|line| {
+    let told = document.lines().filter(|line| is_item(line) || is_point(line));
+    let orders = told.flat_map(|line| {
         let outside = outside(line).to_lowercase();
         ORDERS.into_iter().filter(move |order| outside.contains(order))
     });
@@ -317,6 +327,46 @@ fn a_model_that_obeys_is_not_believed() {
     assert!(harms.is_empty(), "{} times:\n{}", harms.len(), harms.join("\n"));
 }
 
+/// What an answer that obeys says the user demanded, of a text that stood at `place`: the document, and how many demands there
+/// are among the facts that are believed.
+fn claimed(text: &str, place: &str) -> (String, usize) {
+    let (exchange, messages) = exchange(text, place);
+    let (limits, redactor) = (TranscriptLimits::default(), Redactor::standard());
+    let transcripts = [Transcript::new(&exchange, &messages, limits, &redactor)];
+    let words = UserWords::of(&transcripts);
+    let claim = format!("The user demanded: “{}”", text.replace('\n', " "));
+    let answer = json!({
+        "items": [{"exchanges": {"first": 1, "last": 1}, "importance": "demand",
+                   "text": claim, "brief": claim, "gist": claim}],
+        "facts": {"add": [{"kind": "demand", "text": text, "exchange": 1}], "replace": [], "close": []},
+    });
+    let checked = reply::parse_said(&answer.to_string(), &[1], &words, &redactor).unwrap();
+    let items = items_from(&checked.drafts, &[exchange], Origin::Model).unwrap();
+    let believed = state::apply(&[], &[checked.facts], &transcripts);
+    (document(&items), believed.added.len())
+}
+
+#[test]
+fn no_tool_and_no_file_demands_anything_in_the_users_name() {
+    for text in injections() {
+        for place in PLACES.into_iter().filter(|place| *place != "user") {
+            let (document, demands) = claimed(&text, place);
+            let outside = outside(&document).to_lowercase();
+            assert!(
+                !outside.contains("user demanded"),
+                "{text:?} as {place}:\n{document}"
+            );
+            assert_eq!(demands, 0, "{text:?} as {place}");
+        }
+    }
+    let (document, demands) = claimed("Always use pnpm, never npm.", "user");
+    assert!(
+        document.contains("The user demanded: “Always use pnpm, never npm.”"),
+        "{document}"
+    );
+    assert_eq!(demands, 1);
+}
+
 /// The same checks fail where nothing is cleaned: they can see what they look for.
 #[test]
 fn without_the_cleaning_the_same_checks_find_breaches() {
@@ -324,7 +374,7 @@ fn without_the_cleaning_the_same_checks_find_breaches() {
     let unseen: Vec<&String> = texts
         .iter()
         .filter(|text| {
-            let document = format!("## Yesterday\n1. {text} (Thu 1970-01-01, #1, ~40 tokens)\n\n{FOOTER}\n");
+            let document = format!("## Yesterday (1 January 1970)\n- {text} (#1)\n\n{FOOTER}\n");
             breaches(&document, 1).is_empty()
         })
         .collect();

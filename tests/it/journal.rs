@@ -115,15 +115,21 @@ fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<Prepared> {
     messages.map(prepare).collect()
 }
 
-async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, ends: usize) {
+/// How big legs are: never, always and sometimes full after a message.
+fn leg_tokens() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(0), Just(1), 20..80_i64]
+}
+
+/// `legs` are the settings one after the other: they change whenever a session ends.
+async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, legs: Vec<i64>) {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     let messages = conversation(drawn);
-    for part in messages.chunks(messages.len().div_ceil(ends + 1)) {
+    for (part, &leg_tokens) in messages.chunks(messages.len().div_ceil(legs.len())).zip(&legs) {
         let mut request = append(&id, part.to_vec());
         request.rules.idle_gap_ms = 120 * MINUTE_MS;
-        request.rules.budget = Budget::new(90, 0.7);
-        request.replayed = ends == 1;
+        request.rules.budget = Budget::new(90, 0.7).with_leg_tokens(leg_tokens);
+        request.replayed = legs.len() == 2;
         one.store().append(request).await.unwrap();
         one.store().end_session(&id, T0).await.unwrap();
     }
@@ -144,10 +150,10 @@ proptest! {
     #[test]
     fn what_goes_out_comes_back_the_same(
         drawn in proptest::collection::vec(message(), 1..40),
-        ends in 0..3_usize,
+        legs in proptest::collection::vec(leg_tokens(), 1..4),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.block_on(goes_out_and_comes_back(drawn, ends));
+        runtime.block_on(goes_out_and_comes_back(drawn, legs));
     }
 }
 

@@ -8,7 +8,8 @@ mod secrets;
 pub(crate) use conformance::failures;
 use recapd::{
     domain::{
-        prompt::{Prompt, PromptLimits},
+        effects::Effects,
+        prompt::{Prompt, PromptLimits, PromptMaterial},
         time::Timestamp,
         transcript::{Line, Transcript, Voice},
         zone::Zone,
@@ -45,7 +46,9 @@ pub(crate) fn request() -> ModelRequest {
         exchange,
         started_at: Timestamp(1_795_000_000_000),
         zone: Zone::UTC,
+        tokens: 0,
         interrupted: false,
+        effects: Effects::default(),
         lines: vec![Line {
             voice: Voice::User,
             label: String::new(),
@@ -57,8 +60,13 @@ pub(crate) fn request() -> ModelRequest {
     };
     let transcripts: Vec<Transcript> = ASKED.iter().map(transcript).collect();
     ModelRequest {
-        prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
+        prompt: Prompt::new(
+            PromptMaterial::of(&transcripts),
+            "k3v9x2m7",
+            PromptLimits::default(),
+        ),
         transcripts,
+        facts: Vec::new(),
         output_tokens_max: 2_000,
         agent: None,
         held: Held::default(),

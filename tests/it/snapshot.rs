@@ -177,12 +177,10 @@ async fn the_tag_changes_whenever_the_document_does() {
     let before = render(&row, &redactor);
     assert_eq!(render(&row, &redactor).etag, before.etag);
 
-    let mut recounted = row.clone();
-    for exchange in &mut recounted.pending {
-        exchange.tokens += 7;
-    }
+    let mut shorter = row.clone();
+    shorter.pending.pop();
     let stricter = redactor.clone().with_patterns(&["Question"]).unwrap();
-    for after in [render(&recounted, &redactor), render(&row, &stricter)] {
+    for after in [render(&shorter, &redactor), render(&row, &stricter)] {
         assert_ne!(after.markdown, before.markdown);
         assert_ne!(after.etag, before.etag);
     }

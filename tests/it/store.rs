@@ -10,6 +10,7 @@ mod complete;
 mod copy;
 mod documented;
 mod edit;
+mod facts;
 mod fairness;
 mod fences;
 mod forget;
@@ -42,6 +43,7 @@ mod settle;
 mod spending;
 mod sqlite;
 mod steps;
+mod upgrades;
 mod verify;
 mod versions;
 mod views;
@@ -67,11 +69,11 @@ macro_rules! every_test {
                 a_line_that_a_session_took_from_another_is_known,
                 an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
-                zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
+                zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue, a_batch_has_enough_tokens,
                 a_replay_ages_by_the_messages, appends_at_the_same_time_all_count,
                 a_key_stands_for_one_request, a_key_is_kept_for_a_time_only;
             archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
-                pins_come_back_in_chunks, a_history_that_came_in_pieces_gets_its_head_later,
+                pins_come_back_in_chunks, legs_of_changing_settings_come_back, a_history_that_came_in_pieces_gets_its_head_later,
                 what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
             a_fork_comes_back_as_it_began, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
@@ -117,7 +119,8 @@ macro_rules! every_test {
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
                 a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,
                 more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
-            complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company,
+            complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company, a_rest_of_few_tokens_waits_for_company,
+                a_rest_of_enough_tokens_is_due,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
                 ageing_writes_a_version_over_nothing, what_time_changes_is_written_while_the_rest_waits, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
                 a_parked_update_is_applied, what_came_during_the_last_attempt_gets_another, material_is_limited, material_takes_holes_along,
@@ -200,6 +203,9 @@ macro_rules! every_test {
             edit: items_are_listed, new_words_make_a_new_item, an_edited_item_is_never_condensed_again,
                 a_pin_keeps_an_item_in_the_document, what_cannot_be_edited_is_refused,
                 an_update_under_way_is_too_late_for_an_edit;
+            facts: facts_come_and_go_with_an_update, a_rollback_knows_what_held, a_rewind_takes_facts_back,
+                a_rebuild_begins_without_facts, a_child_has_its_parents_facts, a_forgotten_source_takes_its_facts_along,
+                a_hand_changes_facts, facts_can_only_be_read_by_sql, false_facts_are_found;
             hands: hands_may_reach_in_at_any_time;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,

@@ -203,6 +203,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents/{id}/facts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the facts that hold; with `all` those too that hold no longer. */
+        get: operations["list_facts"];
+        put?: never;
+        /** Adds a fact. */
+        post: operations["add_fact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{id}/facts/{fact}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Changes a fact that holds: says it otherwise, pins it or closes it. */
+        patch: operations["change_fact"];
+        trace?: never;
+    };
     "/v1/agents/{id}/forget": {
         parameters: {
             query?: never;
@@ -1222,6 +1257,14 @@ export interface components {
             /** @description Nothing of it is left in the database's files. */
             scrubbed: boolean;
         };
+        /** @description What a change of the facts by hand answers. */
+        EditedFact: components["schemas"]["Fact"] & {
+            /**
+             * Format: int64
+             * @description The document's new version.
+             */
+            version: number;
+        };
         /** @description What a change of an item answers. */
         EditedItem: components["schemas"]["Item"] & {
             /**
@@ -1332,6 +1375,73 @@ export interface components {
              */
             tokens: number;
         };
+        /** @description A fact, and what became of it. */
+        Fact: {
+            /**
+             * Format: int64
+             * @description The version that brought it.
+             */
+            added_version: number;
+            /**
+             * Format: int64
+             * @description The exchange that ended it, if one did.
+             */
+            closed_by_exchange?: number | null;
+            /**
+             * Format: int64
+             * @description The version since which it holds no longer.
+             */
+            closed_version?: number | null;
+            /**
+             * Format: int64
+             * @description The exchange that it comes from; 0 if an operator wrote it.
+             */
+            exchange: number;
+            /**
+             * Format: int64
+             * @description Its number within the agent, never used again.
+             */
+            fact: number;
+            /** @description What it is about. */
+            kind: components["schemas"]["FactKind"];
+            /** @description It leaves the document last. */
+            pinned: boolean;
+            /**
+             * Format: int64
+             * @description The fact that holds in its place.
+             */
+            replaced_by?: number | null;
+            /** @description Since when it holds. */
+            since: components["schemas"]["Timestamp"];
+            /** @description The name of who said it, if it is known. */
+            speaker?: string;
+            /** @description One line; empty if it was forgotten. */
+            text: string;
+            /**
+             * @description Whose words these are: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; none for the
+             *     summariser's.
+             */
+            voice?: string | null;
+        };
+        /** @description A change of a fact: at least one field, and `closed` alone. */
+        FactChange: {
+            /** @description True: it holds no longer. */
+            closed?: boolean;
+            /** @description Whether it is pinned. */
+            pinned?: boolean;
+            /** @description What holds instead. */
+            text?: string;
+        };
+        /**
+         * @description What a fact is about.
+         * @enum {string}
+         */
+        FactKind: "goal" | "demand" | "decision" | "state" | "open" | "dead_end" | "person";
+        /** @description A page of facts, by their numbers. */
+        FactPage: {
+            facts: components["schemas"]["Fact"][];
+            next_cursor?: components["schemas"]["Cursor"] | null;
+        };
         /** @description The body of a forget. */
         ForgetBody: {
             exchanges?: number[] | null;
@@ -1351,7 +1461,7 @@ export interface components {
             items: number;
             /** @description Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own. */
             journals_left: components["schemas"]["AgentId"][];
-            /** @description Of these exchanges the legs that weren't named, and hold what was said in them. */
+            /** @description The legs of these exchanges that weren't named: what was said in them is still stored. */
             legs_left?: components["schemas"]["LegsLeft"][];
             /**
              * Format: int64
@@ -1520,7 +1630,7 @@ export interface components {
             exchanges: string;
             /**
              * Format: int64
-             * @description The exchange of which all of them are legs, if they are; told in lists.
+             * @description The exchange of which all of them are legs, if they are; only in lists.
              */
             legs_of?: number | null;
             /** @description It is in the document; else it was too old or had no room. */
@@ -1541,7 +1651,7 @@ export interface components {
         };
         /** @description One line of the summary, in its three lengths, and what it stands for. */
         ItemFigures: {
-            /** @description Shorter. */
+            /** @description Shorter; a line for each point. */
             brief: string;
             /** @description The latest time in them. */
             ended_at: components["schemas"]["Timestamp"];
@@ -1569,7 +1679,7 @@ export interface components {
             source_tokens: number;
             /** @description The earliest time in them. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Detailed. */
+            /** @description Detailed; a line for each point. */
             text: string;
         };
         /**
@@ -1593,7 +1703,7 @@ export interface components {
             /** @description The model's provider. */
             provider: string;
         };
-        /** @description Which legs an exchange has, told to whoever reads one of them. */
+        /** @description The legs of an exchange, beside one of them that is read. */
         Legs: {
             /**
              * Format: int64
@@ -1736,6 +1846,13 @@ export interface components {
             /** Format: int64 */
             tokens: number;
         };
+        /** @description A fact to add. */
+        NewFact: {
+            /** @description What it is about. */
+            kind: components["schemas"]["FactKind"];
+            /** @description One line. */
+            text: string;
+        };
         /** @description The newest exchange of an agent, or leg of one. */
         NewestExchange: {
             /**
@@ -1821,6 +1938,9 @@ export interface components {
              * @example unknown_version
              * @example unknown_item
              * @example invalid_edit
+             * @example unknown_fact
+             * @example fact_conflict
+             * @example invalid_fact
              * @example unknown_exchange
              * @example exchange_too_large
              * @example has_forks
@@ -2568,7 +2688,9 @@ export interface components {
         SummarySection: {
             /** @description What stands below it, as Markdown. */
             content: string;
-            /** @description Its heading. */
+            /** @description The dates in its heading: `9–12 March 2026`. */
+            span?: string | null;
+            /** @description Its heading, without the dates that follow. */
             title: string;
         };
         /**
@@ -3558,6 +3680,138 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    list_facts: {
+        parameters: {
+            query?: {
+                /** @description The most entries of this page. */
+                limit?: number;
+                /** @description Where the page begins: a `next_cursor`, as it came. */
+                cursor?: string;
+                /** @description Also facts that hold no longer. */
+                all?: components["schemas"]["Switch"];
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Facts, by their numbers. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FactPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    add_fact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "kind": "demand",
+                 *       "text": "use pnpm, not npm"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewFact"];
+            };
+        };
+        responses: {
+            /** @description The fact. */
+            201: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditedFact"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    change_fact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+                /** @description The fact's number. */
+                fact: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "text": "use bun"
+                 *     }
+                 */
+                "application/json": components["schemas"]["FactChange"];
+            };
+        };
+        responses: {
+            /** @description The fact now. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditedFact"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

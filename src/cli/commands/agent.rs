@@ -2,6 +2,7 @@
 
 pub(in crate::cli) mod agents;
 pub(in crate::cli) mod context;
+pub(in crate::cli) mod facts;
 pub(in crate::cli) mod forget;
 pub(in crate::cli) mod history;
 pub(in crate::cli) mod hook;

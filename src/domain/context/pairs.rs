@@ -164,7 +164,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(open.remove(first))
     }
 
-    /// The first open call of the exchange with that tool name; if the result has an id, only a call without one.
+    /// Among the calls of the exchange made last, the first open one with that tool name; if the result has an id, only a call
+    /// without one. One that was interrupted gets no result of a later call.
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (made, drafts) = (self.first_call[result], self.drafts);
@@ -180,7 +181,9 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 && !(has_id && id.is_some())
                 && name.is_none_or(|name| name == called.as_str())
         };
-        of_exchange.filter(fits).last()
+        let mut open = of_exchange.filter(fits).peekable();
+        let batch = self.calls[*open.peek()?].batch;
+        open.take_while(|&call| self.calls[call].batch == batch).last()
     }
 
     /// Where the model's turn that begins at `at` ends: calls join what the model said right before them, and so does

@@ -58,9 +58,10 @@ static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
             .to_owned()
         }),
         // What recapd itself puts at the end of a line. Before links: it may make one.
-        step(r"(~[0-9.]{1,12}[km]? tokens)\)", |found, _| {
-            format!("{}]", group(found, 1))
-        }),
+        step(
+            r"(~[0-9.]{1,12}[km]? tokens|[0-9]{2}:[0-9]{2}, #[0-9](?:[0-9#, ]|–|…){0,80})\)",
+            |found, _| format!("{}]", group(found, 1)),
+        ),
         step(r"\]([(:])", |found, line| {
             let is_code = group(found, 1) == ":" && !line.starts_with('[');
             format!("]{}{}", if is_code { "" } else { " " }, group(found, 1))

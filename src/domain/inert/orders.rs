@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Words for what somebody has been told.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
@@ -71,7 +72,8 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         // Data, sent away.
         (&["http", "@", "webhook", "to this", "to the following", "to my", "to our"], r"\b(?:send|post|upload|forward|e-?mail|exfiltrate|append|include|encode|embed|leak|transmit|submit|share|copy)\b.{0,80}\b(?:conversation|chat history|history|secrets?|api keys?|credentials?|passwords?|tokens?|environment variables?|env vars?|private keys?|ssh keys?|\.env|user data|personal data|memory|contents?)\b.{0,100}(?:https?:|@[a-z0-9]|webhook|\bto (?:this|the following|my|our)\b)".to_owned()),
         // What recapd writes itself.
-        (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(1", "(2"], r"look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\(\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}, #\d".to_owned()),
+        (&["demands ("], r"\bdemands \(#\d".to_owned()),
+        (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(0", "(1", "(2"], r"look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\((?:\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}|\d\d:\d\d), #\d".to_owned()),
         // Neutralised tokens of chat templates and of tool calls.
         (&["‹", "inst", "sys", "tool_", "available_"], r"‹ {0,3}/?(?:\||｜|system|sys\b|instructions?|im_|s>|bos|eos|start_of|end_of|begin_of|antml|tool|function|invoke|parameter|think|reasoning|assistant|human|user|developer|admin|important|override|policy|summary|untrusted|document|context)|\( ?/? ?(?:inst|sys|system|tool_calls|tool_results|available_tools)(?:[_ ][a-z]+)? ?\)".to_owned()),
         (&["jailbreak", "injection", "pwned", "previousinst", "previous inst", "previous", "ignoreall"], r"\b(?:jailbreak|prompt injection (?:test|successful)|pwned|ignore ?previous ?instructions?|ignoreprevious|ignoreall)\b".to_owned()),
@@ -141,13 +143,42 @@ fn begins_sentence(text: &str, at: usize) -> bool {
 
 /// Whether something in `line` outside of `“…”` poses as an instruction to the reader.
 pub(super) fn poses_as_instruction(line: &str) -> bool {
-    let outside = outside_of_quotations(line).to_lowercase();
+    let outside = without_kindness(outside_of_quotations(line).to_lowercase());
     let poses = |text: &str| PHRASES.any_in(text);
     if poses(&outside) {
         return true;
     }
     let plain = plain(&outside);
     plain != outside && poses(&plain)
+}
+
+/// The lower-case text without what friends say in the form of an order: "You must be so proud", "Never give up!".
+fn without_kindness(lowered: String) -> String {
+    static KIND: LazyLock<Regex> = LazyLock::new(|| {
+        let kind = r"\byou must (?:be (?:so|very|really|feeling|proud|excited|happy|thrilled|tired|relieved)|have (?:had|been|felt|loved)|feel|love|miss|enjoy)\b|\bnever (?:give up|say never)\b";
+        RegexBuilder::new(kind)
+            .unicode(false)
+            .build()
+            .expect("a test uses it")
+    });
+    if !lowered.contains("you must ") && !lowered.contains("never ") {
+        return lowered;
+    }
+    let left = KIND.replace_all(lowered.as_bytes(), b"kind".as_slice());
+    String::from_utf8_lossy(&left).into_owned()
+}
+
+/// Whether `line` says, outside of `“…”`, what the user demanded, as recapd itself says it ([`crate::domain::demand`]).
+pub(super) fn poses_as_demand(line: &str) -> bool {
+    static MARK: LazyLock<Regex> = LazyLock::new(|| {
+        let mark = r#"\busers?(?:'s)? (?:has |had )?demand(?:s|ed)? ?(?::|“|")"#;
+        RegexBuilder::new(mark)
+            .unicode(false)
+            .build()
+            .expect("a test uses it")
+    });
+    let outside = outside_of_quotations(line).to_lowercase();
+    MARK.is_match(outside.as_bytes()) || MARK.is_match(plain(&outside).as_bytes())
 }
 
 /// The line without its quotations. One that doesn't end is none.
@@ -168,7 +199,9 @@ fn outside_of_quotations(line: &str) -> String {
 
 /// The text with look-alike letters as the Latin ones, and letters that stand apart (`i g n o r e`) together.
 fn plain(lowered: &str) -> String {
-    let folded: Vec<char> = lowered.chars().map(latin).collect();
+    // Letters in styles (bold, circled, full width) are the same letters by compatibility (Unicode, NFKC).
+    let letters = lowered.nfkc().flat_map(char::to_lowercase);
+    let folded: Vec<char> = letters.map(latin).collect();
     let mut plain = String::with_capacity(lowered.len());
     let is_alone = |at: usize| {
         let blank = |place: Option<usize>| {
@@ -189,12 +222,9 @@ fn plain(lowered: &str) -> String {
     plain
 }
 
-/// The Latin letter that `c` is drawn like: full width, Cyrillic, Greek, and digits in place of letters stay.
+/// The Latin letter that `c` is drawn like: Cyrillic, Greek; digits in place of letters stay.
 fn latin(c: char) -> char {
     match c {
-        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0)
-            .unwrap_or(c)
-            .to_ascii_lowercase(),
         'а' | 'α' | 'á' | 'à' => 'a',
         'е' | 'ё' | 'ε' => 'e',
         'о' | 'ο' => 'o',

@@ -7,7 +7,10 @@ use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, ExchangeState, FORGOTTEN_TITLE, Headline},
     ledger::Ledger,
-    summary::item::{ExchangeRange, Importance, Origin},
+    summary::{
+        fact::FactKind,
+        item::{ExchangeRange, Importance, Origin},
+    },
     time::Timestamp,
 };
 
@@ -60,6 +63,12 @@ pub struct ForkRecord {
     pub document: Option<DocumentRecord>,
     /// What the document showed.
     pub items: Vec<ItemRecord>,
+    /// Number of the last fact. Forks of earlier versions have none.
+    #[serde(default)]
+    pub last_fact: i64,
+    /// The facts that held.
+    #[serde(default)]
+    pub facts: Vec<FactRecord>,
 }
 
 impl ForkRecord {
@@ -105,7 +114,9 @@ impl ForkRecord {
         }
         let is_preamble = self.preamble_exchange == Some(exchange);
         self.shift_totals(exchange, if is_preamble { 0 } else { gone_tokens });
-        let mut has_told = false;
+        let facts = self.facts.len();
+        self.facts.retain(|fact| fact.exchange != exchange);
+        let mut has_told = facts > self.facts.len();
         for item in &mut self.items {
             if item.ranges.iter().any(|range| range.contains(exchange)) {
                 has_told = true;
@@ -269,4 +280,26 @@ pub struct ItemRecord {
     pub brief: String,
     /// The headline.
     pub gist: String,
+}
+
+/// A fact that held at the fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactRecord {
+    /// The agent that it comes from.
+    pub source: AgentId,
+    /// Its number.
+    pub fact: i64,
+    /// What it is about.
+    pub kind: FactKind,
+    /// One line.
+    pub text: String,
+    /// The name of whose words it has; `None` for the summariser's.
+    pub voice: Option<String>,
+    /// The name of who said it; empty if unknown.
+    pub speaker: String,
+    /// Since when it holds.
+    #[serde(with = "wire::time")]
+    pub since: Timestamp,
+    /// The exchange that it comes from.
+    pub exchange: i64,
 }

@@ -46,7 +46,7 @@ struct WireMessage<'a> {
     seq: i64,
     exchange: i64,
     session: i64,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     begins_leg: bool,
     #[serde(borrow)]
     kind: Cow<'a, str>,
@@ -133,11 +133,6 @@ impl MessageRecord {
             payload,
         })
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// `payload` as JSON, if it can stand in a line byte for byte.

@@ -1,24 +1,20 @@
 //! Which exchanges the items of an answer cover.
 
-use super::Checked;
+use super::Placed;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
-/// The most exchanges that one item stands for: at most five are asked for, and one line can't tell of many more.
+/// An item that stands for more exchanges than this must say something of them: at most five are asked for.
 pub const ITEM_EXCHANGES_MAX: usize = 15;
+/// How much such an item must say for each of its exchanges, in characters: with less, digests tell more.
+const CHARS_PER_EXCHANGE_MIN: usize = 20;
 
 /// What is wrong with an item's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeFault {
-    /// It ends before it begins.
-    #[error("#{} to #{} is reversed", .0.first, .0.last)]
-    Reversed(ExchangeRange),
-    /// No exchange in it was asked about.
+    /// No exchange in it was asked about, as with all items of the answer.
     #[error("#{} to #{} was not asked about", .0.first, .0.last)]
     Unknown(ExchangeRange),
-    /// Two items claim the same exchange.
-    #[error("#{} to #{} and #{} to #{} overlap", .0.first, .0.last, .1.first, .1.last)]
-    Overlapping(ExchangeRange, ExchangeRange),
-    /// Of more than [`ITEM_EXCHANGES_MAX`] exchanges, as all items of the answer are.
+    /// It is about more than [`ITEM_EXCHANGES_MAX`] exchanges and says hardly anything, as with all items of the answer.
     #[error("#{} to #{} are too many for one item", .0.first, .0.last)]
     Broad(ExchangeRange),
 }
@@ -32,41 +28,84 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about, sorts them, leaves out those about too many, and finds the exchanges
-/// that no draft is about.
-pub(super) fn place(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Checked, RangeFault> {
-    for draft in &mut drafts {
-        draft.exchanges = clip(draft.exchanges, asked)?;
+/// Clips the drafts to the exchanges asked about and to each other, sorts them, leaves out those that say too little, and
+/// finds the exchanges that no draft is about.
+pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Placed, RangeFault> {
+    let first = drafts.first().map(|draft| draft.exchanges);
+    let mut drafts = clipped(drafts, asked);
+    let Some(first_clipped) = drafts.first().map(|draft| draft.exchanges) else {
+        let nowhere = ExchangeRange { first: 0, last: 0 };
+        return Err(RangeFault::Unknown(first.unwrap_or(nowhere)));
+    };
+    drafts.retain(|draft| !is_broad(draft, asked));
+    if drafts.is_empty() {
+        return Err(RangeFault::Broad(first_clipped));
     }
-    drafts.sort_by_key(|draft| draft.exchanges);
-    for pair in drafts.windows(2) {
-        if let [one, next] = pair
-            && next.exchanges.first <= one.exchanges.last
-        {
-            return Err(RangeFault::Overlapping(one.exchanges, next.exchanges));
-        }
-    }
-    let is_broad = |draft: &ItemDraft| within(draft.exchanges, asked).len() > ITEM_EXCHANGES_MAX;
-    if let Some(first) = drafts.first()
-        && drafts.iter().all(is_broad)
-    {
-        return Err(RangeFault::Broad(first.exchanges));
-    }
-    drafts.retain(|draft| !is_broad(draft));
+    let drafts = apart(without_containers(drafts), asked);
     let is_covered = |exchange: &i64| drafts.iter().any(|draft| draft.exchanges.contains(*exchange));
-    let missing = asked
-        .iter()
-        .copied()
-        .filter(|exchange| !is_covered(exchange))
-        .collect();
-    Ok(Checked { drafts, missing })
+    let missing = asked.iter().copied().filter(|exchange| !is_covered(exchange));
+    let missing = missing.collect();
+    Ok(Placed { drafts, missing })
 }
 
-fn clip(range: ExchangeRange, asked: &[i64]) -> Result<ExchangeRange, RangeFault> {
-    if range.last < range.first {
-        return Err(RangeFault::Reversed(range));
+/// Those that are about exchanges asked about, and about these alone.
+fn clipped(drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+    let clipped = drafts.into_iter().filter_map(|draft| {
+        let exchanges = ends(within(draft.exchanges, asked))?;
+        Some(ItemDraft { exchanges, ..draft })
+    });
+    clipped.collect()
+}
+
+fn is_broad(draft: &ItemDraft, asked: &[i64]) -> bool {
+    let exchanges = within(draft.exchanges, asked).len();
+    exchanges > ITEM_EXCHANGES_MAX && draft.text.chars().count() < exchanges * CHARS_PER_EXCHANGE_MIN
+}
+
+/// Without items about what several others are about more closely.
+fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
+    let ranges: Vec<ExchangeRange> = drafts.iter().map(|draft| draft.exchanges).collect();
+    let contains = |outer: ExchangeRange, inner: ExchangeRange| {
+        outer != inner && outer.first <= inner.first && inner.last <= outer.last
+    };
+    let is_container = |draft: &ItemDraft| {
+        let within = ranges.iter().filter(|range| contains(draft.exchanges, **range));
+        within.take(2).count() == 2
+    };
+    drafts.into_iter().filter(|draft| !is_container(draft)).collect()
+}
+
+/// The drafts in order. Of exchanges that two claim the first keeps them; what is about nothing else becomes a point of the
+/// first.
+fn apart(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+    drafts.sort_by_key(|draft| (draft.exchanges.first, std::cmp::Reverse(draft.exchanges.last)));
+    let mut apart: Vec<ItemDraft> = Vec::with_capacity(drafts.len());
+    for mut draft in drafts {
+        let Some(before) = apart.last_mut() else {
+            apart.push(draft);
+            continue;
+        };
+        let taken = asked.partition_point(|exchange| *exchange <= before.exchanges.last);
+        match asked.get(taken).filter(|next| **next <= draft.exchanges.last) {
+            Some(next) => {
+                draft.exchanges.first = draft.exchanges.first.max(*next);
+                apart.push(draft);
+            }
+            None => absorb(before, &draft),
+        }
     }
-    ends(within(range, asked)).ok_or(RangeFault::Unknown(range))
+    apart
+}
+
+/// Adds what `more` says of the same exchanges.
+fn absorb(draft: &mut ItemDraft, more: &ItemDraft) {
+    draft.importance = draft.importance.max(more.importance);
+    for (text, more) in [(&mut draft.text, &more.text), (&mut draft.brief, &more.brief)] {
+        if !text.lines().any(|line| line == more) {
+            text.push('\n');
+            text.push_str(more);
+        }
+    }
 }
 
 fn within(range: ExchangeRange, exchanges: &[i64]) -> &[i64] {
@@ -85,6 +124,7 @@ fn ends(exchanges: &[i64]) -> Option<ExchangeRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::summary::item::Importance;
 
     #[test]
     fn runs_leave_out_what_was_not_asked_about() {
@@ -94,5 +134,40 @@ mod tests {
         assert_eq!(runs(run(4, 7), &asked), [run(4, 4), run(7, 7)]);
         assert_eq!(runs(run(9, 11), &asked), []);
         assert_eq!(runs(run(8, 3), &asked), []);
+    }
+
+    fn draft(first: i64, last: i64, text: &str, importance: Importance) -> ItemDraft {
+        ItemDraft {
+            exchanges: ExchangeRange { first, last },
+            importance,
+            text: text.to_owned(),
+            brief: text.to_owned(),
+            gist: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_several_items_say_of_one_exchange_becomes_its_points() {
+        let drafts = vec![
+            draft(3, 3, "one", Importance::Fix),
+            draft(3, 3, "two", Importance::Decision),
+            draft(3, 3, "one", Importance::Trivial),
+        ];
+        let placed = place(drafts, &[3]).unwrap();
+        assert_eq!(placed.drafts.len(), 1);
+        let one = &placed.drafts[0];
+        assert_eq!((one.text.as_str(), one.gist.as_str()), ("one\ntwo", "one"));
+        assert_eq!((one.importance, placed.missing), (Importance::Decision, vec![]));
+    }
+
+    #[test]
+    fn an_item_about_everything_hides_no_others() {
+        let drafts = vec![
+            draft(i64::MIN, i64::MAX, "all", Importance::Fix),
+            draft(1, 2, "a", Importance::Fix),
+            draft(3, 4, "b", Importance::Fix),
+        ];
+        let placed = place(drafts, &[1, 2, 3, 4, 5]).unwrap();
+        assert_eq!((placed.drafts.len(), placed.missing), (2, vec![5]));
     }
 }

@@ -2,22 +2,52 @@
 
 use serde_json::{Map, Value};
 
-use super::{ANSWER_BYTES_MAX, ReplyError};
-use crate::domain::summary::item::ItemDraft;
+use super::{ANSWER_BYTES_MAX, ReplyError, draft};
 
-/// How many beginnings of an object are tried; bounds the work on hostile text.
-const OBJECTS_TRIED_MAX: usize = 64;
+/// How many beginnings of an object that turn out to be none are tried; bounds the work on hostile text.
+const FAILURES_MAX: usize = 64;
+const NO_ITEMS: &str = "no object in it has a list `items`";
 
-/// The list `items` of the first top-level object that has one.
-pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
-    first(
-        text,
-        "no object in it has a list `items`",
-        |mut object| match object.remove("items") {
-            Some(Value::Array(items)) => Some(items),
-            _ => None,
-        },
-    )
+/// What an answer consists of, not read yet.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) items: Vec<Value>,
+    pub(super) facts: Option<Value>,
+}
+
+/// The lists of the first object that has `items`. Without one, objects that are items themselves: of a bare list, or of an
+/// answer that broke off.
+pub(super) fn parts(text: &str) -> Result<Parts, ReplyError> {
+    first(text, NO_ITEMS, with_items).or_else(|fault| {
+        if text.len() > ANSWER_BYTES_MAX {
+            return Err(fault);
+        }
+        let items = Objects::of(answer(text)).map(Value::Object);
+        let items: Vec<Value> = items.filter(draft::is_item).collect();
+        if items.is_empty() {
+            return Err(fault);
+        }
+        Ok(Parts { items, facts: None })
+    })
+}
+
+/// The lists of `object`, or of an object that it wraps.
+fn with_items(mut object: Map<String, Value>) -> Option<Parts> {
+    let items = match object.remove("items") {
+        Some(Value::Array(items)) => items,
+        Some(item) if draft::is_item(&item) => vec![item],
+        Some(_) => return None,
+        None => {
+            let mut within = object.into_iter().filter_map(|(_, value)| match value {
+                Value::Object(within) if within.contains_key("items") => Some(within),
+                _ => None,
+            });
+            // Once: what is wrapped twice has no `items` itself.
+            return within.next().and_then(with_items);
+        }
+    };
+    let facts = object.remove("facts");
+    Some(Parts { items, facts })
 }
 
 /// What `take` returns for the first top-level object for which it returns anything; `missing` is the error if there is
@@ -32,54 +62,59 @@ pub(super) fn first<T>(
         return unreadable("it is too long");
     }
     let mut has_object = false;
-    if let Some(found) = first_of(answer(text), &take, &mut has_object) {
-        return Ok(found);
+    let found = Objects::of(answer(text)).find_map(|object| {
+        has_object = true;
+        take(object)
+    });
+    match found {
+        Some(found) => Ok(found),
+        None if has_object => unreadable(missing),
+        None => unreadable("there is no JSON object"),
     }
-    unreadable(if has_object {
-        missing
-    } else {
-        "there is no JSON object"
-    })
 }
 
-fn first_of<T>(
-    mut rest: &str,
-    take: &impl Fn(Map<String, Value>) -> Option<T>,
-    has_object: &mut bool,
-) -> Option<T> {
-    for _ in 0..OBJECTS_TRIED_MAX {
-        let start = object_start(rest)?;
-        let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
-        let read_bytes = match objects.next() {
-            Some(Ok(object)) => {
-                if let Some(found) = take(object) {
-                    return Some(found);
-                }
-                *has_object = true;
+/// The objects of a text, those within others left out.
+struct Objects<'a> {
+    rest: &'a str,
+    failures: usize,
+}
+
+impl<'a> Objects<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            rest: text,
+            failures: 0,
+        }
+    }
+}
+
+impl Iterator for Objects<'_> {
+    type Item = Map<String, Value>;
+
+    fn next(&mut self) -> Option<Map<String, Value>> {
+        while self.failures < FAILURES_MAX {
+            let start = object_start(self.rest)?;
+            let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
+            let object = objects.next().and_then(Result::ok);
+            let read_bytes = if object.is_some() {
                 objects.byte_offset()
+            } else {
+                1
+            };
+            self.rest = start.get(read_bytes..).unwrap_or_default();
+            if object.is_some() {
+                return object;
             }
-            _ => 1,
-        };
-        rest = start.get(read_bytes..).unwrap_or_default();
+            self.failures += 1;
+        }
+        None
     }
-    None
-}
-
-/// The item of that number (from 1) as a draft.
-pub(super) fn draft(mut item: Value, number: usize) -> Result<ItemDraft, ReplyError> {
-    // Providers don't guarantee the case of enum values.
-    if let Some(Value::String(importance)) = item.get_mut("importance") {
-        *importance = importance.trim().to_lowercase();
-    }
-    serde_json::from_value(item).map_err(|_| {
-        ReplyError::Unreadable(format!("item {number} lacks a field or has one of another type"))
-    })
 }
 
 /// The text after the reasoning that some open models write before their answer. An answer without reasoning may itself
 /// hold the mark that ends one.
 fn answer(text: &str) -> &str {
-    if text.trim_start().starts_with(['{', '`']) {
+    if text.trim_start().starts_with(['{', '[', '`']) {
         return text;
     }
     text.rsplit_once("</think>").map_or(text, |(_, answer)| answer)

@@ -3,8 +3,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{ReplyError, Schema, cleaned_text, json};
+use super::{Checks, ReplyError, Schema, json};
 use crate::domain::{
+    demand::UserWords,
     redaction::Redactor,
     summary::{
         item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
@@ -54,13 +55,18 @@ pub const OPERATIONS: Schema = Schema {
 };
 
 /// Parses the operations that a model proposes, and cleans their texts; secrets are redacted by the rules of
-/// `redactor`. Invalid ones are left out: the model isn't asked again, and without any the document is composed as it
+/// `redactor`, and `words` are what the items asked about say the user demanded. Invalid ones are left out: the model isn't asked again, and without any the document is composed as it
 /// is.
 ///
 /// # Errors
 /// When the answer isn't the JSON that was asked for, or proposes nothing.
-pub fn parse_operations(text: &str, redactor: &Redactor) -> Result<Operations, ReplyError> {
+pub fn parse_operations(
+    text: &str,
+    words: &UserWords,
+    redactor: &Redactor,
+) -> Result<Operations, ReplyError> {
     const LISTS: [&str; 3] = ["merge", "shorten", "drop"];
+    let checks = Checks { words, redactor };
     let [merge, shorten, drop] = json::first(text, "no object in it has a list of operations", |object| {
         let has_list = LISTS
             .iter()
@@ -75,10 +81,10 @@ pub fn parse_operations(text: &str, redactor: &Redactor) -> Result<Operations, R
     };
     operations
         .merge
-        .retain_mut(|merge: &mut Merge| clean(&mut merge.wording, redactor));
+        .retain_mut(|merge: &mut Merge| clean(&mut merge.wording, &checks));
     operations
         .shorten
-        .retain_mut(|shorten: &mut Shorten| clean(&mut shorten.wording, redactor));
+        .retain_mut(|shorten: &mut Shorten| clean(&mut shorten.wording, &checks));
     if operations.is_empty() {
         return Err(ReplyError::Worthless("there are no operations".to_owned()));
     }
@@ -101,18 +107,14 @@ fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
 }
 
 /// Cleans the texts; returns whether each of them says something.
-fn clean(wording: &mut Wording, redactor: &Redactor) -> bool {
+fn clean(wording: &mut Wording, checks: &Checks<'_>) -> bool {
     [
         (&mut wording.text, TEXT_CHARS_MAX),
         (&mut wording.brief, BRIEF_CHARS_MAX),
         (&mut wording.gist, GIST_CHARS_MAX),
     ]
     .into_iter()
-    .all(|(text, chars_max)| {
-        cleaned_text(text, chars_max, redactor)
-            .map(|clean| *text = clean)
-            .is_ok()
-    })
+    .all(|(text, chars_max)| checks.cleaned(text, chars_max).map(|clean| *text = clean).is_ok())
 }
 
 #[cfg(test)]
@@ -123,7 +125,7 @@ mod tests {
     use super::{super::tests::check_schema, *};
 
     fn parse(text: &str) -> Result<Operations, ReplyError> {
-        parse_operations(text, &Redactor::standard())
+        parse_operations(text, &UserWords::none(), &Redactor::standard())
     }
 
     fn answer() -> Value {
@@ -156,7 +158,7 @@ mod tests {
         let read = parse(&format!("Sure:\n```json\n{text}\n```")).unwrap();
         assert_eq!((read.merge.len(), read.shorten.len(), read.drop), (1, 0, vec![7]));
         let wording = &read.merge[0].wording;
-        assert!(!wording.text.starts_with('#') && !wording.text.contains(['\n', '\u{202e}']));
+        assert!(!wording.text.starts_with('#') && !wording.text.contains('\u{202e}'));
         assert!(wording.brief.contains("redacted"), "{}", wording.brief);
     }
 

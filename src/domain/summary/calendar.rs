@@ -25,15 +25,18 @@ pub struct AgentTime {
 ///
 /// - *This Session*: of the running session, younger than [`Self::session_ms`], or of today;
 /// - *Yesterday*: of the day before;
-/// - *This Week*: older; from [`Self::days`] days on an item leaves the document.
+/// - *This Week*: older, up to [`Self::days`] days;
+/// - *Earlier*: what is older still, if it doesn't leave the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar {
     /// The time zone by which its days begin and end.
     pub zone: Zone,
     /// Up to this age an item is in [`Section::Session`].
     pub session_ms: i64,
-    /// How many days after its own an item leaves the document.
+    /// How many days after its own an item leaves [`Section::Week`].
     pub days: i64,
+    /// Whether it leaves the document then (seed 003), instead of going to [`Section::Earlier`].
+    pub drops_older: bool,
     /// A session without a message for so long is over; 0 never ends one.
     pub idle_gap_ms: i64,
     /// The agent's running session, if there is one.
@@ -56,7 +59,7 @@ impl Calendar {
         let days_ago = self.zone.day(as_of) - self.zone.day(ended_at);
         let is_new = days_ago <= 0 || as_of.since_ms(ended_at) < self.session_ms;
         match days_ago {
-            days_ago if days_ago >= self.days.max(1) => None,
+            days_ago if days_ago >= self.days.max(1) => (!self.drops_older).then_some(Section::Earlier),
             _ if is_new || self.is_of_session(ended_at, as_of) => Some(Section::Session),
             1 => Some(Section::Yesterday),
             _ => Some(Section::Week),

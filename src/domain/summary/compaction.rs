@@ -1,7 +1,9 @@
 //! Compaction: which items the document shows and how long each is, within the ceiling, without a model.
 //!
-//! The paths are seed 003's ("Compression Heuristics"): unchanged while the document is small; shorter lines in the
-//! newest section when it grows; shorter lines everywhere, and in the end fewer items, when it is full.
+//! The paths are seed 003's ("Compression Heuristics"): unchanged while the document is small, every item in full, whatever
+//! its age; when it grows, shorter lines, as few as needed; when it is full, lines that neighbours share, and in the end
+//! fewer items. Age chooses the section. The section's form says what gives way first: what is longer than it, and of that
+//! what tells least for its importance and age.
 //!
 //! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows;
 //! the rest is room for what is pending ([`super::pending`]).
@@ -12,14 +14,24 @@ mod page;
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::page::Page;
-use super::{calendar::AgentTime, item::Item, render::Shown, section::Ageing};
+use super::{
+    calendar::AgentTime,
+    fact::Fact,
+    item::Item,
+    render::{FOOTER, Shown},
+    section::Ageing,
+    span::UNTIMED,
+    state,
+};
 use crate::domain::{time::Timestamp, tokens::TokenCounter, zone::Zone};
 
 /// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
 pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
+/// How often the items are composed beneath the section about facts until both fit together.
+const STATE_ROUNDS_MAX: usize = 4;
 /// How long the document may be, and how it ages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SummaryPolicy {
@@ -27,10 +39,23 @@ pub struct SummaryPolicy {
     pub max_tokens: i64,
     /// Below this part of the ceiling new items are just appended.
     pub append_below: f64,
-    /// Below this part of the ceiling only the newest section is shortened; no document is ever longer.
+    /// Below this part of the ceiling lines are shortened, and none is left out; no document is ever longer.
     pub merge_below: f64,
     /// How items age.
     pub ageing: Ageing,
+    /// How lines are written.
+    pub style: Style,
+}
+
+/// How the lines of a document are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// By days: dates in the headings, and behind each line its exchanges.
+    #[default]
+    Plain,
+    /// As seed 003 has them: numbered, with times and tokens.
+    Seed,
 }
 
 impl Default for SummaryPolicy {
@@ -41,6 +66,7 @@ impl Default for SummaryPolicy {
             append_below: 0.80,
             merge_below: 0.95,
             ageing: Ageing::default(),
+            style: Style::default(),
         }
     }
 }
@@ -71,6 +97,32 @@ impl SummaryPolicy {
         self.part(self.merge_below)
     }
 
+    /// The policy for what stands beside `reserved` tokens of something else: both together have as many tokens as the
+    /// policy allows.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the ceiling is at most 10,000 tokens"
+    )]
+    pub fn beside(self, reserved: i64) -> Self {
+        let left = (self.merge_tokens() - reserved).max(0);
+        let max_tokens = (left as f64 / self.merge_below.clamp(f64::EPSILON, 1.0)).floor() as i64;
+        Self {
+            max_tokens: max_tokens.min(self.ceiling()),
+            ..self
+        }
+    }
+
+    /// Up to here details are told where not all fit. What ages has less and less to tell, and a document that stays near
+    /// the append threshold is read at a lower price; without ageing the whole span is wanted.
+    pub(super) fn full_tokens(&self) -> i64 {
+        match self.ageing {
+            Ageing::Age { .. } | Ageing::Calendar(_) => self.append_tokens(),
+            Ageing::Off => self.merge_tokens(),
+        }
+    }
+
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -85,11 +137,11 @@ impl SummaryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
-    /// Nothing: every item in its section's form.
+    /// Nothing: every item in full.
     Append,
-    /// Shorter lines in the newest section.
+    /// Shorter lines.
     Merge,
-    /// Shorter lines everywhere, and fewer items if that was not enough.
+    /// Shorter lines that neighbours share, and fewer items if that was not enough.
     Full,
 }
 
@@ -137,8 +189,8 @@ pub fn compose(
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
-    let told = on_the_wall(items, policy.ageing.zone());
-    let mut page = Page::new(items, &told, (as_of, policy.ageing), counter);
+    let told = as_told(items, as_of, policy.ageing.zone());
+    let mut page = Page::new(items, &told, (as_of, policy), counter);
     let path = page.choose_path(policy);
     let (document, tokens) = page.settle(path, policy);
     let shown = page.shown();
@@ -166,14 +218,62 @@ pub fn compose(
     }
 }
 
-/// The items with their times converted to that zone, for rendering.
-pub(super) fn on_the_wall(items: &[Item], zone: Zone) -> Cow<'_, [Item]> {
-    if zone == Zone::UTC {
+/// Composes the document of `items`, as [`compose`] does, beneath the section about the `facts` that hold.
+pub fn compose_with(
+    facts: &[Fact],
+    items: &[Item],
+    as_of: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+) -> Composition {
+    let section = state::section(facts, policy.ceiling(), counter);
+    let mut reserved = counter.count(&section);
+    for _ in 0..STATE_ROUNDS_MAX {
+        if section.is_empty() {
+            break;
+        }
+        let mut composed = compose(items, as_of, &policy.beside(reserved), counter);
+        composed.document = beneath(&section, &composed.document);
+        composed.tokens = counter.count(&composed.document);
+        if composed.tokens < policy.merge_tokens() {
+            return composed;
+        }
+        // The whole may have more tokens than its parts.
+        reserved += composed.tokens - policy.merge_tokens() + 1;
+    }
+    compose(items, as_of, policy, counter)
+}
+
+/// The policy for the items beneath the section about the `facts` that hold.
+pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenCounter) -> SummaryPolicy {
+    match state::section(facts, policy.ceiling(), counter).as_str() {
+        "" => *policy,
+        section => policy.beside(counter.count(section)),
+    }
+}
+
+/// The section, and the document of the items beneath it.
+fn beneath(section: &str, document: &str) -> String {
+    if document.is_empty() {
+        format!("{section}{FOOTER}\n")
+    } else {
+        format!("{section}{document}")
+    }
+}
+
+/// The items with the times that are shown: those of clocks on the wall in `zone`, and none where nobody told any.
+///
+/// A replay is told as of its newest time. If its messages have no times, all of them
+/// count as said when they arrived, and that is no fact about them: whole exchanges that pass in no time, just now.
+pub(super) fn as_told(items: &[Item], as_of: Timestamp, zone: Zone) -> Cow<'_, [Item]> {
+    let is_untimed = |item: &Item| item.started_at == as_of && item.ended_at == as_of;
+    if zone == Zone::UTC && !items.iter().any(is_untimed) {
         return Cow::Borrowed(items);
     }
+    let time = |item: &Item, at| if is_untimed(item) { UNTIMED } else { zone.wall(at) };
     let told = items.iter().map(|item| Item {
-        started_at: zone.wall(item.started_at),
-        ended_at: zone.wall(item.ended_at),
+        started_at: time(item, item.started_at),
+        ended_at: time(item, item.ended_at),
         ..item.clone()
     });
     Cow::Owned(told.collect())

@@ -6,10 +6,12 @@
 use super::{
     item::{
         BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Importance, Item, ItemDraft, Origin, TEXT_CHARS_MAX,
+        brief_chars_max, text_chars_max,
     },
     line::clean,
+    point::points,
 };
-use crate::domain::exchange::Exchange;
+use crate::domain::{exchange::Exchange, text::cut_at_sentence};
 
 /// How many exchanges without a summary share one digest item.
 pub const DIGEST_EXCHANGES_MAX: usize = 4;
@@ -125,15 +127,22 @@ fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> 
     Ok(())
 }
 
+/// As many points of `text` as fit: a summariser doesn't know how long its texts may be.
+fn within(text: &str, chars_max: usize) -> String {
+    points(text, chars_max, cut_at_sentence).join("\n")
+}
+
 fn drafted(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> Item {
+    let blank = blank(covered);
+    let tokens = blank.source_tokens;
     Item {
         importance: draft.importance,
-        text: draft.text.clone(),
-        brief: draft.brief.clone(),
+        text: within(&draft.text, text_chars_max(tokens)),
+        brief: within(&draft.brief, brief_chars_max(tokens)),
         gist: draft.gist.clone(),
         origin,
         provisional: false,
-        ..blank(covered)
+        ..blank
     }
 }
 

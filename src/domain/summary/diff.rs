@@ -5,7 +5,11 @@
 
 use serde::Serialize;
 
-use super::{item::ExchangeRange, line::ranges, render::FOOTER};
+use super::{
+    item::ExchangeRange,
+    line::{PROVISIONAL_MARK, ranges},
+    reading::{ReadLine, read_lines},
+};
 
 /// How some lines changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -39,43 +43,57 @@ impl ChangeKind {
     }
 }
 
-/// A line of a document, without its number.
+/// A line of a document, without its bullet or number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DocumentLine {
-    /// The heading of its section; empty before the first one.
+    /// The name of its section; empty before the first one.
     pub section: String,
     /// Its text, source included.
     pub text: String,
+    /// Further points beneath it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<String>,
     #[serde(skip)]
     exchanges: Vec<ExchangeRange>,
 }
 
-impl DocumentLine {
-    /// A line under the heading `section`; `None` if it isn't an item's: headings, the footer, blanks.
-    pub fn read(section: &str, line: &str) -> Option<Self> {
-        if line.is_empty() || line.starts_with('#') || line == FOOTER {
-            return None;
+impl From<&ReadLine<'_>> for DocumentLine {
+    fn from(line: &ReadLine<'_>) -> Self {
+        Self {
+            section: line.section().to_owned(),
+            text: line.text.to_owned(),
+            points: line.points.iter().map(|point| (*point).to_owned()).collect(),
+            exchanges: named(line.text),
         }
-        let text = without_number(line);
-        Some(Self {
-            section: section.to_owned(),
-            text: text.to_owned(),
-            exchanges: named(text),
-        })
     }
+}
 
+impl DocumentLine {
     /// The exchanges that its source names, sorted.
     pub fn exchanges(&self) -> &[ExchangeRange] {
         &self.exchanges
     }
 
-    /// Its text without its source, and the source (empty if there is none): `Added JWT (#12, ~5k tokens)` gives
-    /// `Added JWT` and `(#12, ~5k tokens)`.
+    /// Its text without its source, and the source (empty if there is none): `Added JWT (08:12, #12)` gives `Added JWT` and
+    /// `(08:12, #12)`.
     pub fn parts(&self) -> (&str, &str) {
-        let source = source_of(&self.text);
-        let at = self.text.rfind(source).filter(|_| !source.is_empty());
-        let split = at.and_then(|at| self.text.split_at_checked(at.saturating_sub(1)));
-        split.map_or((&self.text, ""), |(said, source)| (said.trim_end(), source))
+        parts(&self.text)
+    }
+
+    /// What it says, wherever it stands.
+    fn words(&self) -> (&str, &[String]) {
+        (self.parts().0, &self.points)
+    }
+
+    /// Whether it says the same of the same exchanges in the same section. How a line says when something was depends on
+    /// its neighbours.
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.section, &self.exchanges, self.words()) == (&other.section, &other.exchanges, other.words())
+    }
+
+    fn chars(&self) -> usize {
+        let points: usize = self.points.iter().map(|point| point.chars().count()).sum();
+        self.parts().0.chars().count() + points
     }
 }
 
@@ -97,7 +115,7 @@ pub struct Change {
 pub fn diff(before: &str, after: &str) -> Vec<Change> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
-        let same = after.iter().position(|other| other == line);
+        let same = after.iter().position(|other| other.is_same(line));
         same.map(|at| after.remove(at)).is_none()
     });
     let mut groups: Vec<Group> = Vec::new();
@@ -169,12 +187,12 @@ fn add(groups: &mut Vec<Group>, is_after: bool, line: DocumentLine) {
 }
 
 fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
-    let chars = |lines: &[DocumentLine]| lines.iter().map(|line| line.text.chars().count()).sum::<usize>();
+    let chars = |lines: &[DocumentLine]| lines.iter().map(DocumentLine::chars).sum::<usize>();
     let same_words = || {
         before
             .iter()
-            .map(|line| &line.text)
-            .eq(after.iter().map(|line| &line.text))
+            .map(DocumentLine::words)
+            .eq(after.iter().map(DocumentLine::words))
     };
     match (before.len(), after.len()) {
         (0, _) => ChangeKind::Added,
@@ -188,37 +206,34 @@ fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
 
 /// The lines of items: no headings, no footer.
 fn lines(document: &str) -> Vec<DocumentLine> {
-    let mut section = String::new();
-    let mut lines = Vec::new();
-    for line in document.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            heading.clone_into(&mut section);
-        } else {
-            lines.extend(DocumentLine::read(&section, line));
-        }
-    }
-    lines
+    read_lines(document).iter().map(DocumentLine::from).collect()
 }
 
-/// The text of `1. text` and `- text`.
-fn without_number(line: &str) -> &str {
-    let unnumbered = line
-        .trim_start_matches(|c: char| c.is_ascii_digit())
-        .strip_prefix(". ");
-    unnumbered.or_else(|| line.strip_prefix("- ")).unwrap_or(line)
-}
-
-/// The exchanges that a line's source names, sorted: of `Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)` 12 to 14.
+/// The exchanges that a line's source names, sorted: of `Added JWT (08:12, #12–#14)` 12 to 14.
 fn named(text: &str) -> Vec<ExchangeRange> {
-    let mut ranges: Vec<ExchangeRange> = source_of(text).split(", ").filter_map(range).collect();
+    let source = parts(text)
+        .1
+        .strip_suffix(PROVISIONAL_MARK)
+        .unwrap_or(parts(text).1);
+    let source = source.trim_start_matches('(').trim_end_matches(')');
+    let mut ranges: Vec<ExchangeRange> = source.split(", ").filter_map(range).collect();
     ranges.sort_unstable();
     ranges
 }
 
-/// `2026-01-05 08:12, #12–#14, ~5k tokens)`; empty if the text names no source.
-fn source_of(text: &str) -> &str {
-    let source = text.rsplit(" (").find(|part| part.ends_with(" tokens)"));
-    source.unwrap_or_default()
+/// What a line says, and its source. Documents of earlier versions, and those in seed 003's style, say how many tokens
+/// there were.
+fn parts(text: &str) -> (&str, &str) {
+    let unmarked = text.strip_suffix(PROVISIONAL_MARK).unwrap_or(text);
+    let names = |part: &str| range(part).is_some() || part.ends_with(" tokens");
+    let is_source = |source: &str| {
+        let inside = source.strip_suffix(')');
+        inside.is_some_and(|inside| inside.split(", ").any(names))
+    };
+    match unmarked.rsplit_once(" (") {
+        Some((said, source)) if is_source(source) => (said, text.get(said.len() + 1..).unwrap_or_default()),
+        _ => (text, ""),
+    }
 }
 
 /// `#12`, `#12–#14`, and the same behind an ellipsis.
@@ -292,9 +307,9 @@ mod tests {
 
     #[test]
     fn a_line_that_only_moves_is_said_to() {
-        let text = "1. Moved on (#3, ~1k tokens)\n";
-        let (before, after) = (format!("## Yesterday\n{text}"), format!("## This Week\n{text}"));
-        let [change] = diff(&before, &after).try_into().unwrap();
+        let before = "## Yesterday (3 March 2026)\n- Moved on (#3)\n  - at last\n";
+        let after = "## This Week (3–9 March 2026)\n### Tue 3 March\n- Moved on (#3)\n  - at last\n";
+        let [change] = diff(before, after).try_into().unwrap();
         assert_eq!(
             (change.kind, change.exchanges.as_str()),
             (ChangeKind::Moved, "#3")
@@ -314,7 +329,14 @@ mod tests {
                 "Many (#1, #3, #5, #7, … #30–#31, ~9k tokens)",
                 vec![(1, 1), (3, 3), (5, 5), (7, 7), (30, 31)],
             ),
+            ("Added JWT (Thu 12 March, #12)", vec![(12, 12)]),
+            (
+                "See (#7) (23:50 to 13 March, #2) (not yet condensed)",
+                vec![(2, 2)],
+            ),
+            ("Added JWT (Mon-Tue, ~5k tokens)", vec![]),
             ("Said (#1) only", vec![]),
+            ("Said (so: #1)", vec![]),
             ("", vec![]),
         ] {
             let ranges: Vec<ExchangeRange> = ranges
@@ -334,12 +356,33 @@ mod tests {
                 "See (#7)",
                 "(#2, ~3 tokens) (not yet condensed)",
             ),
+            ("Ran it (twice) (05:29, #98)", "Ran it (twice)", "(05:29, #98)"),
+            (
+                "Added JWT (Mon-Tue, ~5k tokens)",
+                "Added JWT",
+                "(Mon-Tue, ~5k tokens)",
+            ),
             ("Said (#1) only", "Said (#1) only", ""),
         ] {
-            let line = DocumentLine::read("Yesterday", &format!("3. {text}")).unwrap();
-            assert_eq!(line.parts(), (said, source));
+            let document = format!("## Yesterday\n3. {text}\n");
+            let [line] = lines(&document).try_into().unwrap();
+            assert_eq!(
+                (line.section.as_str(), line.parts()),
+                ("Yesterday", (said, source))
+            );
         }
-        assert_eq!(DocumentLine::read("", FOOTER), None);
+    }
+
+    #[test]
+    fn where_a_line_stands_among_others_is_no_change() {
+        let before = "## Yesterday (3 March 2026)\n- Moved on (#3)\n";
+        let after =
+            "## Yesterday (3–4 March 2026)\n- Moved on (Tue 3 March, #3)\n- Rested (Wed 4 March, #4)\n";
+        let [change] = diff(before, after).try_into().unwrap();
+        assert_eq!(
+            (change.kind, change.exchanges.as_str()),
+            (ChangeKind::Added, "#4")
+        );
     }
 
     proptest! {

@@ -164,11 +164,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{
-        summary::{
-            fixtures::item,
-            line::item_line,
-            section::{Form, Section},
-        },
+        summary::{fixtures::item, line::item_line, section::Form},
         time::Timestamp,
     };
 
@@ -188,7 +184,7 @@ mod tests {
             (Origin::Edited, false, Importance::Decision)
         );
         for form in Form::ALL {
-            assert!(item_line(&new, Section::Week, form).starts_with("Chose RS256, not HS256 ("));
+            assert!(item_line(&new, form).starts_with("Chose RS256, not HS256 ("));
         }
         let headline = ItemEdit::parse(&json!({"gist": "Chose RS256"}))
             .unwrap()

@@ -2,10 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::item::{ExchangeRange, Importance, Item, Origin};
+use super::{
+    fact::{Fact, FactKind},
+    item::{ExchangeRange, Importance, Item, Origin},
+};
 use crate::domain::{
     exchange::{Exchange, ExchangeState, Headline},
     time::{DAY_MS, Timestamp},
+    transcript::Voice,
 };
 
 /// A plain item about exchange `n` that ended at `ended_at`.
@@ -49,6 +53,39 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
         },
         set_aside_at: None,
     }
+}
+
+/// A plain fact from exchange `n`, in nobody's words.
+pub(crate) fn fact(n: i64, kind: FactKind) -> Fact {
+    Fact {
+        fact: n,
+        kind,
+        text: format!("fact {n}"),
+        voice: None,
+        speaker: String::new(),
+        since: Timestamp(n),
+        exchange: n,
+        pinned: false,
+    }
+}
+
+/// Facts of any kind and anybody's words.
+pub(crate) fn any_fact() -> impl Strategy<Value = Fact> {
+    let voices = Voice::ALL.map(Some).into_iter().chain([None]);
+    (
+        (any_text(), any_text(), 0_i64..5),
+        prop::sample::select(FactKind::ALL.to_vec()),
+        prop::sample::select(voices.collect::<Vec<_>>()),
+        any::<bool>(),
+    )
+        .prop_map(|((text, speaker, exchange), kind, voice, pinned)| Fact {
+            text,
+            voice,
+            speaker,
+            exchange,
+            pinned,
+            ..fact(exchange, kind)
+        })
 }
 
 /// Texts as hostile as they come: any characters, or many of one that a careless cut would split or a terminal obey.

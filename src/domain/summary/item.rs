@@ -3,12 +3,37 @@
 use serde::{Deserialize, Serialize};
 
 use super::line::NO_TEXT;
-use crate::domain::{exchange::unmarked, time::Timestamp};
+use crate::domain::{exchange::unmarked, number::usize_or_max, time::Timestamp};
 
-/// The longest detailed text of an item, in characters.
+/// The longest detailed text of an item that stands for little, in characters.
 pub const TEXT_CHARS_MAX: usize = 700;
-/// The longest brief of an item, in characters.
+/// The longest detailed text of any item, in characters.
+pub const LONG_TEXT_CHARS_MAX: usize = 6_000;
+/// The longest brief of an item that stands for little, in characters.
 pub const BRIEF_CHARS_MAX: usize = 240;
+/// The longest brief of any item, in characters.
+pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
+/// An item that stands for more tokens than this may have longer texts, of several points.
+pub const LITTLE_TOKENS_MAX: i64 = 2_000;
+/// How many tokens beyond [`LITTLE_TOKENS_MAX`] make the detailed text one character longer.
+const TOKENS_PER_CHAR: i64 = 3;
+/// The brief grows by this part of what the detailed text grows by.
+const BRIEF_PART: usize = 5;
+
+/// The most characters of the detailed text of an item that stands for `source_tokens`: detail follows substance.
+pub fn text_chars_max(source_tokens: i64) -> usize {
+    let more = source_tokens.saturating_sub(LITTLE_TOKENS_MAX).max(0) / TOKENS_PER_CHAR;
+    TEXT_CHARS_MAX
+        .saturating_add(usize_or_max(more))
+        .min(LONG_TEXT_CHARS_MAX)
+}
+
+/// The most characters of the brief of an item that stands for `source_tokens`.
+pub fn brief_chars_max(source_tokens: i64) -> usize {
+    let more = (text_chars_max(source_tokens) - TEXT_CHARS_MAX) / BRIEF_PART;
+    (BRIEF_CHARS_MAX + more).min(LONG_BRIEF_CHARS_MAX)
+}
+
 /// The longest gist of an item, in characters.
 pub const GIST_CHARS_MAX: usize = 110;
 
@@ -54,9 +79,30 @@ impl Importance {
         }
     }
 
+    /// The word by which a model is asked for it: one that fits talk as well as work.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Trivial => "chat",
+            Self::Debugging => "attempt",
+            Self::Fix => "fact",
+            Self::Feature => "result",
+            Self::Constraint => "demand",
+            Self::Decision => "decision",
+        }
+    }
+
     /// The importance of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|importance| importance.name() == name)
+    }
+
+    /// The importance of that word, or of that name.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let is_word = |importance: &Self| importance.word() == word;
+        Self::ALL
+            .into_iter()
+            .find(is_word)
+            .or_else(|| Self::from_name(word))
     }
 }
 
@@ -118,9 +164,9 @@ pub struct ItemDraft {
     pub exchanges: ExchangeRange,
     /// How important they are.
     pub importance: Importance,
-    /// What happened, in detail, identifiers verbatim: at most [`TEXT_CHARS_MAX`] characters.
+    /// What happened, in detail, identifiers verbatim, a line for each point: at most [`text_chars_max`] characters.
     pub text: String,
-    /// The same shorter: at most [`BRIEF_CHARS_MAX`] characters.
+    /// The same shorter: at most [`brief_chars_max`] characters.
     pub brief: String,
     /// The same as a headline: at most [`GIST_CHARS_MAX`] characters.
     pub gist: String,
@@ -142,9 +188,9 @@ pub struct Item {
     pub source_tokens: i64,
     /// How much they matter.
     pub importance: Importance,
-    /// Detailed.
+    /// Detailed; a line for each point.
     pub text: String,
-    /// Shorter.
+    /// Shorter; a line for each point.
     pub brief: String,
     /// Headline.
     pub gist: String,

@@ -1,16 +1,18 @@
-//! One line of the document: a text that can't break out of it, its time, its exchanges, its size.
+//! One line of the document: a text that can't break out of it, and the exchanges that it is about.
 //!
-//! Invariant: a line holds no line feed, opens no Markdown block and closes no tag, whatever its text was.
+//! Invariant: a point holds no line feed, opens no Markdown block and closes no tag, whatever its text was.
 
 use std::borrow::Cow;
 
 use super::{
-    item::{BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Item, Origin, TEXT_CHARS_MAX},
-    section::{Form, Section},
+    item::{ExchangeRange, GIST_CHARS_MAX, Item, Origin, brief_chars_max, text_chars_max},
+    point::points,
+    section::Form,
+    source::bracketed,
 };
 use crate::domain::{
-    inert::{defanged, quoted},
-    text::{begins_with_day, floor_cut, one_line},
+    inert::{QUOTE_MARK, defanged, quoted, quoted_after_check},
+    text::{begins_with_day, cut, floor_cut, one_line},
     time::{DAY_MS, Timestamp},
 };
 
@@ -20,18 +22,35 @@ pub const RANGES_SHOWN_MAX: usize = 5;
 const BYTES_PER_CHAR_MAX: usize = 16;
 /// The text in place of one of which nothing is left after cleaning.
 pub(super) const NO_TEXT: &str = "(no text)";
+/// What stands behind the last point of an item of which some aren't shown.
+const MORE: &str = " …";
+/// What stands before an item, and before each further point of it.
+pub(super) const BULLET: &str = "- ";
 /// The mark of an item that is a digest until a summariser has seen its exchanges.
-const PROVISIONAL_MARK: &str = " (not yet condensed)";
+pub(super) const PROVISIONAL_MARK: &str = " (not yet condensed)";
 
-/// An item's line, without its number and line feed: `Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)`.
-pub fn item_line(item: &Item, section: Section, form: Form) -> String {
-    let text = item_text(item, form);
-    let when = match section {
-        Section::Session => minutes(item.started_at, item.ended_at),
-        Section::Yesterday | Section::Week => days(item.started_at, item.ended_at),
-    };
-    let source = source(&when, &ranges(&item.ranges), item.source_tokens);
-    format!("{text} {source}{}", mark(item))
+/// An item's line, without its bullet and last line feed: `Added JWT (#12–#14)`. Further points of its text follow, each on
+/// an indented line of its own.
+pub fn item_line(item: &Item, form: Form) -> String {
+    let source = bracketed(&[ranges(&item.ranges)]);
+    sourced(
+        &item_points(item, form),
+        &format!("{source}{}", mark(item)),
+        BULLET,
+    )
+}
+
+/// The points of an item's text with its source behind the first one; `bullet` is what stands before that on its line.
+pub(super) fn sourced(points: &[String], source: &str, bullet: &str) -> String {
+    let (text, more) = points
+        .split_first()
+        .map_or((NO_TEXT, &[][..]), |(first, more)| (first.as_str(), more));
+    let indent = " ".repeat(bullet.len());
+    let mut line = format!("{text} {source}");
+    for point in more {
+        line.extend(["\n", &indent, BULLET, point]);
+    }
+    line
 }
 
 /// The mark of an item that is a provisional digest; empty for others.
@@ -43,30 +62,36 @@ pub(super) fn mark(item: &Item) -> &'static str {
     }
 }
 
-/// The item's text of that form, alone and clean.
-pub(super) fn item_text(item: &Item, form: Form) -> String {
-    clean(said(item, form), chars_max(form))
+/// The points of the item's text of that form, each clean; one at least.
+pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
+    let clean = match item.origin {
+        Origin::Digest => clean,
+        // What these say the user demanded was checked when they were written.
+        Origin::Model | Origin::Offline | Origin::Edited => clean_after_check,
+    };
+    let points = points(said(item, form), chars_max(item, form), clean);
+    if points.is_empty() {
+        vec![NO_TEXT.to_owned()]
+    } else {
+        points
+    }
 }
 
-/// The source in a line beneath a day's heading: `(#12–#14, ~5k tokens)`; if its exchanges end on a later day
-/// `(to 6 January 2026, #12–#14, ~5k tokens)`.
-pub(super) fn source_of_day(items: &[&Item]) -> String {
-    let mut covered: Vec<ExchangeRange> = items
-        .iter()
-        .flat_map(|item| item.ranges.iter().copied())
-        .collect();
-    covered.sort_unstable();
-    let tokens = items
-        .iter()
-        .fold(0_i64, |sum, item| sum.saturating_add(item.source_tokens));
-    let began = items.iter().map(|item| began_at(item)).min().unwrap_or_default();
-    let ended = items.iter().map(|item| item.ended_at).max().unwrap_or_default();
-    let when = if day_number(ended) > day_number(began) {
-        format!("to {}", day(ended))
-    } else {
-        String::new()
-    };
-    source(&when, &ranges(&covered), tokens)
+/// The first `most` points of the item's text of that form, or all; the last one says that more was told.
+pub(super) fn first_points(item: &Item, form: Form, most: Option<usize>) -> Vec<String> {
+    let mut points = item_points(item, form);
+    if let Some(most) = most.filter(|most| *most < points.len()) {
+        points.truncate(most.max(1));
+        if let Some(last) = points.last_mut() {
+            last.push_str(MORE);
+        }
+    }
+    points
+}
+
+/// The item's text of that form, alone, clean and on one line.
+pub(super) fn item_text(item: &Item, form: Form) -> String {
+    item_points(item, form).join(" ")
 }
 
 /// When an item began; never after its end.
@@ -77,21 +102,6 @@ pub(super) fn began_at(item: &Item) -> Timestamp {
 /// The day of a moment, counted in UTC.
 pub(super) fn day_number(at: Timestamp) -> i64 {
     at.0.div_euclid(DAY_MS)
-}
-
-/// `5 January 2026`: written out, because a heading is read for many lines.
-pub(super) fn day(at: Timestamp) -> String {
-    at.format("%-d %B %Y")
-}
-
-/// `(2026-01-05 08:12, #12–#14, ~5k tokens)`.
-pub(super) fn source(when: &str, ranges: &str, tokens: i64) -> String {
-    let tokens = format!("~{} tokens", rounded(tokens, false));
-    let parts: Vec<&str> = [when, ranges, &tokens]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect();
-    format!("({})", parts.join(", "))
 }
 
 /// The item's text of that form. A missing shorter text, or one that isn't shorter, is replaced by the next longer one,
@@ -110,10 +120,10 @@ fn said(item: &Item, form: Form) -> &str {
     said
 }
 
-fn chars_max(form: Form) -> usize {
+fn chars_max(item: &Item, form: Form) -> usize {
     match form {
-        Form::Text => TEXT_CHARS_MAX,
-        Form::Brief => BRIEF_CHARS_MAX,
+        Form::Text => text_chars_max(item.source_tokens),
+        Form::Brief => brief_chars_max(item.source_tokens),
         Form::Gist => GIST_CHARS_MAX,
     }
 }
@@ -121,6 +131,15 @@ fn chars_max(form: Form) -> usize {
 /// One line of at most `chars_max` characters that can't pose as a heading, a list item, a fence, a tag, a link or an
 /// instruction ([`crate::domain::inert`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
+    cleaned(text, chars_max, quoted)
+}
+
+/// As [`clean`], for a text of which it was checked that the user demanded what it says.
+fn clean_after_check(text: &str, chars_max: usize) -> String {
+    cleaned(text, chars_max, quoted_after_check)
+}
+
+fn cleaned(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> String) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
     // Cutting or removing a mark may leave a new mark at the beginning.
@@ -130,6 +149,26 @@ pub fn clean(text: &str, chars_max: usize) -> String {
     } else {
         unmistakable(&line).into_owned()
     }
+}
+
+/// As [`clean`], but what poses as an instruction keeps its force: for words that are known to be the user's.
+pub(super) fn plain(text: &str, chars_max: usize) -> String {
+    let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
+    let line = defanged(&one_line(text));
+    let line = defanged(&cut(without_marks(&line), chars_max));
+    if line.is_empty() {
+        NO_TEXT.to_owned()
+    } else {
+        unmistakable(&line).into_owned()
+    }
+}
+
+/// The text without the mark of a quotation that [`clean`] may have put around it.
+pub(super) fn unquoted(text: &str) -> &str {
+    let said = text
+        .strip_prefix(QUOTE_MARK)
+        .and_then(|said| said.strip_prefix('“'));
+    said.map_or(text, |said| said.strip_suffix('”').unwrap_or(said))
 }
 
 /// What only looks like a mark, rewritten: a day before its month, and `>=`.
@@ -188,24 +227,6 @@ pub(super) fn minutes(from: Timestamp, to: Timestamp) -> String {
     } else {
         format!("{}–{}", from.format(MINUTE), to.format(MINUTE))
     }
-}
-
-/// `Mon 2026-01-05`, `Mon–Tue 2026-01-05–06`, `Sat–Sun 2026-01-31–02-01`, `Wed–Thu 2025-12-31–2026-01-01`.
-fn days(from: Timestamp, to: Timestamp) -> String {
-    let from = from.min(to);
-    let same = |pattern| from.format(pattern) == to.format(pattern);
-    let last = match () {
-        () if same("%F") => return from.format("%a %F"),
-        () if same("%Y-%m") => to.format("%d"),
-        () if same("%Y") => to.format("%m-%d"),
-        () => to.format("%F"),
-    };
-    format!(
-        "{}–{} {}–{last}",
-        from.format("%a"),
-        to.format("%a"),
-        from.format("%F")
-    )
 }
 
 /// `#12`, `#12–#14`, `#3, #7–#9`; of very many `#3, #7–#9, … #40`.
@@ -297,38 +318,24 @@ mod tests {
     }
 
     #[test]
-    fn times_are_absolute_and_unambiguous() {
-        let at = |text| Timestamp::parse(text).unwrap();
-        let cases = [
-            (
-                "2026-01-05T08:12:59Z",
-                "2026-01-05T19:00:00Z",
-                "2026-01-05 08:12",
-                "Mon 2026-01-05",
-            ),
-            (
-                "2026-01-05T23:50:00Z",
-                "2026-01-06T00:10:00Z",
-                "2026-01-05 23:50–2026-01-06 00:10",
-                "Mon–Tue 2026-01-05–06",
-            ),
-            (
-                "2026-01-31T08:00:00Z",
-                "2026-02-01T08:00:00Z",
-                "2026-01-31 08:00–2026-02-01 08:00",
-                "Sat–Sun 2026-01-31–02-01",
-            ),
-            (
-                "2025-12-31T08:00:00Z",
-                "2026-01-01T08:00:00Z",
-                "2025-12-31 08:00–2026-01-01 08:00",
-                "Wed–Thu 2025-12-31–2026-01-01",
-            ),
-        ];
-        for (from, to, by_minute, by_day) in cases {
-            assert_eq!(minutes(at(from), at(to)), by_minute);
-            assert_eq!(days(at(from), at(to)), by_day);
-        }
+    fn further_points_stand_beneath_the_first() {
+        let mut long = item(7, Timestamp(0));
+        long.text = "Three things were done:\n- one\n\n- another".to_owned();
+        assert_eq!(
+            item_line(&long, Form::Text),
+            "Three things were done: (#7)\n  - one\n  - another"
+        );
+        assert_eq!(
+            item_text(&long, Form::Text),
+            "Three things were done: one another"
+        );
+        let first = |most| first_points(&long, Form::Text, most);
+        assert_eq!(first(Some(2)), ["Three things were done:", "one …"]);
+        assert_eq!((first(Some(3)), first(Some(0)).len()), (first(None), 1));
+        assert_eq!(
+            sourced(&["a".into(), "b".into()], "(#7)", "12. "),
+            "a (#7)\n    - b"
+        );
     }
 
     #[test]
@@ -372,13 +379,10 @@ mod tests {
         odd.brief = "much longer than the text".to_owned();
         odd.gist = String::new();
         for form in Form::ALL {
-            assert!(
-                item_line(&odd, Section::Week, form).starts_with("short ("),
-                "{form:?}"
-            );
+            assert!(item_line(&odd, form).starts_with("short ("), "{form:?}");
         }
         odd.text = " ".to_owned();
-        assert!(item_line(&odd, Section::Week, Form::Text).starts_with("much longer"));
+        assert!(item_line(&odd, Form::Text).starts_with("much longer"));
     }
 
     proptest! {

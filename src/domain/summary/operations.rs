@@ -21,6 +21,7 @@ use super::{
     section::Section,
 };
 use crate::domain::{
+    demand::UserWords,
     time::{DAY_MS, Timestamp},
     tokens::TokenCounter,
 };
@@ -160,6 +161,12 @@ impl<'a> Question<'a> {
         (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
     }
 
+    /// What the items asked about say the user demanded.
+    pub fn demands(&self) -> UserWords {
+        let items = self.asked.iter().filter_map(|index| self.items.get(*index));
+        UserWords::marked_in(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
+    }
+
     /// By how many tokens the document is too big.
     pub fn excess_tokens(&self) -> i64 {
         self.excess_tokens
@@ -231,7 +238,7 @@ fn standing(item: &Item, rules: Rules<'_>) -> Option<Standing> {
 
 /// Tokens of an item's line in its section.
 fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64 {
-    counter.count(&item_line(item, section, section.default_form()))
+    counter.count(&item_line(item, section.default_form()))
 }
 
 /// Whether an item is dropped last: a decision or a constraint.

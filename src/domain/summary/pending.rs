@@ -5,12 +5,14 @@
 
 use super::{
     item::ExchangeRange,
-    line::{clean, minutes, range_name, rounded, source},
-    render::{FOOTER, is_footer, numbered, section_text},
+    line::{BULLET, clean, range_name, rounded},
+    render::{FOOTER, heading_text, is_footer},
+    source::bracketed,
+    span::Span,
 };
 use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 
-/// The section's heading, without the Markdown mark.
+/// The section's heading, without the Markdown mark and the dates that follow.
 pub const PENDING_HEADING: &str = "Just Left the Window";
 /// The longest digest on a pending line, in characters.
 pub const PENDING_CHARS_MAX: usize = 360;
@@ -56,8 +58,15 @@ pub fn with_pending(
     let footer = footer.filter(|line| is_footer(line));
     let body = footer.and_then(|footer| document.trim_end().strip_suffix(footer));
     let lines: Vec<&str> = body.unwrap_or(document).lines().collect();
-    let room = max_tokens - counter.count(document) - FOLD_TOKENS;
-    shares(lines.len(), pending.len(), fitting(&pending, room, counter))
+    let fitting = match pending.as_slice() {
+        [] => 0,
+        pending => fitting(
+            pending,
+            max_tokens - counter.count(document) - FOLD_TOKENS,
+            counter,
+        ),
+    };
+    shares(lines.len(), pending.len(), fitting)
         .map(|share| text(&lines, &pending, share, footer))
         .map(|text| (counter.count(&text), text))
         .find(|(tokens, text)| *tokens <= max_tokens || text.is_empty())
@@ -95,7 +104,7 @@ fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> u
         .iter()
         .rev()
         .scan(0, |tokens, line| {
-            *tokens += counter.count(&numbered(1, &pending_line(line)));
+            *tokens += counter.count(&pending_line(line, None));
             Some(*tokens)
         })
         .take_while(|tokens| *tokens <= room)
@@ -106,11 +115,7 @@ fn text(document: &[&str], pending: &[&PendingLine], share: Share, footer: Optio
     let mut text = document_head(document, share.document_lines);
     if let Some(kept) = share.pending_lines {
         let (folded, kept) = pending.split_at(pending.len() - kept);
-        let lines: Vec<String> = fold_line(folded)
-            .into_iter()
-            .chain(kept.iter().map(|line| pending_line(line)))
-            .collect();
-        text.push_str(&section_text(PENDING_HEADING, &lines));
+        text.push_str(&section_text(folded, kept));
     }
     let footer = if text.is_empty() {
         footer.filter(|_| document.is_empty())
@@ -137,13 +142,32 @@ fn document_head(document: &[&str], lines: usize) -> String {
     head.join("\n") + "\n\n"
 }
 
-fn pending_line(line: &PendingLine) -> String {
+/// The section: the exchanges that are `folded` into one line, and those that are `kept`.
+fn section_text(folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
+    let times = kept.iter().map(|line| line.at);
+    let span = times.clone().min().zip(times.max());
+    let span = span.map(|(from, to)| Span::new(from, to));
+    let mut text = heading_text(&match span {
+        Some(span) => format!("{PENDING_HEADING} ({})", span.times()),
+        None => PENDING_HEADING.to_owned(),
+    });
+    text.extend(fold_line(folded));
+    let several_days = span.filter(|span| !span.is_one_day());
+    text.extend(kept.iter().map(|line| pending_line(line, several_days)));
+    text.push('\n');
+    text
+}
+
+/// `- Asked for X (08:12, #12)` and a line feed; with the day, if the heading is about `several_days`.
+fn pending_line(line: &PendingLine, several_days: Option<Span>) -> String {
     let number = range_name(ExchangeRange {
         first: line.exchange,
         last: line.exchange,
     });
-    let source = source(&minutes(line.at, line.at), &number, line.tokens);
-    format!("{} {source}", clean(&line.digest, PENDING_CHARS_MAX))
+    let time = line.at.format("%H:%M");
+    let when = several_days.map_or_else(|| time.clone(), |span| format!("{} {time}", span.day(line.at)));
+    let source = bracketed(&[when, number]);
+    format!("{BULLET}{} {source}\n", clean(&line.digest, PENDING_CHARS_MAX))
 }
 
 fn fold_line(folded: &[&PendingLine]) -> Option<String> {
@@ -155,7 +179,7 @@ fn fold_line(folded: &[&PendingLine]) -> Option<String> {
         .iter()
         .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
     Some(format!(
-        "{}: {}, ~{} tokens, waiting to be summarised",
+        "{BULLET}{}: {}, ~{} tokens, waiting to be summarised\n",
         range_name(range),
         count(folded.len(), "exchange"),
         rounded(tokens, false)
@@ -172,7 +196,7 @@ mod tests {
         tokenizer::BytesCounter,
     };
 
-    const DOCUMENT: &str = "## Yesterday\n1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)\n\n\
+    const DOCUMENT: &str = "## Yesterday (4 January 2026)\n- Added JWT (#1–#9)\n\n\
                             *Older history is archived: look up any #n with recall.*\n";
 
     fn pending(exchanges: std::ops::RangeInclusive<i64>) -> Vec<PendingLine> {
@@ -190,23 +214,37 @@ mod tests {
     fn every_pending_exchange_has_a_line() {
         let (text, tokens) = with_pending(DOCUMENT, &pending(10..=11), 10_000, &BytesCounter);
         insta::assert_snapshot!(text, @r"
-        ## Yesterday
-        1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)
+        ## Yesterday (4 January 2026)
+        - Added JWT (#1–#9)
 
-        ## Just Left the Window
-        1. Question 10 → bash → Answer 10 (2026-01-05 08:10, #10, ~700 tokens)
-        2. Question 11 → bash → Answer 11 (2026-01-05 08:11, #11, ~700 tokens)
+        ## Just Left the Window (5 January 2026, 08:10–08:11)
+        - Question 10 → bash → Answer 10 (08:10, #10)
+        - Question 11 → bash → Answer 11 (08:11, #11)
 
         *Older history is archived: look up any #n with recall.*
         ");
         assert_eq!(tokens, BytesCounter.count(&text));
         let (alone, _) = with_pending("", &pending(1..=1), 10_000, &BytesCounter);
         assert!(
-            alone.starts_with("## Just Left the Window\n1. Question 1 "),
+            alone.starts_with("## Just Left the Window (5 January 2026, 08:01)\n- Question 1 "),
             "{alone}"
         );
         assert_eq!(with_pending(DOCUMENT, &[], 10_000, &BytesCounter).0, DOCUMENT);
         assert_eq!(with_pending("", &[], 10_000, &BytesCounter), (String::new(), 0));
+    }
+
+    #[test]
+    fn exchanges_of_several_days_say_theirs() {
+        let mut lines = pending(10..=11);
+        lines[1].at = lines[1].at.plus_ms(crate::domain::time::DAY_MS);
+        let (text, _) = with_pending("", &lines, 10_000, &BytesCounter);
+        insta::assert_snapshot!(text, @r"
+        ## Just Left the Window (5–6 January 2026)
+        - Question 10 → bash → Answer 10 (Mon 5 January 08:10, #10)
+        - Question 11 → bash → Answer 11 (Tue 6 January 08:11, #11)
+
+        *Older history is archived: look up any #n with recall.*
+        ");
     }
 
     #[test]
@@ -215,8 +253,8 @@ mod tests {
         assert_eq!(with_pending(&archived, &[], 10_000, &BytesCounter).0, archived);
         let (text, _) = with_pending(&archived, &pending(10..=10), 10_000, &BytesCounter);
         insta::assert_snapshot!(text, @r"
-        ## Just Left the Window
-        1. Question 10 → bash → Answer 10 (2026-01-05 08:10, #10, ~700 tokens)
+        ## Just Left the Window (5 January 2026, 08:10)
+        - Question 10 → bash → Answer 10 (08:10, #10)
 
         *Older history, up to #9, is archived: look up any #n with recall.*
         ");
@@ -230,14 +268,16 @@ mod tests {
     fn what_does_not_fit_is_folded_oldest_first() {
         let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 190, &BytesCounter);
         insta::assert_snapshot!(text, @r"
-        ## Yesterday
-        1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)
+        ## Yesterday (4 January 2026)
+        - Added JWT (#1–#9)
 
-        ## Just Left the Window
-        1. #10–#67: 58 exchanges, ~41k tokens, waiting to be summarised
-        2. Question 68 → bash → Answer 68 (2026-01-05 09:08, #68, ~700 tokens)
-        3. Question 69 → bash → Answer 69 (2026-01-05 09:09, #69, ~700 tokens)
-        4. Question 70 → bash → Answer 70 (2026-01-05 09:10, #70, ~700 tokens)
+        ## Just Left the Window (5 January 2026, 09:06–09:10)
+        - #10–#65: 56 exchanges, ~39k tokens, waiting to be summarised
+        - Question 66 → bash → Answer 66 (09:06, #66)
+        - Question 67 → bash → Answer 67 (09:07, #67)
+        - Question 68 → bash → Answer 68 (09:08, #68)
+        - Question 69 → bash → Answer 69 (09:09, #69)
+        - Question 70 → bash → Answer 70 (09:10, #70)
 
         *Older history is archived: look up any #n with recall.*
         ");
@@ -248,7 +288,7 @@ mod tests {
         let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 60, &BytesCounter);
         insta::assert_snapshot!(text, @r"
         ## Just Left the Window
-        1. #10–#70: 61 exchanges, ~43k tokens, waiting to be summarised
+        - #10–#70: 61 exchanges, ~43k tokens, waiting to be summarised
 
         *Older history is archived: look up any #n with recall.*
         ");
@@ -278,8 +318,8 @@ mod tests {
         fn never_over_the_ceiling_and_nothing_invisible(
             pending in any_pending(), items in 0_usize..60, max_tokens in 0_i64..3_000,
         ) {
-            let body: String = (1..=items).map(|n| numbered(n, "Did something (Mon 2026-01-05, #1)")).collect();
-            let document = if items == 0 { String::new() } else { format!("## Yesterday\n{body}\n{FOOTER}\n") };
+            let body = (1..=items).map(|n| format!("- Did something (#{n})\n")).collect::<Vec<_>>().concat();
+            let document = if items == 0 { String::new() } else { format!("## Yesterday (4 January 2026)\n{body}\n{FOOTER}\n") };
             let (text, tokens) = with_pending(&document, &pending, max_tokens, &BytesCounter);
             prop_assert!(tokens <= max_tokens);
             prop_assert_eq!(tokens, BytesCounter.count(&text));
@@ -287,8 +327,8 @@ mod tests {
             if max_tokens >= 70 && !pending.is_empty() {
                 let section = text.split(PENDING_HEADING).nth(1).unwrap_or_default();
                 let folds = section.lines().filter(|line| line.ends_with("waiting to be summarised")).count();
-                let lines = section.lines().filter(|line| line.ends_with(" tokens)")).count();
-                let first = format!("1. #1{}", if pending.len() - lines > 1 { "–" } else { ":" });
+                let lines = section.lines().filter(|line| line.starts_with("- ") && line.ends_with(')')).count();
+                let first = format!("- #1{}", if pending.len() - lines > 1 { "–" } else { ":" });
                 prop_assert!(lines == pending.len() || (folds == 1 && section.contains(&first)), "{}", text);
             }
         }

@@ -1,11 +1,13 @@
-//! The document: Markdown with up to three sections, oldest items first in each.
+//! The document: Markdown with up to four sections, oldest items first in each, by days.
 
 use serde::Serialize;
 
 use super::{
     item::Item,
-    line::{began_at, day, item_line, item_text, mark, source_of_day},
+    line::{BULLET, first_points, item_text, mark, sourced},
     section::{Form, Section},
+    source::{Headings, seed_source},
+    span::Span,
 };
 
 /// The document's last line, when it has any other.
@@ -28,6 +30,8 @@ pub struct Shown {
     pub section: Section,
     /// Which of its texts is shown.
     pub form: Form,
+    /// How many points of that text are shown; `None` for all.
+    pub points: Option<usize>,
     /// How its line is written.
     pub layout: Layout,
 }
@@ -36,12 +40,14 @@ pub struct Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// A numbered line of its own with everything about it, used while there is room.
+    /// A line of its own, and one for each further point; in the newest section it says the time.
     Line,
-    /// A line beneath the heading of the day on which it began, which it doesn't repeat: used in a full document.
-    Day,
-    /// The same, on the line of the item before it.
+    /// The same without the time: used in a full document.
+    Dense,
+    /// On the line of the item before it, which is of the same day: used in a full document.
     Joined,
+    /// A numbered line as seed 003 has it.
+    Numbered,
 }
 
 /// Writes the document. `shown` is in the order of the document: by section, then oldest first; an index outside
@@ -51,8 +57,9 @@ pub fn document(items: &[Item], shown: &[Shown]) -> String {
     for section in Section::ALL {
         let places = of_section(items, shown, section);
         if !places.is_empty() {
-            document.push_str(&heading_text(section.heading()));
-            push_lines(&mut document, &places, DAY_MARK);
+            let span = span_of(&places);
+            document.push_str(&heading_of(section, span, &places));
+            push_lines(&mut document, &places, (section, span), DAY_MARK);
             document.push('\n');
         }
     }
@@ -97,45 +104,99 @@ pub(super) fn of_section<'a>(
         .collect()
 }
 
-/// The lines of a section. `day_mark` makes a heading of a day.
-pub(super) fn push_lines(document: &mut String, places: &[(&Item, &Shown)], day_mark: &str) {
-    let mut number = 0;
-    let mut day_told = String::new();
+/// The time that these lines span; `None` if none of them has a time.
+pub(super) fn span_of(places: &[(&Item, &Shown)]) -> Option<Span> {
+    Span::of(places.iter().map(|(item, _)| *item))
+}
+
+/// The heading of `section`, whose lines these are, and an empty line feed: with the dates of their `span`, but where the
+/// lines are the seed's.
+pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &Shown)]) -> String {
+    if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
+        heading_text(section.heading())
+    } else {
+        heading_text(&dated_heading(section, span))
+    }
+}
+
+/// `Yesterday (9–12 March 2026)`; in the newest section with the times of one day.
+pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
+    let Some(span) = span else {
+        return section.heading().to_owned();
+    };
+    let span = match section {
+        Section::Session => span.times(),
+        Section::Yesterday | Section::Week | Section::Earlier => span.dates(),
+    };
+    format!("{} ({span})", section.heading())
+}
+
+/// The lines of a section, or a part of them, beneath a heading that says its `span`. `day_mark` makes a heading of a day.
+pub(super) fn push_lines(
+    document: &mut String,
+    places: &[(&Item, &Shown)],
+    (section, span): (Section, Option<Span>),
+    day_mark: &str,
+) {
+    let headings = Headings::of(span, section, places.iter().map(|(item, _)| *item));
+    let (mut number, mut day_said) = (0, String::new());
     for line in places.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
         let Some((first, place)) = line.first() else {
             continue;
         };
-        if place.layout == Layout::Line {
+        if place.layout == Layout::Numbered {
             number += 1;
-            document.push_str(&numbered(number, &item_line(first, place.section, place.form)));
+            document.push_str(&seed_line(number, first, place));
             continue;
         }
-        let day = day(began_at(first));
-        if day != day_told {
-            let gap = if day_told.is_empty() { "" } else { "\n" };
-            document.push_str(gap);
+        let day = headings.day(first);
+        if let Some(day) = day.filter(|day| *day != day_said) {
             document.push_str(&day_text(&day, day_mark));
-            day_told = day;
+            day_said = day;
         }
-        document.push_str(&joined(line));
+        document.push_str(&bulleted(line, headings));
     }
 }
 
-/// `- Asked for X. Did Y; found Z (#12–#14, ~5k tokens)` and a line feed.
-fn joined(line: &[(&Item, &Shown)]) -> String {
-    let mut text = "- ".to_owned();
-    for (at, (item, place)) in line.iter().enumerate() {
-        let said = item_text(item, place.form);
-        if at > 0 {
-            text.push_str(joint(&text));
-            text.push_str(continued(&text, &said));
-        } else {
-            text.push_str(&said);
-        }
-    }
+/// `1. Added JWT (Mon-Tue, ~17k tokens)` and a line feed.
+fn seed_line(number: usize, item: &Item, place: &Shown) -> String {
+    let bullet = format!("{number}. ");
+    let source = format!("{}{}", seed_source(item, place.section), mark(item));
+    let line = sourced(&first_points(item, place.form, place.points), &source, &bullet);
+    format!("{bullet}{line}\n")
+}
+
+/// `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
+fn bulleted(line: &[(&Item, &Shown)], headings: Headings) -> String {
+    let points = match line {
+        [(item, place)] => first_points(item, place.form, place.points),
+        _ => vec![joined(line)],
+    };
+    let is_timed = line.iter().all(|(_, place)| place.layout == Layout::Line);
+    let headings = if is_timed {
+        headings
+    } else {
+        headings.without_times()
+    };
     let items: Vec<&Item> = line.iter().map(|(item, _)| *item).collect();
     let mark = items.iter().map(|item| mark(item)).find(|mark| !mark.is_empty());
-    format!("{text} {}{}\n", source_of_day(&items), mark.unwrap_or_default())
+    let source = format!("{}{}", headings.source(&items), mark.unwrap_or_default());
+    format!("{BULLET}{}\n", sourced(&points, &source, BULLET))
+}
+
+/// The texts of several items as one: `Asked for X. Did Y; found Z`.
+fn joined(line: &[(&Item, &Shown)]) -> String {
+    let mut text = String::new();
+    for (item, place) in line {
+        let said = item_text(item, place.form);
+        if text.is_empty() {
+            text.push_str(&said);
+        } else {
+            text.push_str(joint(&text));
+            text.push_str(continued(&text, &said));
+        }
+    }
+    text
 }
 
 /// `said` without the speaker's name at its beginning, if the end of `line` has the same speaker: `Ida: I moved.` and
@@ -150,7 +211,7 @@ fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     let speaks = line
         .rsplit_once(MARK)
         .and_then(|(before, _)| before.strip_suffix(name))
-        .is_some_and(|before| before.ends_with(' '));
+        .is_some_and(|before| before.is_empty() || before.ends_with(' '));
     if is_name && speaks { rest } else { said }
 }
 
@@ -163,29 +224,14 @@ fn joint(text: &str) -> &'static str {
     }
 }
 
-/// `### 5 January 2026` and a line feed.
+/// `### Thu 12 March` and a line feed.
 pub(super) fn day_text(day: &str, day_mark: &str) -> String {
     format!("{day_mark} {day}\n")
-}
-
-/// A heading, its numbered lines, and an empty line.
-pub(super) fn section_text(heading: &str, lines: &[String]) -> String {
-    let mut text = heading_text(heading);
-    for (number, line) in (1..).zip(lines) {
-        text.push_str(&numbered(number, line));
-    }
-    text.push('\n');
-    text
 }
 
 /// `## Yesterday` and a line feed.
 pub(super) fn heading_text(heading: &str) -> String {
     format!("## {heading}\n")
-}
-
-/// `1. line` and a line feed.
-pub(super) fn numbered(number: usize, line: &str) -> String {
-    format!("{number}. {line}\n")
 }
 
 #[cfg(test)]
@@ -203,10 +249,20 @@ mod tests {
         Timestamp::parse(text).unwrap()
     }
 
+    fn place(index: usize, section: Section, layout: Layout) -> Shown {
+        Shown {
+            index,
+            section,
+            form: Form::Text,
+            points: None,
+            layout,
+        }
+    }
+
     #[test]
-    fn renders_sections_times_ranges_and_totals() {
+    fn renders_sections_days_times_and_ranges() {
         let mut auth = item(12, at("2026-01-05T09:40:00Z"));
-        auth.text = "Implemented JWT with RS256 signing, 15min expiry".to_owned();
+        auth.text = "Implemented JWT:\n- RS256 signing\n- 15min expiry".to_owned();
         auth.started_at = at("2026-01-05T08:12:00Z");
         auth.ranges = vec![ExchangeRange { first: 12, last: 14 }];
         auth.source_tokens = 5_200;
@@ -218,25 +274,42 @@ mod tests {
         week.started_at = at("2025-12-25T12:00:00Z");
         week.ranges.push(ExchangeRange { first: 7, last: 9 });
         week.source_tokens = 17_000;
-        let place = |index, section: Section| Shown {
-            index,
-            section,
-            form: section.default_form(),
-            layout: Layout::Line,
+        let other = item(10, at("2025-12-25T13:00:00Z"));
+        let items = [week, auth, fresh, other];
+        let shown = |layout| {
+            let of = |(index, section)| place(index, section, layout);
+            [
+                (1, Section::Session),
+                (2, Section::Session),
+                (0, Section::Week),
+                (3, Section::Week),
+            ]
+            .map(of)
         };
-        let items = [week, auth, fresh];
-        let shown = [
-            place(1, Section::Session),
-            place(2, Section::Session),
-            place(0, Section::Week),
-        ];
-        insta::assert_snapshot!(document(&items, &shown), @r"
+        insta::assert_snapshot!(document(&items, &shown(Layout::Line)), @r"
+        ## Previously in This Session (5 January 2026, 08:12–10:00)
+        - Implemented JWT: (08:12, #12–#14)
+          - RS256 signing
+          - 15min expiry
+        - Now add tests → bash ×2 (10:00, #15) (not yet condensed)
+
+        ## This Week (25–26 December 2025)
+        ### Thu 25 December
+        - Fixed bug 3 in the parser: a trailing comma was refused in src/parser.rs (to 26 December, #3, #7–#9)
+        - Fixed bug 10 in the parser: a trailing comma was refused in src/parser.rs (#10)
+
+        *Older history is archived: look up any #n with recall.*
+        ");
+        insta::assert_snapshot!(document(&items, &shown(Layout::Numbered)), @r"
         ## Previously in This Session
-        1. Implemented JWT with RS256 signing, 15min expiry (2026-01-05 08:12, #12–#14, ~5k tokens)
-        2. Now add tests → bash ×2 (2026-01-05 10:00, #15, ~340 tokens) (not yet condensed)
+        1. Implemented JWT: (2026-01-05 08:12, ~5k tokens)
+           - RS256 signing
+           - 15min expiry
+        2. Now add tests → bash ×2 (2026-01-05 10:00, ~340 tokens) (not yet condensed)
 
         ## This Week
-        1. Fixed bug 3 (Thu–Fri 2025-12-25–26, #3, #7–#9, ~17k tokens)
+        1. Fixed bug 3 in the parser: a trailing comma was refused in src/parser.rs (Thu-Fri, ~17k tokens)
+        2. Fixed bug 10 in the parser: a trailing comma was refused in src/parser.rs (Thu, ~10k tokens)
 
         *Older history is archived: look up any #n with recall.*
         ");
@@ -274,11 +347,11 @@ mod tests {
             said(6, "2026-01-07T09:00:00Z", "Ida: I have a boat"),
         ];
         let layouts = [
-            Layout::Day,
+            Layout::Dense,
             Layout::Joined,
             Layout::Joined,
-            Layout::Day,
-            Layout::Day,
+            Layout::Dense,
+            Layout::Dense,
         ];
         let shown: Vec<Shown> = layouts
             .into_iter()
@@ -287,17 +360,17 @@ mod tests {
                 index,
                 section: Section::Session,
                 form: Form::Gist,
+                points: None,
                 layout,
             })
             .collect();
         insta::assert_snapshot!(document(&items, &shown), @r"
-        ## Previously in This Session
-        ### 5 January 2026
-        - Ida: I moved to Bergen. It rains: every day; Omar: Come back; Ida: Never! (#1–#2, #4, ~7k tokens)
-        - Ida: It snowed all night (to 6 January 2026, #5, ~5k tokens)
-
-        ### 7 January 2026
-        - Ida: I have a boat (#6, ~6k tokens)
+        ## Previously in This Session (5–7 January 2026)
+        ### Mon 5 January
+        - Ida: I moved to Bergen. It rains: every day; Omar: Come back; Ida: Never! (#1–#2, #4)
+        - Ida: It snowed all night (to 6 January, #5)
+        ### Wed 7 January
+        - Ida: I have a boat (#6)
 
         *Older history is archived: look up any #n with recall.*
         ");
@@ -306,11 +379,11 @@ mod tests {
     #[test]
     fn a_speaker_is_named_again_only_after_another_one() {
         for (line, said, expected) in [
-            ("- Ida: I moved.", "Ida: It rained.", "It rained."),
-            ("- Ida: I moved. Omar: Why?", "Ida: It rained.", "Ida: It rained."),
-            ("- Ida: I said: no", "Ida: It rained.", "Ida: It rained."),
-            ("- Florida: sun", "Ida: It rained.", "Ida: It rained."),
-            ("- no name", "nor here", "nor here"),
+            ("Ida: I moved.", "Ida: It rained.", "It rained."),
+            ("Ida: I moved. Omar: Why?", "Ida: It rained.", "Ida: It rained."),
+            ("Ida: I said: no", "Ida: It rained.", "Ida: It rained."),
+            ("Florida: sun", "Ida: It rained.", "Ida: It rained."),
+            ("no name", "nor here", "nor here"),
         ] {
             assert_eq!(continued(line, said), expected, "{line}");
         }

@@ -10,7 +10,8 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// A section of the document, newest first (seed 003, "Time-Based Triggers").
+/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item stands in
+/// full, whatever its section ([`super::compaction`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
@@ -18,29 +19,33 @@ pub enum Section {
     Session,
     /// Older items, briefly.
     Yesterday,
-    /// The oldest items, as headlines.
+    /// Still older items, as headlines.
     Week,
+    /// All that is older, as headlines; nothing, where the document is to drop it.
+    Earlier,
 }
 
 impl Section {
     /// All, in the order of the document.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Yesterday, Self::Week];
+    pub const ALL: [Self; 4] = [Self::Session, Self::Yesterday, Self::Week, Self::Earlier];
 
-    /// Its heading, without the Markdown mark.
+    /// Its heading, without the Markdown mark and the dates that follow.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Session => "Previously in This Session",
             Self::Yesterday => "Yesterday",
             Self::Week => "This Week",
+            Self::Earlier => "Earlier",
         }
     }
 
-    /// The form of its items while there is room (seed 003, "Time-Based Prioritization").
+    /// The form of its items where not all of them fit in full (seed 003, "Time-Based Prioritization"): longer ones come
+    /// after it, and shorter ones only where that isn't enough.
     pub fn default_form(self) -> Form {
         match self {
             Self::Session => Form::Text,
             Self::Yesterday => Form::Brief,
-            Self::Week => Form::Gist,
+            Self::Week | Self::Earlier => Form::Gist,
         }
     }
 }
@@ -76,8 +81,10 @@ pub enum Ageing {
         session_ms: i64,
         /// From this age on an item is no longer in [`Section::Yesterday`].
         yesterday_ms: i64,
-        /// From this age on an item is no longer in the document.
+        /// From this age on an item is no longer in [`Section::Week`].
         week_ms: i64,
+        /// Whether it leaves the document then (seed 003), instead of going to [`Section::Earlier`].
+        drops_older: bool,
     },
     /// By days of the calendar.
     Calendar(Calendar),
@@ -86,12 +93,13 @@ pub enum Ageing {
 }
 
 impl Default for Ageing {
-    /// Seed 003's limits: 24 hours, 7 days, 14 days.
+    /// Seed 003's limits: 24 hours, 7 days, 14 days. What is older stays.
     fn default() -> Self {
         Self::Age {
             session_ms: DAY_MS,
             yesterday_ms: 7 * DAY_MS,
             week_ms: 14 * DAY_MS,
+            drops_older: false,
         }
     }
 }
@@ -115,6 +123,17 @@ impl Ageing {
             .zip(limits_ms)
             .find(|(_, limit_ms)| age_ms < *limit_ms)
             .map(|(section, _)| section)
+            .or(self.oldest_section())
+    }
+
+    /// The section of what is older than all limits; `None` where that leaves the document.
+    fn oldest_section(self) -> Option<Section> {
+        let drops_older = match self {
+            Self::Age { drops_older, .. } => drops_older,
+            Self::Calendar(calendar) => calendar.drops_older,
+            Self::Off => false,
+        };
+        (!drops_older).then_some(Section::Earlier)
     }
 
     /// The first moment after `as_of` at which one of `items` changes its section or leaves the document. Until then
@@ -153,6 +172,7 @@ impl Ageing {
             session_ms,
             yesterday_ms,
             week_ms,
+            ..
         } = self
         else {
             return None;
@@ -176,6 +196,15 @@ mod tests {
     use crate::domain::{summary::fixtures::item, time::HOUR_MS};
 
     const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
+
+    fn ageing(drops_older: bool) -> Ageing {
+        Ageing::Age {
+            session_ms: DAY_MS,
+            yesterday_ms: 7 * DAY_MS,
+            week_ms: 14 * DAY_MS,
+            drops_older,
+        }
+    }
 
     fn aged(age_ms: i64) -> Item {
         item(1, AS_OF.plus_ms(-age_ms))
@@ -201,14 +230,16 @@ mod tests {
                 "{age_ms}"
             );
         }
-        let gone = aged(14 * DAY_MS);
-        assert_eq!(Ageing::default().section_of(&gone, AS_OF), None);
-        assert_eq!(Ageing::default().next_change([&gone], AS_OF), None);
+        let old = aged(14 * DAY_MS);
+        for (drops_older, section) in [(false, Some(Section::Earlier)), (true, None)] {
+            assert_eq!(ageing(drops_older).section_of(&old, AS_OF), section);
+            assert_eq!(ageing(drops_older).next_change([&old], AS_OF), None);
+        }
         assert_eq!(
             Ageing::Off.section_of(&aged(900 * DAY_MS), AS_OF),
             Some(Section::Session)
         );
-        assert_eq!(Ageing::Off.next_change([&gone], AS_OF), None);
+        assert_eq!(Ageing::Off.next_change([&old], AS_OF), None);
     }
 
     proptest! {
@@ -216,9 +247,11 @@ mod tests {
         fn nothing_changes_before_the_next_change_and_something_does_at_it(
             ages in prop::collection::vec(-DAY_MS..20 * DAY_MS, 1..20),
             limits in prop::array::uniform3(-1..20 * DAY_MS),
+            drops_older in any::<bool>(),
         ) {
             let [session_ms, yesterday_ms, week_ms] = limits;
-            let ageing = Ageing::Age { session_ms, yesterday_ms, week_ms };
+            let ageing = Ageing::Age { session_ms, yesterday_ms, week_ms, drops_older };
+            let oldest = (!drops_older).then_some(Section::Earlier);
             let items: Vec<Item> = ages.iter().map(|&age| aged(age)).collect();
             let sections = |at| items.iter().map(|item| ageing.section_of(item, at)).collect::<Vec<_>>();
             match ageing.next_change(&items, AS_OF) {
@@ -227,7 +260,7 @@ mod tests {
                     prop_assert_eq!(sections(AS_OF), sections(change.plus_ms(-1)));
                     prop_assert_ne!(sections(AS_OF), sections(change));
                 }
-                None => prop_assert!(sections(AS_OF).iter().all(Option::is_none)),
+                None => prop_assert!(sections(AS_OF).iter().all(|section| *section == oldest)),
             }
         }
     }

@@ -11,9 +11,9 @@
 use std::borrow::Cow;
 
 use super::{
-    compaction::{Composition, SummaryPolicy, compose, on_the_wall},
+    compaction::{Composition, SummaryPolicy, as_told, compose},
     item::Item,
-    render::{Shown, heading_text, of_section, push_lines},
+    render::{Shown, heading_of, of_section, push_lines, span_of},
     section::Section,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
@@ -103,7 +103,7 @@ pub fn compose_shared(
                     let within = within(policy, share - headings);
                     compose(contribution.items, as_of, &within, counter).shown
                 };
-                let told = on_the_wall(contribution.items, policy.ageing.zone());
+                let told = as_told(contribution.items, as_of, policy.ageing.zone());
                 Part {
                     agent: contribution.agent,
                     told,
@@ -178,18 +178,21 @@ fn counts(sorted: &[usize], parts: &[Part<'_>]) -> Vec<usize> {
 fn document(parts: &[Part<'_>]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
-        let mut body = String::new();
-        for part in parts {
-            let places = of_section(&part.told, &part.shown, section);
-            if !places.is_empty() {
-                body.push_str(&agent_text(part.agent));
-                push_lines(&mut body, &places, DAY_MARK);
-                body.push('\n');
-            }
+        let of_agents: Vec<_> = parts
+            .iter()
+            .map(|part| (part.agent, of_section(&part.told, &part.shown, section)))
+            .filter(|(_, places)| !places.is_empty())
+            .collect();
+        let all: Vec<_> = of_agents.iter().flat_map(|(_, places)| places).copied().collect();
+        if all.is_empty() {
+            continue;
         }
-        if !body.is_empty() {
-            document.push_str(&heading_text(section.heading()));
-            document.push_str(&body);
+        let span = span_of(&all);
+        document.push_str(&heading_of(section, span, &all));
+        for (agent, places) in of_agents {
+            document.push_str(&agent_text(agent));
+            push_lines(&mut document, &places, (section, span), DAY_MARK);
+            document.push('\n');
         }
     }
     if !document.is_empty() {
@@ -211,7 +214,10 @@ mod tests {
     use super::*;
     use crate::{
         domain::{
-            summary::fixtures::{any_item, item},
+            summary::{
+                fixtures::{any_item, item},
+                section::Ageing,
+            },
             time::{DAY_MS, HOUR_MS},
         },
         tokenizer::BytesCounter,
@@ -227,7 +233,7 @@ mod tests {
     fn items(numbers: std::ops::RangeInclusive<i64>) -> Vec<Item> {
         let last = *numbers.end();
         numbers
-            .map(|n| item(n, AS_OF.plus_ms((n - last) * HOUR_MS)))
+            .map(|n| item(n, AS_OF.plus_ms((n - last - 1) * HOUR_MS)))
             .collect()
     }
 
@@ -251,17 +257,17 @@ mod tests {
         );
         assert_eq!(made.shown_items, [1, 3]);
         insta::assert_snapshot!(made.document, @r"
-        ## Previously in This Session
+        ## Previously in This Session (5 January 2026, 06:00–07:00)
         ### ikigai-main
-        1. Fixed bug 12 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 07:00, #12, ~12k tokens)
-        2. Fixed bug 13 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 08:00, #13, ~13k tokens)
+        - Fixed bug 12 in the parser: a trailing comma was refused in src/parser.rs (06:00, #12)
+        - Fixed bug 13 in the parser: a trailing comma was refused in src/parser.rs (07:00, #13)
 
         ### ikigai-tests
-        1. Fixed bug 7 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 08:00, #7, ~7k tokens)
+        - Fixed bug 7 in the parser: a trailing comma was refused in src/parser.rs (07:00, #7)
 
-        ## Yesterday
+        ## Yesterday (2 January 2026)
         ### ikigai-main
-        1. Fixed bug 3 in the parser (Fri 2026-01-02, #3, ~3k tokens)
+        - Fixed bug 3 in the parser: a trailing comma was refused in src/parser.rs (#3)
 
         *Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*
         ");
@@ -276,7 +282,17 @@ mod tests {
 
     #[test]
     fn what_shows_nothing_of_a_past_says_where_it_is() {
-        let (main, policy) = (agent("ikigai-main"), SummaryPolicy::default());
+        let ageing = Ageing::Age {
+            session_ms: DAY_MS,
+            yesterday_ms: 7 * DAY_MS,
+            week_ms: 14 * DAY_MS,
+            drops_older: true,
+        };
+        let policy = SummaryPolicy {
+            ageing,
+            ..SummaryPolicy::default()
+        };
+        let main = agent("ikigai-main");
         let aged = [item(3, AS_OF.plus_ms(-30 * DAY_MS))];
         let none = shared(&[(&main, &aged)], &policy);
         assert_eq!((none.document.as_str(), none.tokens), ("", 0));

@@ -87,14 +87,16 @@ fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
         .position(|call| call.id == Some(id) && call.batch == newest)
 }
 
-/// The first open call of that tool, or of any tool if the result doesn't name one. With an id, only a call without
-/// one.
+/// Among the calls made last, the first open one of that tool, or of any tool if the result doesn't name one. With an id, only
+/// a call without one. One that was interrupted gets no result of a later call.
 fn by_name(open: &[Open<'_>], lines: &[Linked<'_>], result: &Linked<'_>) -> Option<usize> {
     let name = &result.line.label;
-    open.iter().position(|call| {
+    let fits = |call: &Open<'_>| {
         let is_tool = |linked: &Linked<'_>| name.is_empty() || linked.line.label == *name;
         !(result.id.is_some() && call.id.is_some()) && lines.get(call.at).is_some_and(is_tool)
-    })
+    };
+    let newest = open.iter().rfind(|call| fits(call))?.batch;
+    open.iter().position(|call| call.batch == newest && fits(call))
 }
 
 #[cfg(test)]
@@ -155,6 +157,22 @@ mod tests {
         assert_eq!(
             shown(&lines),
             ["read a", "read 1", "edit b", "edit 2", "read c", "read 3"]
+        );
+    }
+
+    #[test]
+    fn without_ids_an_interrupted_call_gets_no_later_result() {
+        let lines = [
+            (Voice::Call, "", "read", "lost"),
+            (Voice::User, "", "", "again"),
+            (Voice::Call, "", "read", "a"),
+            (Voice::Call, "", "read", "b"),
+            (Voice::Result, "", "read", "1"),
+            (Voice::Result, "", "read", "2"),
+        ];
+        assert_eq!(
+            shown(&lines),
+            ["read lost", " again", "read a", "read 1", "read b", "read 2"]
         );
     }
 

@@ -30,18 +30,15 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .flat_map(|turn| texts(turn, notes))
         .map(|text| json!({"text": text}))
         .collect();
-    // Signatures are asked for in the current turn only: since the user said something.
-    let current = turns
-        .iter()
-        .rposition(|turn| turn.role == Role::User)
-        .unwrap_or(0);
     let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
-    for (at, (turn, mut calls)) in named(turns, names).enumerate() {
+    for (turn, mut calls) in named(turns, names) {
         if turn.role == Role::System {
             continue;
         }
         let mut parts = parts(turn, &mut calls, notes);
-        if turn.role == Role::Assistant && at > current {
+        // Gemini asks for signatures only since the user last spoke. But stand-ins that went then would change what the prompt
+        // cache holds.
+        if turn.role == Role::Assistant {
             sign(&mut parts, notes);
         }
         match contents.last_mut() {
@@ -146,7 +143,7 @@ fn made(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> 
 fn sign(parts: &mut [Value], notes: &mut Notes) {
     let first_call = parts.iter_mut().find(|part| part.get(CALL).is_some());
     if let Some(call) = first_call.filter(|call| call.get(SIGNATURE).is_none()) {
-        notes.add("calls of the current turn carry a stand-in for their thought signatures");
+        notes.add("calls carry a stand-in for their thought signatures");
         call[SIGNATURE] = json!(NO_SIGNATURE);
     }
 }

@@ -2,6 +2,7 @@
 
 mod checker;
 mod perspective;
+mod prefix;
 mod properties;
 
 use super::*;

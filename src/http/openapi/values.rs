@@ -17,7 +17,7 @@ use crate::{
         context::Alternation,
         message::Format,
         project::ProjectId,
-        summary::item::Importance,
+        summary::{fact::FactKind, item::Importance},
         time::Timestamp,
     },
     formats::outgoing::RequestFormat,
@@ -204,6 +204,42 @@ pub(in super::super) struct EditBody {
     /// Whether it is pinned.
     #[schema(nullable = false)]
     pinned: Option<bool>,
+}
+
+/// A fact to add.
+#[derive(ToSchema)]
+#[schema(as = NewFact)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "only described: facts are read by `NewFact`, which names what is wrong"
+)]
+pub(in super::super) struct FactBody {
+    /// What it is about.
+    kind: FactKind,
+    /// One line.
+    #[schema(min_length = 1, max_length = 400)]
+    text: String,
+}
+
+/// A change of a fact: at least one field, and `closed` alone.
+#[derive(ToSchema)]
+#[schema(as = FactChange)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "only described: changes are read by `FactEdit`, which names what is wrong"
+)]
+pub(in super::super) struct FactEditBody {
+    /// What holds instead.
+    #[schema(min_length = 1, max_length = 400, nullable = false)]
+    text: Option<String>,
+    /// Whether it is pinned.
+    #[schema(nullable = false)]
+    pinned: Option<bool>,
+    /// True: it holds no longer.
+    #[schema(nullable = false)]
+    closed: Option<bool>,
 }
 
 /// What handlers name only in parameters, and the shape of every problem: such types don't come along by themselves.

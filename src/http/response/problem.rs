@@ -17,7 +17,12 @@ use axum::{
 use serde::Serialize;
 
 pub(in crate::http) use self::kinds::*;
-use crate::{client::PROBLEM_TYPES, domain::agent::AgentId, store::StoreError, threads::Panicked};
+use crate::{
+    client::PROBLEM_TYPES,
+    domain::agent::AgentId,
+    store::{FactFault, StoreError},
+    threads::Panicked,
+};
 
 /// After how many seconds to retry a failure that may pass.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
@@ -184,6 +189,16 @@ impl From<StoreError> for Problem {
 }
 
 impl Problem {
+    fn of_fact(fault: FactFault) -> Self {
+        let told = format!("{fault}; nothing was changed");
+        match fault {
+            FactFault::Unknown(_) => Self::new(UNKNOWN_FACT, told)
+                .hint("GET /v1/agents/{id}/facts lists the facts with their numbers"),
+            FactFault::Duplicate(_) | FactFault::Full => Self::new(FACT_CONFLICT, told)
+                .hint("close a fact: PATCH /v1/agents/{id}/facts/{fact} with {\"closed\": true}"),
+        }
+    }
+
     fn of(error: StoreError) -> Self {
         match error {
             StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
@@ -224,6 +239,7 @@ impl Problem {
             }
             StoreError::ItemPinsFull => Self::new(PINS_FULL, format!("{error}; nothing was changed"))
                 .hint("take a pin back: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
+            StoreError::Fact(fault) => Self::of_fact(fault),
             StoreError::UnknownExchange(_) => {
                 Self::new(UNKNOWN_EXCHANGE, format!("{error}; nothing was changed")).hint(
                     "GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words",

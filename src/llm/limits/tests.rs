@@ -21,6 +21,7 @@ fn request() -> ModelRequest {
             schema: reply::ITEMS,
         },
         transcripts: Vec::new(),
+        facts: Vec::new(),
         output_tokens_max: 300,
         agent: None,
         held: Held::default(),

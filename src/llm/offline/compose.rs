@@ -47,6 +47,8 @@ const CHANGES_TOLD: usize = 3;
 const OUTCOME_WORTH_MIN: f64 = 1.5;
 /// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
 const AIM_WORDS_MIN: usize = 2;
+/// The least room of a point, in characters.
+const POINT_CHARS_MIN: usize = 160;
 /// What an item says when there is nothing to say.
 const NO_TEXT: &str = "(no text)";
 
@@ -76,32 +78,45 @@ impl Texts {
     }
 }
 
+/// The detailed text of a run that stands for much: a point for each exchange, as long as its share of the words.
+pub(super) fn long_text(batch: &Batch, run: &[Reading], chars_max: usize) -> String {
+    let said = run
+        .iter()
+        .fold(0_usize, |sum, reading| sum.saturating_add(reading.said_chars))
+        .max(1);
+    let points = run.iter().map(|reading| {
+        let share =
+            (chars_max.saturating_mul(reading.said_chars) / said).clamp(POINT_CHARS_MIN, TEXT_CHARS_MAX);
+        tell(batch, std::slice::from_ref(reading), (share, TEXT_CALLS))
+    });
+    points
+        .filter(|point| point != NO_TEXT)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
+    Texts {
+        text: tell(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
+        brief: tell(batch, run, (BRIEF_CHARS_MAX, BRIEF_CALLS)),
+        gist: tell(batch, run, (GIST_CHARS_MAX, GIST_CALLS)),
+    }
+}
+
+/// One line about a run, of that length and with calls told like that.
+fn tell(batch: &Batch, run: &[Reading], (chars_max, folding): (usize, Folding)) -> String {
     // A run is interrupted as a whole or not at all.
     let interrupted = run.iter().any(|reading| reading.interrupted);
-    let tell = |chars_max: usize, folding: Folding| {
-        let candidates = candidates::of(batch, run, folding);
-        let chars_max = if interrupted {
-            chars_max - render::INTERRUPTED.len()
-        } else {
-            chars_max
-        };
-        let chosen = choose(batch, &candidates, chars_max);
-        let mut told = render::line(&chosen, chars_max);
-        if told.is_empty() {
-            NO_TEXT.clone_into(&mut told);
-        }
-        if interrupted {
-            told.push_str(render::INTERRUPTED);
-        }
-        told
-    };
-    Texts {
-        text: tell(TEXT_CHARS_MAX, TEXT_CALLS),
-        brief: tell(BRIEF_CHARS_MAX, BRIEF_CALLS),
-        gist: tell(GIST_CHARS_MAX, GIST_CALLS),
+    let candidates = candidates::of(batch, run, folding);
+    let mark = if interrupted { render::INTERRUPTED } else { "" };
+    let chars_max = chars_max - mark.len();
+    let chosen = choose(batch, &candidates, chars_max);
+    let mut told = render::line(&chosen, chars_max);
+    if told.is_empty() {
+        NO_TEXT.clone_into(&mut told);
     }
+    told + mark
 }
 
 /// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each

@@ -244,7 +244,8 @@ fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
         .collect()
 }
 
-fn is_talk(lines: &[Line]) -> bool {
+/// Whether two people with names talk, without tools.
+pub(super) fn is_talk(lines: &[Line]) -> bool {
     let named = |voice| {
         lines
             .iter()

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::{OfflineModel, summarise};
 use crate::{
     domain::{
+        effects::Effects,
         prompt::Prompt,
         reply::Answer,
         summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, ItemDraft, TEXT_CHARS_MAX},
@@ -454,6 +455,7 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
             schema: crate::domain::reply::ITEMS,
         },
         transcripts: library_desk(),
+        facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
         held: Held::default(),
@@ -567,7 +569,9 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
                     exchange: number,
                     started_at: Timestamp(at),
                     zone: Zone::UTC,
+                    tokens: 0,
                     interrupted,
+                    effects: Effects::default(),
                     lines,
                 }
             })

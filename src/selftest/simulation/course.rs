@@ -82,6 +82,7 @@ fn rules(random: &mut Rng) -> AppendRules {
         session_ms: MINUTE_MS,
         yesterday_ms: 3 * MINUTE_MS,
         week_ms: 6 * MINUTE_MS,
+        drops_older: random.bool(),
     };
     AppendRules {
         budget: Budget::new(random.i64(40..160), random.choice([0.5, 0.8, 1.0]).unwrap_or(1.0))
@@ -91,6 +92,7 @@ fn rules(random: &mut Rng) -> AppendRules {
         context: ContextOptions::default(),
         idle_gap_ms: 0,
         batch_exchanges: random.i64(1..=4),
+        batch_tokens_min: random.choice([0, 30, 80]).unwrap_or(0),
         debounce_ms: random.i64(0..2 * SECOND_MS),
         max_wait_ms: random.i64(5 * SECOND_MS..30 * SECOND_MS),
         revive_after_ms: 30 * SECOND_MS,

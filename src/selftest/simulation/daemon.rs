@@ -234,6 +234,7 @@ fn worker_settings(course: &Course, number: usize, seed: u64) -> WorkerSettings 
         output_tokens_max: 1_000,
         thinking_reserve_tokens: 0,
         batch_exchanges: course.rules.batch_exchanges,
+        batch_tokens_min: course.rules.batch_tokens_min,
         max_wait_ms: course.rules.max_wait_ms,
         policy: course.rules.policy,
         spend: DailyLimits::default(),

@@ -278,10 +278,20 @@ impl Judge {
             .map(|exchange| exchange.exchange)
             .filter(|exchange| covered.contains(exchange))
             .collect();
+        let through = kept.ledger.summarized_through;
+        let stated = kept.holding().into_iter().map(|fact| fact.exchange);
+        let is_live = |exchange: i64| kept.live(exchange, exchange).next().is_some();
+        let stated: Vec<i64> = stated
+            .filter(|&exchange| exchange > through || !is_live(exchange))
+            .collect();
+        if !stated.is_empty() {
+            self.find(Promise::SetAsideUntold, || {
+                format!("{agent}: facts from {stated:?}")
+            });
+        }
         if !told.is_empty() {
             self.find(Promise::SetAsideUntold, || format!("{agent}: {told:?}"));
         }
-        let through = kept.ledger.summarized_through;
         let expected: Vec<i64> = kept.live(1, through).map(|live| live.exchange).collect();
         let found: Vec<i64> = covered
             .iter()

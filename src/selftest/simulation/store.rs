@@ -21,12 +21,13 @@ use crate::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, Failure, Fence, Forget, Forgotten, Forked, ItemQuery,
-        ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused,
-        Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
-        RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched,
-        SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
-        SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
+        Fence, Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
+        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
+        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
+        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
+        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
+        VersionQuery, verify::AgentReport,
     },
 };
 
@@ -182,6 +183,8 @@ seam! {
     absent fn roll_back(request: RollbackRequest) -> Revised;
     absent fn rebuild(request: RebuildRequest) -> Revised;
     absent fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
+    absent fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
+    absent fn change_fact(request: FactRequest) -> FactEdited;
     absent fn edit_item(request: EditRequest) -> Edited;
     absent fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
     absent fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;

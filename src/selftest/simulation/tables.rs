@@ -12,6 +12,7 @@
 
 mod append;
 mod complete;
+mod facts;
 mod queue;
 mod read;
 mod revise;
@@ -22,6 +23,7 @@ use std::{
 };
 
 pub(super) use complete::{FENCES, Verdicts};
+pub(super) use facts::KeptFact;
 pub(super) use queue::Row;
 
 use super::guard::Guard;
@@ -74,6 +76,7 @@ pub(super) struct Kept {
     pub(super) token_count: i64,
     pub(super) next_ageing_at: Option<Timestamp>,
     pub(super) items: Vec<KeptItem>,
+    pub(super) facts: Vec<KeptFact>,
     pub(super) versions: Vec<KeptVersion>,
     pub(super) answers: BTreeMap<String, JournalledAnswer>,
     pub(super) row: Option<Row>,
@@ -164,6 +167,7 @@ impl Kept {
             token_count: 0,
             next_ageing_at: None,
             items: Vec::new(),
+            facts: Vec::new(),
             versions: Vec::new(),
             answers: BTreeMap::new(),
             row: None,
@@ -199,6 +203,13 @@ impl Kept {
     /// The live exchanges between summary and window.
     pub(super) fn pending(&self) -> impl Iterator<Item = &Exchange> {
         self.live(self.ledger.summarized_through + 1, self.ledger.first_exchange - 1)
+    }
+
+    /// Whether what is pending after the exchange `through` has so many tokens.
+    pub(super) fn has_tokens(&self, through: i64, tokens_min: i64) -> bool {
+        let first = self.exchanges.range(through + 1..).next();
+        let tokens = first.map(|(_, first)| self.ledger.tokens_before_window - first.tokens_before);
+        tokens_min == 0 || tokens.is_some_and(|tokens| tokens >= tokens_min)
     }
 
     /// The items in the document.

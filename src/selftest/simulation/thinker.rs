@@ -101,7 +101,15 @@ fn items(request: &ModelRequest) -> String {
         )
     };
     let items: Vec<Value> = exchanges.chunks(2).filter_map(item).collect();
-    json!({"items": items}).to_string()
+    // Each answer says something that holds, and ends what has held longest.
+    let last = exchanges.last();
+    let add = last
+        .map(|last| json!({"kind": "open", "text": format!("what exchange {last} left"), "exchange": last}));
+    let ended = request.facts.first().zip(last);
+    let close = ended.map(|(fact, last)| json!({"fact": fact.fact, "exchange": last}));
+    let changes = |change: Option<Value>| change.into_iter().collect::<Vec<Value>>();
+    json!({"items": items, "facts": {"add": changes(add), "replace": [], "close": changes(close)}})
+        .to_string()
 }
 
 /// Merges neighbours.

@@ -4,8 +4,8 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    prompt::{Prompt, PromptLimits},
-    summary::item::Importance,
+    prompt::{Prompt, PromptLimits, PromptMaterial},
+    summary::{fact::FactKind, item::Importance},
 };
 
 /// What was seen in the wild, and what breaks careless programs.
@@ -66,7 +66,27 @@ impl Adversary {
             8 => items.reverse(),
             _ => {}
         }
-        self.wrapped(&json!({"items": items}))
+        let facts = self.facts(exchanges);
+        self.wrapped(&json!({"items": items, "facts": facts}))
+    }
+
+    /// Changes of the facts, of which some can be believed.
+    fn facts(&mut self, exchanges: &[i64]) -> Value {
+        let (mut add, mut replace, mut close) = (Vec::new(), Vec::new(), Vec::new());
+        let newest = exchanges.last().copied().unwrap_or_default();
+        for &exchange in exchanges {
+            let kind = self.random.choice(FactKind::ALL).map_or("mood", FactKind::name);
+            let text = self.text(120);
+            add.push(json!({"kind": kind, "text": text, "exchange": exchange + self.random.i64(0..2)}));
+            let fact = self.random.i64(-1..=newest);
+            match self.random.u8(0..6) {
+                0 => close.push(json!({"fact": fact, "exchange": exchange})),
+                1 => replace.push(json!({"fact": fact, "text": self.text(500), "exchange": exchange})),
+                2 => close.push(json!({"fact": "all"})),
+                _ => {}
+            }
+        }
+        json!({"add": add, "replace": replace, "close": close})
     }
 
     /// An answer to the question for operations on items labelled 1 to `labels`.
@@ -123,7 +143,7 @@ impl Adversary {
         );
         match random.u16(0..400) {
             0 => "flood ".repeat(FLOOD_WORDS),
-            1..4 => Prompt::new(&[], "", PromptLimits::default()).system,
+            1..4 => Prompt::new(PromptMaterial::default(), "", PromptLimits::default()).system,
             4..8 => String::new(),
             8..60 => random.choice(POISON).unwrap_or("").repeat(1 + chars / 60),
             60..90 => format!("{plain}{}", random.choice(POISON).unwrap_or("")),

@@ -16,6 +16,12 @@ pub struct UpdateFindings {
     pub exchanges: u64,
     /// Answers for items that were refused: digests stood in.
     pub answers_refused: u64,
+    /// Facts added.
+    #[serde(default)]
+    pub facts: u64,
+    /// Changes of facts that were refused.
+    #[serde(default)]
+    pub facts_refused: u64,
     /// Answers for operations that were carried out.
     pub compactions: u64,
     /// Answers for operations that were refused as a whole.
@@ -67,6 +73,8 @@ impl Found for UpdateFindings {
         self.updates += other.updates;
         self.exchanges += other.exchanges;
         self.answers_refused += other.answers_refused;
+        self.facts += other.facts;
+        self.facts_refused += other.facts_refused;
         self.compactions += other.compactions;
         self.compactions_refused += other.compactions_refused;
         self.operations_refused += other.operations_refused;

@@ -6,20 +6,25 @@ use fastrand::Rng;
 
 use super::{Adversary, UpdateFindings};
 use crate::domain::{
+    effects::Effects,
     exchange::{Exchange, ExchangeState, Headline},
     redaction::Redactor,
     reply::{parse, parse_operations},
     summary::{
         calendar::Calendar,
-        compaction::{Composition, SUMMARY_TOKENS_MAX, SummaryPolicy, compose},
+        compaction::{Composition, SUMMARY_TOKENS_MAX, Style, SummaryPolicy, beside_facts, compose_with},
         coverage::{digest_items, items_from},
+        fact::{Fact, FactChanges},
         item::{Importance, Item, Origin},
         operations::{Question, Rules},
+        reading::name_and_span,
         render::FOOTER,
-        section::Ageing,
+        section::{Ageing, Section},
+        state,
     },
     time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
     tokens::TokenCounter,
+    transcript::{Line, Transcript, Voice},
     zone::Zone,
 };
 
@@ -42,6 +47,9 @@ struct Life<'c> {
     last_item: i64,
     /// The items shown.
     items: Vec<Item>,
+    last_fact: i64,
+    /// The facts that hold.
+    facts: Vec<Fact>,
     found: UpdateFindings,
 }
 
@@ -58,6 +66,8 @@ pub(super) fn live(seed: u64, updates: u64, counter: &dyn TokenCounter) -> Updat
         last_exchange: 0,
         last_item: 0,
         items: Vec::new(),
+        last_fact: 0,
+        facts: Vec::new(),
         found: UpdateFindings::default(),
     };
     for _ in 0..updates {
@@ -82,13 +92,21 @@ fn policy(random: &mut Rng) -> SummaryPolicy {
         zone: zone.unwrap_or_default(),
         session_ms: DAY_MS,
         days: 14,
+        drops_older: random.bool(),
         idle_gap_ms: 4 * HOUR_MS,
         session: None,
     };
-    let ageings = [Ageing::default(), Ageing::Calendar(calendar), Ageing::Off];
+    let by_age = Ageing::Age {
+        session_ms: DAY_MS,
+        yesterday_ms: 7 * DAY_MS,
+        week_ms: 14 * DAY_MS,
+        drops_older: random.bool(),
+    };
+    let ageings = [by_age, Ageing::Calendar(calendar), Ageing::Off];
     SummaryPolicy {
         max_tokens,
         ageing: random.choice(ageings).unwrap_or_default(),
+        style: random.choice([Style::Plain, Style::Seed]).unwrap_or_default(),
         ..SummaryPolicy::default()
     }
 }
@@ -116,7 +134,7 @@ impl Life<'_> {
         } else {
             self.compacted()
         };
-        let composed = compose(&self.items, self.now, &self.policy, self.counter);
+        let composed = compose_with(&self.facts, &self.items, self.now, &self.policy, self.counter);
         self.judge_document(&composed);
         self.judge_coverage(&before, &batch, &left);
         self.judge_decisions(&all, &left, &composed);
@@ -162,11 +180,43 @@ impl Life<'_> {
         let asked: Vec<i64> = batch.iter().map(|exchange| exchange.exchange).collect();
         let answer = self.model.items(&asked);
         let believed = parse(&answer, &asked, &self.redactor).ok();
+        if let Some(checked) = &believed {
+            self.change_facts(&checked.facts, batch);
+        }
         let items = believed.and_then(|checked| items_from(&checked.drafts, batch, Origin::Model).ok());
         items.unwrap_or_else(|| {
             self.found.answers_refused += 1;
             digest_items(batch)
         })
+    }
+
+    /// Makes those changes of the facts that are believed. What a demand's words are looked for in is what the user of the
+    /// exchange said.
+    fn change_facts(&mut self, changes: &FactChanges, batch: &[Exchange]) {
+        let said = |exchange: &Exchange| Transcript {
+            exchange: exchange.exchange,
+            continues: None,
+            started_at: exchange.opened_at,
+            zone: Zone::UTC,
+            tokens: exchange.tokens,
+            interrupted: false,
+            effects: Effects::default(),
+            lines: vec![Line {
+                voice: Voice::User,
+                label: String::new(),
+                text: exchange.headline.title.clone(),
+                at: exchange.opened_at,
+            }],
+        };
+        let transcripts: Vec<Transcript> = batch.iter().map(said).collect();
+        let update = state::apply(&self.facts, std::slice::from_ref(changes), &transcripts);
+        self.found.facts_refused += update.refused.len() as u64;
+        self.found.facts += update.added.len() as u64;
+        self.facts = update.holding(&self.facts);
+        for fact in self.facts.iter_mut().filter(|fact| fact.fact == 0) {
+            self.last_fact += 1;
+            fact.fact = self.last_fact;
+        }
     }
 
     /// Has the model compact what grew too big. Returns the items that left.
@@ -177,20 +227,21 @@ impl Life<'_> {
             .map(|item| item.item)
             .filter(|n| n % 17 == 3)
             .collect();
+        let policy = beside_facts(&self.policy, &self.facts, self.counter);
         let rules = Rules {
             as_of: self.now,
-            policy: &self.policy,
+            policy: &policy,
             counter: self.counter,
             fixed: &fixed,
             tokens_max: QUESTION_TOKENS_MAX,
         };
-        let path = compose(&self.items, self.now, &self.policy, self.counter).path;
+        let path = compose_with(&self.facts, &self.items, self.now, &self.policy, self.counter).path;
         let Some(question) = Question::about(&self.items, path, rules) else {
             return Vec::new();
         };
         let labels = i64::try_from(question.lines().len()).unwrap_or_default();
         let answer = self.model.operations(labels);
-        let done = parse_operations(&answer, &self.redactor)
+        let done = parse_operations(&answer, &question.demands(), &self.redactor)
             .ok()
             .and_then(|operations| question.carry_out(&operations).ok());
         let Some(done) = done else {
@@ -301,16 +352,24 @@ fn covered<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<i64> {
 
 /// Whether a line can stand in a document: a heading of ours, an item, nothing, or the end.
 fn is_line(line: &str) -> bool {
-    const HEADINGS: [&str; 3] = ["## Previously in This Session", "## Yesterday", "## This Week"];
+    let is_heading = || {
+        let heading = line.strip_prefix("## ").map(|heading| name_and_span(heading).0);
+        heading.is_some_and(|name| {
+            [state::HEADING]
+                .into_iter()
+                .chain(Section::ALL.map(Section::heading))
+                .any(|heading| heading == name)
+        })
+    };
     let is_numbered = || {
         line.split_once(". ")
             .is_some_and(|(number, _)| number.parse::<usize>().is_ok())
     };
     let is_ours = line.is_empty()
         || line == FOOTER
-        || HEADINGS.contains(&line)
+        || is_heading()
         || line.starts_with("### ")
-        || line.starts_with("- ")
+        || line.trim_start().starts_with("- ")
         || is_numbered();
     let is_inert = !line.contains("```") && !line.contains("</") && !line.contains("<|");
     is_ours && is_inert && !line.chars().any(char::is_control)

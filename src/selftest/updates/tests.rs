@@ -20,6 +20,8 @@ fn a_model_that_does_its_worst_breaks_nothing() {
     assert_eq!(found.updates, 80);
     for (what, count) in [
         ("refused answers", found.answers_refused),
+        ("facts", found.facts),
+        ("refused facts", found.facts_refused),
         ("compactions", found.compactions),
         ("refused compactions", found.compactions_refused),
         ("refused operations", found.operations_refused),

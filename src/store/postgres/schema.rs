@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
     (
         1,
         "schema",
@@ -71,5 +71,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
         14,
         "legs",
         include_str!("../../../migrations/postgres/0014_legs.sql"),
+    ),
+    (
+        15,
+        "facts",
+        include_str!("../../../migrations/postgres/0015_facts.sql"),
     ),
 ];

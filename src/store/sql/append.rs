@@ -9,7 +9,7 @@ pub(super) mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::store::sql::{Connection, query, sql};
+use crate::store::sql::{Connection, pending, query, sql};
 
 use super::{
     super::{
@@ -390,7 +390,14 @@ pub(super) async fn wake(
     if evictions.is_empty() && !is_urgent && !has_rewritten {
         return Ok(None);
     }
-    let is_full = ledger.pending_numbers() >= rules.batch_exchanges;
+    let is_full = ledger.pending_numbers() >= rules.batch_exchanges
+        && pending::has_tokens(
+            tx,
+            &request.agent,
+            ledger.summarized_through,
+            rules.batch_tokens_min,
+        )
+        .await?;
     let wake = queue::Wake {
         reason: if is_urgent {
             Reason::SessionEnd

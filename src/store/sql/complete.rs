@@ -9,7 +9,7 @@ use crate::{
     store::{
         Completed, Fence, Patch, StoreError, StoreResult,
         sql::{
-            Connection, hold, query,
+            Connection, facts, hold, query,
             queue::{self, RunOutcome},
             sql,
         },
@@ -34,6 +34,7 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     write_items(tx, &lease.agent, &patch, first_item).await?;
     guard_coverage(tx, &lease.agent, &patch, first_item).await?;
     retire_items(tx, &lease.agent, &patch).await?;
+    facts::write(tx, &lease.agent, patch.version + 1, &patch.facts).await?;
     record(tx, &lease, &patch).await?;
     let now = tx.now(patch.run.finished_at).await?;
     let (rearmed, parked) = match &patch.park {

@@ -8,7 +8,10 @@ use super::{
     revise::{self, Revision},
     row,
 };
-use crate::domain::{agent::AgentId, summary::version::VersionKind};
+use crate::domain::{
+    agent::AgentId,
+    summary::{state::FactUpdate, version::VersionKind},
+};
 
 /// The columns of an [`ItemRow`], as [`read`] reads them.
 macro_rules! item_columns {
@@ -74,6 +77,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
             removed: replaced.into_iter().collect(),
             added: replaced.map(|_| changed).into_iter().collect(),
             hidden: Vec::new(),
+            facts: FactUpdate::default(),
             policy: &policy,
             as_of: row.as_of.unwrap_or(now),
             now,

@@ -32,10 +32,11 @@ pub(super) async fn load(
         evicted_at!(),
         " END, ",
         "CASE WHEN e.exchange <= a.summarized_through THEN ",
-        "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        "(SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "    AND r.kind <> 'update' AND r.covers_through < e.exchange)) END, ",
+        // On SQLite a version's kind lies behind its document, and reading past that costs more than all else: it is asked last.
+        "    AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) END, ",
         "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload)), 0) AS bigint) FROM message_log m ",
         "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
         "   AND m.exchange = e.exchange) END ",

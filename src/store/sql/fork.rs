@@ -1,7 +1,7 @@
 //! Fork: makes an agent that starts from another one's present state.
 //!
 //! The child gets rows, not messages: the exchanges after the parent's watermark, which point to the parent's messages,
-//! both watermarks, the marks in these exchanges, and the items that the document shows. Nothing that happens to the
+//! both watermarks, the marks in these exchanges, the items that the document shows, and the facts that hold. Nothing that happens to the
 //! parent later changes them. Running totals begin at zero with the first of these exchanges. A copied item isn't
 //! provisional: only the parent can condense its exchanges again.
 
@@ -77,10 +77,10 @@ async fn copy_agent(
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
-               created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, session, \
+               created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
                max_messages, preamble_exchange, last_eviction, recount_before) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
-               last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, session, \
+               last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
                last_eviction, recount_before \
@@ -210,6 +210,13 @@ async fn copy_document(
                   SELECT $2, r.item, r.first_exchange, r.last_exchange FROM summary_item_ranges r JOIN summary_items i \
                   ON i.agent_id = $2 AND i.item = r.item WHERE r.agent_id = $1"
     );
+    let facts = sql!(
+        "-- sql/fork.facts\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, since, \
+                 exchange, pinned, source_agent_id, source_fact) \
+                 SELECT $2, fact, 1, kind, text, voice, speaker, since, exchange, pinned, \
+                 coalesce(source_agent_id, agent_id), source_fact FROM summary_facts \
+                 WHERE agent_id = $1 AND closed_version IS NULL"
+    );
     let (parent, child) = (from.agent.as_str(), child.as_str());
     let copy = |sql| query(sql).bind(parent).bind(child);
     copy(document).execute(&mut *tx).await?;
@@ -224,7 +231,8 @@ async fn copy_document(
             .await?;
     }
     let copied = copy(items).execute(&mut *tx).await?;
-    copy(ranges).execute(tx).await?;
+    copy(ranges).execute(&mut *tx).await?;
+    copy(facts).execute(tx).await?;
     Ok(i64_or_max(copied))
 }
 

@@ -8,7 +8,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{RebuildRequest, Revised, StoreResult},
-    agent, exchange, fork, hold,
+    agent, exchange, facts, fork, hold,
     revise::{self, Revision, Written},
     rollback,
 };
@@ -33,6 +33,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
     let restored = i64_or_max(lost.len());
     hold::begin(tx, &agent).await?;
     let boundary = revise::move_watermark(tx, &agent, through, now).await?;
+    let facts = facts::beyond(tx, &agent, through).await?;
     let written = revise::write(
         tx,
         Revision {
@@ -43,6 +44,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
             removed: removed.clone(),
             added: lost.iter().map(item).collect(),
             hidden: Vec::new(),
+            facts,
             policy: &policy,
             as_of: row.as_of.unwrap_or(now),
             now,

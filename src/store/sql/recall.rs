@@ -190,6 +190,19 @@ async fn add_matching(
     Ok(())
 }
 
+/// The line of `agent`, and the exchange of that number in it; `None` if there is no such exchange or agent.
+async fn look_up(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Option<(Line, PlacedExchange)>> {
+    let Some(line) = Line::of(tx, agent).await? else {
+        return Ok(None);
+    };
+    let placed = line.find(tx, exchange).await?;
+    Ok(placed.map(|placed| (line, placed)))
+}
+
 /// See [`super::super::Store::expand`].
 pub(super) async fn expand(
     tx: &mut Connection,
@@ -197,10 +210,7 @@ pub(super) async fn expand(
     exchange: i64,
     range: MessageRange,
 ) -> StoreResult<Option<Expanded>> {
-    let Some(line) = Line::of(tx, agent).await? else {
-        return Ok(None);
-    };
-    let Some(placed) = line.find(tx, exchange).await? else {
+    let Some((_, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(None);
     };
     let (messages, has_more) = messages(tx, agent, &placed, range).await?;
@@ -220,10 +230,7 @@ pub(super) async fn request_of(
     agent: &AgentId,
     exchange: i64,
 ) -> StoreResult<Option<StoredMessage>> {
-    let Some(line) = Line::of(tx, agent).await? else {
-        return Ok(None);
-    };
-    let Some(placed) = line.find(tx, exchange).await? else {
+    let Some((_, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(None);
     };
     let sql = sql!(

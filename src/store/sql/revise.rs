@@ -5,14 +5,15 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{Patch, RunRecord, StoreError, StoreResult},
-    batch, complete, queue, row, summary,
+    batch, complete, facts, queue, row, summary,
 };
 use crate::{
     domain::{
         agent::AgentId,
         summary::{
-            compaction::{Composition, SummaryPolicy, compose},
+            compaction::{Composition, SummaryPolicy, compose_with},
             item::Item,
+            state::FactUpdate,
             version::VersionKind,
         },
         time::Timestamp,
@@ -37,6 +38,8 @@ pub(super) struct Revision<'a> {
     pub(super) added: Vec<Item>,
     /// New items that cover their exchanges, but aren't in the document.
     pub(super) hidden: Vec<Item>,
+    /// What changes of the facts. A new one that has a number already is a copy of that fact.
+    pub(super) facts: FactUpdate,
     /// What the document may hold.
     pub(super) policy: &'a SummaryPolicy,
     /// The time its items are aged by.
@@ -52,6 +55,8 @@ pub(super) struct Written {
     pub(super) version: i64,
     /// The number of the first new item; the others follow.
     pub(super) first_item: i64,
+    /// The number of the first new fact; the others follow.
+    pub(super) first_fact: i64,
 }
 
 /// Writes a version. The caller has moved the watermark, if need be.
@@ -64,7 +69,8 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
     let (version, _) = current(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
     let policy = revision.policy.for_agent(summary::agent_time(tx, agent).await?);
-    let composition = compose(&items, revision.as_of, &policy, counter.as_ref());
+    let facts = revision.facts.holding(&facts::holding(tx, agent).await?);
+    let composition = compose_with(&facts, &items, revision.as_of, &policy, counter.as_ref());
     let patch = patch(revision, version, &items, old, composition);
     let lease = Lease {
         agent: agent.clone(),
@@ -91,6 +97,7 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
     Ok(Written {
         version: version + 1,
         first_item,
+        first_fact: facts::write(tx, agent, version + 1, &patch.facts).await?,
     })
 }
 
@@ -151,6 +158,7 @@ fn patch(
             .map(|(_, item)| item.item)
             .collect(),
         removed: revision.removed,
+        facts: revision.facts,
         content: composition.document,
         token_count: composition.tokens,
         path: composition.path,
@@ -160,6 +168,7 @@ fn patch(
         park: None,
         rearm_wait_ms: 0,
         batch_exchanges: 0,
+        batch_tokens_min: 0,
         run: RunRecord {
             started_at: revision.now,
             finished_at: revision.now,

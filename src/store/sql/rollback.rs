@@ -9,7 +9,7 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{Enqueued, Revised, RollbackRequest, StoreError, StoreResult},
-    agent, exchange, hold, lineage, queue, recount,
+    agent, exchange, facts, hold, lineage, queue, recount,
     revise::{self, Revision},
     row::{self, exchange_columns},
     version,
@@ -73,6 +73,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
     hold::release(tx, &agent, 0, true).await?;
     let boundary = revise::move_watermark(tx, &agent, through, now).await?;
     let gained = exchange::count(tx, &agent, covered + 1, through).await?;
+    let facts = facts::as_of(tx, &agent, version, through).await?;
     let written = revise::write(
         tx,
         Revision {
@@ -83,6 +84,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
             removed: removed.clone(),
             added,
             hidden,
+            facts,
             policy: &policy,
             as_of: row.as_of.unwrap_or(now),
             now,

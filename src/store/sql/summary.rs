@@ -7,7 +7,7 @@ use super::{
         JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
         StoreResult, StoredExchange, SummaryRow,
     },
-    exchange, hold, recall,
+    exchange, facts, hold, recall,
     row::{self, exchange_columns},
 };
 use crate::domain::{
@@ -46,22 +46,31 @@ pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> Store
 /// before it say was taken back or corrected. Until a version covers the step, it is the one that was there when the step was
 /// taken: a summary that catches up with many steps would change with each version that it writes. While a rebuild catches
 /// up, it is the held one.
+///
+/// Versions are looked at from the newest back to the first that doesn't cover the step, or that begins a life: each one covers
+/// at least as much as the one before it, so those are few, however many there are.
 pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     if hold::is_held(tx, agent).await? {
         return read(tx, agent).await;
     }
     let sql = sql!(
-        "-- sql/summary.of_step\nWITH life (version) AS (SELECT max(version) FROM summary_versions \
-               WHERE agent_id = $1 AND kind <> 'update'), \
-               step (through, version) AS (SELECT e.through_exchange, e.version FROM evictions e \
-               JOIN agents a ON a.agent_id = e.agent_id \
+        "-- sql/summary.of_step\nWITH RECURSIVE step (through, version) AS (SELECT e.through_exchange, \
+               coalesce(e.version, 9223372036854775807) FROM evictions e JOIN agents a ON a.agent_id = e.agent_id \
                WHERE e.agent_id = $1 AND e.through_exchange < a.first_exchange ORDER BY e.eviction DESC LIMIT 1), \
-               shown (version) AS (SELECT coalesce( \
-               min(CASE WHEN v.covers_through >= coalesce((SELECT through FROM step), 0) THEN v.version END), \
-               max(CASE WHEN v.version <= {max}(coalesce((SELECT version FROM step), 9223372036854775807), coalesce((SELECT version FROM life), 0)) \
-               THEN v.version END)) FROM summary_versions v JOIN agents a ON a.agent_id = v.agent_id \
-               WHERE v.agent_id = $1 AND v.version >= coalesce((SELECT version FROM life), 1) \
-               AND (EXISTS (SELECT 1 FROM step) OR (SELECT version FROM life) IS NOT NULL OR a.parent_agent_id IS NOT NULL)) \
+               back (version, covers, is_update) AS (SELECT v.version, \
+               v.covers_through >= coalesce((SELECT through FROM step), 0), v.kind = 'update' FROM summary_versions v \
+               WHERE v.agent_id = $1 AND v.version = (SELECT max(n.version) FROM summary_versions n WHERE n.agent_id = $1) \
+               UNION ALL SELECT v.version, v.covers_through >= coalesce((SELECT through FROM step), 0), v.kind = 'update' \
+               FROM back b JOIN summary_versions v ON v.agent_id = $1 AND v.version = \
+               (SELECT max(n.version) FROM summary_versions n WHERE n.agent_id = $1 AND n.version < b.version) \
+               WHERE b.covers AND b.is_update), \
+               shown (version) AS (SELECT coalesce((SELECT min(b.version) FROM back b WHERE b.covers), \
+               (SELECT max(v.version) FROM summary_versions v \
+               WHERE v.agent_id = $1 AND v.version > (SELECT version FROM step) AND v.kind <> 'update'), \
+               (SELECT max(v.version) FROM summary_versions v \
+               WHERE v.agent_id = $1 AND v.version <= (SELECT version FROM step))) FROM agents a WHERE a.agent_id = $1 \
+               AND (EXISTS (SELECT 1 FROM step) OR EXISTS (SELECT 1 FROM back WHERE NOT is_update) \
+               OR a.parent_agent_id IS NOT NULL)) \
                SELECT coalesce(v.version, 0), coalesce(v.content, ''), coalesce(v.token_count, 0), \
                coalesce(v.created_at, a.created_at), coalesce(v.covers_through, 0), a.first_exchange, a.pending_since, \
                a.settings ->> 'time_zone' \
@@ -186,6 +195,7 @@ pub(super) async fn material(
         exchanges,
         takes_all,
         items,
+        facts: facts::holding(tx, agent).await?,
         revisited,
         fixed,
         as_of: row::time(&row, 3)?,

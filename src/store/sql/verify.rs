@@ -5,7 +5,7 @@ use crate::store::sql::{Connection, query, sql};
 use super::{
     super::{
         StoreResult,
-        verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
+        verify::{AgentReport, ExchangeFact, Facts, ItemFact, StatedFact, VersionFact, check},
     },
     agent, fork, row,
 };
@@ -29,6 +29,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
+        stated: stated(tx, agent).await?,
         version,
         document_tokens,
         document_counted,
@@ -182,6 +183,29 @@ async fn versions(
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)
+}
+
+async fn stated(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<StatedFact>> {
+    let sql = sql!(
+        "-- sql/verify.facts\nSELECT f.fact, f.exchange, e.set_aside_at IS NOT NULL, f.added_version, f.closed_version, \
+               f.closed_by_exchange IS NOT NULL OR f.replaced_by IS NOT NULL, a.last_fact FROM summary_facts f \
+               JOIN agents a ON a.agent_id = f.agent_id \
+               LEFT JOIN exchange_log e ON e.agent_id = f.agent_id AND e.exchange = f.exchange \
+               WHERE f.agent_id = $1 ORDER BY f.fact"
+    );
+    let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    let stated = found.iter().map(|row| -> StoreResult<StatedFact> {
+        Ok(StatedFact {
+            fact: row.try_get(0)?,
+            exchange: row.try_get(1)?,
+            is_set_aside: row.try_get(2)?,
+            added_version: row.try_get(3)?,
+            closed_version: row.try_get(4)?,
+            is_ended: row.try_get(5)?,
+            last_fact: row.try_get(6)?,
+        })
+    });
+    stated.collect()
 }
 
 async fn document(

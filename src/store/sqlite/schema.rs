@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 21] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 22] = [
     (
         1,
         "schema",
@@ -106,5 +106,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 21] = [
         22,
         "legs",
         include_str!("../../../migrations/sqlite/0022_legs.sql"),
+    ),
+    (
+        23,
+        "facts",
+        include_str!("../../../migrations/sqlite/0023_facts.sql"),
     ),
 ];

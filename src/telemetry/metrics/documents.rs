@@ -12,7 +12,7 @@ use super::{
     labels::{ItemAction, ReadResult, ReadVia, RunOutcome},
     unix_seconds,
 };
-use crate::domain::{redaction::Redactor, time::Timestamp};
+use crate::domain::{redaction::Redactor, summary::state::Refusal, time::Timestamp};
 
 /// The last boundary is the ceiling: a document above it is a defect, and has an alert of its own.
 const TOKENS: [f64; 13] = [
@@ -26,6 +26,7 @@ const READ_SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 pub struct Documents {
     tokens: Histogram,
     items: Family<ItemLabels, Counter>,
+    facts_refused: Family<RefusalLabels, Counter>,
     truncations: Counter,
     truncated_tokens: Counter,
     reads: Family<ReadLabels, Counter>,
@@ -43,6 +44,11 @@ struct RuleLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ItemLabels {
     action: ItemAction,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,6 +70,13 @@ impl Documents {
                 "document_items",
                 "Items of summaries, by what happened to them",
                 ItemAction::ALL.iter().map(|&action| ItemLabels { action }),
+            ),
+            facts_refused: to.counters(
+                "facts_refused",
+                "Changes of facts in models' answers that weren't believed, by reason",
+                Refusal::ALL.iter().map(|refusal| RefusalLabels {
+                    reason: refusal.name(),
+                }),
             ),
             truncations: to.counter(
                 "emergency_truncations",
@@ -114,6 +127,14 @@ impl Documents {
         self.items
             .get_or_create(&ItemLabels { action })
             .inc_by(increase(items));
+    }
+
+    /// Counts changes of facts that weren't believed.
+    pub fn facts_refused(&self, refusals: &[Refusal]) {
+        for refusal in refusals {
+            let reason = refusal.name();
+            self.facts_refused.get_or_create(&RefusalLabels { reason }).inc();
+        }
     }
 
     /// Counts a summary that had to drop decisions and constraints of `tokens` tokens to keep the ceiling.

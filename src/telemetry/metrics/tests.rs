@@ -101,6 +101,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_paused gauge 1
     recapd_document_tokens histogram 1
     recapd_document_items_total counter 5
+    recapd_facts_refused_total counter 8
     recapd_emergency_truncations_total counter 1
     recapd_emergency_truncated_tokens_total counter 1
     recapd_document_reads_total counter 20
@@ -120,7 +121,6 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
-    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     ");
     rest_of_the_contract(&second);
 }
@@ -134,6 +134,7 @@ fn halves(text: &str) -> (String, String) {
 
 fn rest_of_the_contract(second: &str) {
     insta::assert_snapshot!(second, @"
+    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     recapd_oldest_unsummarized_timestamp_seconds gauge 1
     recapd_documents gauge 1
     recapd_documents_tokens gauge 1

@@ -116,7 +116,7 @@ async fn runs_are_listed_and_shown() {
           "cost_microusd": 0,
           "covers_after": 0,
           "covers_through": 6,
-          "document_tokens": 110,
+          "document_tokens": 104,
           "duration_ms": 0,
           "error": null,
           "error_class": null,

@@ -21,9 +21,9 @@ async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
     assert!((1..=100).contains(&some["tokens"].as_i64().unwrap()), "{some}");
     let brief = alike(&server, &["summary", "coder", "--brief"]);
     let first = |text: &str| text.lines().nth(1).unwrap().to_owned();
-    assert!(first(content).contains("#1,"), "{content}");
+    assert!(first(content).contains("#1)"), "{content}");
     let newest = first(brief["content"].as_str().unwrap());
-    assert!(newest.contains("#6,") && brief["truncated"] == false, "{brief}");
+    assert!(newest.contains("#6)") && brief["truncated"] == false, "{brief}");
     let shorter = alike(&server, &["summary", "coder", "--brief", "--max-tokens", "100"]);
     assert_eq!(first(shorter["content"].as_str().unwrap()), newest);
     assert_eq!(shorter["truncated"], true);

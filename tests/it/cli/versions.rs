@@ -156,3 +156,42 @@ fn what_is_not_there_is_said_with_what_is() {
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn facts_are_listed_and_changed_by_hand() {
+    let database = Database::of(EXAMPLE);
+    let added = database.told(&["facts", "add", "coder", "demand", "never push to main"]);
+    assert!(added.starts_with("added fact "), "{added}");
+    let number = added.split_whitespace().nth(2).unwrap().to_owned();
+    database.told(&["facts", "pin", "coder", &number]);
+    let listed = database.told(&["facts", "coder"]);
+    assert!(
+        listed.contains("by hand  (demand, pinned): never push to main"),
+        "{listed}"
+    );
+    let facts = json(&database.run(&["facts", "coder", "--json"]));
+    assert_eq!(facts["agent_id"], "coder");
+    assert!(
+        database
+            .told(&["summary", "coder"])
+            .contains("“never push to main”")
+    );
+    let changed = database.told(&["facts", "edit", "coder", &number, "never force-push"]);
+    assert!(changed.contains(", now fact "), "{changed}");
+    let all = database.told(&["facts", "coder", "--all"]);
+    assert!(all.contains("until version"), "{all}");
+    for (args, status, words) in [
+        (["facts", "close", "coder", "999"].as_slice(), 3, "no fact 999"),
+        (
+            &["facts", "add", "coder", "mood", "fine"],
+            2,
+            "one of goal, demand",
+        ),
+        (&["facts"], 2, "AGENT"),
+        (&["facts", "nobody"], 3, "nobody"),
+    ] {
+        let output = database.run(args);
+        assert_eq!(code(&output), Some(status), "{args:?}");
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    }
+}

@@ -82,7 +82,7 @@ async fn the_strata_show_each_exchange_where_it_stands() {
         assert_eq!(settled.contains(&line), number <= through, "#{number}");
     }
     assert!(pending.contains("the model sees from here · "), "{pending}");
-    assert!(settled.contains("<h3 id=\"part-0\">Previously in This Session</h3>"));
+    assert!(settled.contains("<h3 id=\"part-0\">Previously in This Session ("));
     assert!(settled.contains("data-x=\"1-6\""), "{settled}");
     assert!(settled.contains("<a href=\"/ui/agents/coder/exchanges/1\">#1</a>"));
 }

@@ -30,7 +30,7 @@ const PAGES: [&str; 16] = [
     "/ui/system",
 ];
 /// Tables that grow as long as agents talk.
-const GROWING: [&str; 9] = [
+const GROWING: [&str; 10] = [
     "message_log",
     "exchange_log",
     "evictions",
@@ -38,6 +38,7 @@ const GROWING: [&str; 9] = [
     "summary_versions",
     "summary_items",
     "summary_item_ranges",
+    "summary_facts",
     "update_runs",
     "agents",
 ];

@@ -186,6 +186,7 @@ async fn every_path_of_the_document_is_a_route() {
             .replace("{agent}", "nobody")
             .replace("{version}", "1")
             .replace("{item}", "1")
+            .replace("{fact}", "1")
             .replace("{n}", "1");
         let request = server.request(method.clone(), &format!("{concrete}?surely-unknown=1"));
         let reply = Reply::of(request.header("content-type", "application/json").body("{}")).await;

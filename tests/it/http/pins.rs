@@ -64,7 +64,7 @@ async fn a_pinned_message_is_copied_once_its_exchange_has_left() {
     let (text, reply) = head(&server, 14).await;
     assert_eq!(reply["copied"], json!([6, 15, 19]), "{text}");
     assert!(
-        text.contains("why=\"important\">\nAlways test.") && text.contains("#3, "),
+        text.contains("why=\"important\">\nAlways test.") && text.contains("#3)"),
         "{text}"
     );
     let shown = server.get("/v1/agents/coder/pins").await.json();

@@ -102,7 +102,7 @@ async fn as_json_it_says_where_it_stands() {
       "pending_since": null,
       "sections": null,
       "stale_since": null,
-      "tokens": 110,
+      "tokens": 104,
       "truncated": false,
       "updated_at": "2026-11-20T08:50:00Z",
       "version": 1

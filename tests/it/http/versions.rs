@@ -238,3 +238,74 @@ async fn what_cannot_be_is_refused_and_says_what_can() {
         .await
         .problem(404, "unknown_item");
 }
+
+#[tokio::test]
+async fn facts_are_listed_and_changed_by_hand() {
+    let server = with_versions().await;
+    let path = "/v1/agents/coder/facts";
+    let added = server
+        .post(path, r#"{"kind": "demand", "text": "use pnpm, not npm"}"#)
+        .await;
+    assert_eq!(added.status, 201);
+    let added = added.json();
+    let number = added["fact"].as_i64().unwrap();
+    assert_eq!(
+        (added["version"].as_i64(), added["exchange"].as_i64()),
+        (Some(3), Some(0))
+    );
+    let markdown = document(&server).await.to_string();
+    assert!(
+        markdown.contains("Demand (by hand): “use pnpm, not npm”"),
+        "{markdown}"
+    );
+    let edit = async |fact: i64, body: &str| {
+        let request = server
+            .request(Method::PATCH, &format!("{path}/{fact}"))
+            .header("content-type", "application/merge-patch+json");
+        Reply::of(request.body(body.to_owned())).await
+    };
+    let changed = edit(number, r#"{"text": "use bun", "pinned": true}"#)
+        .await
+        .json();
+    assert_eq!(
+        (changed["fact"].as_i64(), &changed["pinned"]),
+        (Some(number + 1), &json!(true))
+    );
+    let texts = async |query: &str| {
+        let page = server.get(&format!("{path}?{query}")).await.json();
+        let facts = page["facts"].as_array().unwrap().iter();
+        let of_hand = facts.filter(|fact| fact["exchange"] == 0);
+        of_hand
+            .map(|fact| fact["text"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts("limit=200").await, ["use bun"]);
+    assert_eq!(texts("limit=200&all=1").await, ["use pnpm, not npm", "use bun"]);
+    let page = server.get(&format!("{path}?limit=1&all=1")).await.json();
+    let cursor = page["next_cursor"].as_str().unwrap().to_owned();
+    let next = server
+        .get(&format!("{path}?limit=1&all=1&cursor={cursor}"))
+        .await
+        .json();
+    assert!(next["facts"][0]["fact"].as_i64() > page["facts"][0]["fact"].as_i64());
+    edit(number + 1, r#"{"closed": true}"#).await.json();
+    assert_eq!(texts("limit=200").await, Vec::<String>::new());
+    for (body, status, code) in [
+        ("{}", 400, "invalid_fact"),
+        (r#"{"kind": "mood", "text": "fine"}"#, 400, "invalid_fact"),
+        ("no", 400, "invalid_body"),
+    ] {
+        server.post(path, body).await.problem(status, code);
+    }
+    edit(1, r#"{"txt": "x"}"#).await.problem(400, "invalid_fact");
+    edit(number, r#"{"pinned": true}"#)
+        .await
+        .problem(404, "unknown_fact");
+    server
+        .get("/v1/agents/nobody/facts")
+        .await
+        .problem(404, "unknown_agent");
+    let again = r#"{"kind": "goal", "text": "ship it"}"#;
+    assert_eq!(server.post(path, again).await.status, 201);
+    server.post(path, again).await.problem(409, "fact_conflict");
+}

@@ -90,7 +90,12 @@ async fn a_family_comes_back_as_it_was() {
 async fn a_child_that_nobody_summarised_has_the_same_document_and_goes_on_alike() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     imported(&other, &journal_of(&one, &["a", "b"]).await).await;
-    for table in ["summaries", "summary_items", "summary_item_ranges"] {
+    for table in [
+        "summaries",
+        "summary_items",
+        "summary_item_ranges",
+        "summary_facts",
+    ] {
         let of_child = async |db: &SqliteBackend| {
             let rows = db.rows(table).await.into_iter();
             rows.filter(|row| row.starts_with("[\"b\"")).collect::<Vec<_>>()

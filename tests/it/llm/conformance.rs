@@ -6,7 +6,7 @@ use recapd::{
     domain::{
         redaction::Redactor,
         reply::{self, Checked, OPERATIONS, ReplyError},
-        summary::item::TEXT_CHARS_MAX,
+        summary::item::LONG_TEXT_CHARS_MAX,
     },
     llm::LlmError,
 };
@@ -134,7 +134,7 @@ async fn answers_that_are_none_are_refused_by_the_checks() {
             oversize
                 .drafts
                 .iter()
-                .all(|draft| draft.text.chars().count() <= TEXT_CHARS_MAX)
+                .all(|draft| draft.text.chars().count() <= LONG_TEXT_CHARS_MAX)
         );
         assert!(matches!(
             checked(shape, &fake).await,

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{clean, forget::forget, with_pending};
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
-    conversation::{T0, agent, append, minute, said, turn, turns},
+    conversation::{T0, TURN_TOKENS, agent, append, minute, said, turn, turns},
 };
 
 /// The exchanges as `number: messages from-to, tokens after tokens, state, digest`.
@@ -398,6 +398,27 @@ pub(crate) async fn an_eviction_wakes_the_queue(db: &dyn Backend) {
         .await
         .unwrap();
     assert_eq!(more.enqueued, None);
+}
+
+/// Three small exchanges are no batch: a call about them would be mostly its instructions.
+pub(crate) async fn a_batch_has_enough_tokens(db: &dyn Backend) {
+    let a = agent("a");
+    let append_turn = async |number: i64| {
+        let mut request = append(&a, turns(number..=number));
+        request.rules.batch_tokens_min = 4 * TURN_TOKENS;
+        let outcome = db.store().append(request).await.unwrap();
+        outcome.enqueued.map(|enqueued| enqueued.visible_at)
+    };
+    assert_eq!(append_turn(1).await, None);
+    let wait = Some(T0.plus_ms(2 * MINUTE_MS));
+    for number in 2..=4 {
+        assert_eq!(append_turn(number).await, wait, "{number}");
+    }
+    assert_eq!(
+        append_turn(5).await,
+        Some(T0.plus_ms(2_000)),
+        "400 tokens are pending"
+    );
 }
 
 pub(crate) async fn a_replay_ages_by_the_messages(db: &dyn Backend) {

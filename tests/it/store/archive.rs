@@ -1,20 +1,28 @@
 //! Whole histories: what is read can be written again, and is the same.
 
+use std::{collections::BTreeSet, ops::Range};
+
 use recapd::{
     domain::{
         agent::AgentId,
+        exchange::Exchange,
         journal::{Head, JournalError, MessageRecord},
         lineage::Step,
         redaction::Redactor,
+        settings::SettingsPatch,
         time::HOUR_MS,
     },
-    store::archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
+    store::{
+        ExchangeQuery, Prepared,
+        archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
+    },
 };
+use serde_json::{Value, json};
 
 use super::{clean, lineage::step, lineage_scripts::summarise};
 use crate::support::{
     backend::{Backend, assert_same},
-    conversation::{T0, agent, append, important, minute, said, turns},
+    conversation::{T0, agent, append, important, make, minute, said, turns},
 };
 
 const ALL: RecordRange = RecordRange {
@@ -230,6 +238,86 @@ pub(crate) async fn pins_come_back_in_chunks(db: &dyn Backend) {
     for name in ["ones", "sevens"] {
         assert_eq!(db.store().pins(&agent(name), 50).await.unwrap(), pins);
     }
+}
+
+/// The live rows of an agent's exchanges and legs.
+async fn rows(db: &dyn Backend, id: &AgentId) -> Vec<Exchange> {
+    let query = ExchangeQuery {
+        from: 1,
+        through: i64::MAX,
+        limit: 1_000,
+        bytes_max: 0,
+    };
+    let stored = db.store().exchanges(id, query).await.unwrap();
+    stored.into_iter().map(|stored| stored.exchange).collect()
+}
+
+/// Rounds of these numbers, of 100 tokens each.
+fn rounds(numbers: Range<i64>) -> Vec<Prepared> {
+    let round = |number| {
+        [
+            said("tool_call", "run", 10, minute(number)),
+            said("tool_result", &format!("Result {number}"), 90, minute(number)),
+        ]
+    };
+    numbers.flat_map(round).collect()
+}
+
+async fn set(db: &dyn Backend, id: &AgentId, patch: Value) {
+    let patch = SettingsPatch::parse(patch).unwrap();
+    db.store().change_settings(id, &patch, T0).await.unwrap();
+}
+
+/// Where legs begin is stored with the messages. The settings that an export tells are only the last ones.
+pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
+    let id = agent("a");
+    let asked = || vec![said("user", "Migrate all modules", 50, minute(0))];
+    db.store().append(append(&id, asked())).await.unwrap();
+    set(db, &id, json!({"budget_tokens": 1_000, "low_water": 0.8})).await;
+    for (leg_tokens, from) in [(300, 0), (0, 10), (150, 22), (-1, 30), (700, 60)] {
+        set(db, &id, json!({"leg_tokens": leg_tokens})).await;
+        let until = [10, 22, 30, 60, 80]
+            .into_iter()
+            .find(|&until| until > from)
+            .unwrap();
+        db.store().append(append(&id, rounds(from..until))).await.unwrap();
+        clean(db, &id).await;
+    }
+    let lived = rows(db, &id).await;
+    let legs: BTreeSet<i64> = lived.iter().map(|row| row.tokens).collect();
+    assert_eq!(legs, BTreeSet::new(), "{lived:?}");
+    comes_back_in_chunks(db, &read(db, &id).await).await;
+    let ledger = async |id: &AgentId| db.store().agent(id).await.unwrap().unwrap().ledger;
+    for name in ["ones", "sevens"] {
+        let copy = agent(name);
+        assert_eq!(rows(db, &copy).await, lived);
+        assert_eq!(ledger(&copy).await, ledger(&id).await);
+    }
+    // They go on alike.
+    for name in ["a", "ones", "sevens"] {
+        db.store()
+            .append(append(&agent(name), rounds(80..100)))
+            .await
+            .unwrap();
+        clean(db, &agent(name)).await;
+    }
+    let lived = rows(db, &id).await;
+    assert_eq!(rows(db, &agent("ones")).await, lived);
+    assert_eq!(rows(db, &agent("sevens")).await, lived);
+    // From the messages alone the legs are those of the last settings.
+    let bare = agent("bare");
+    make(db, "bare").await;
+    set(
+        db,
+        &bare,
+        json!({"budget_tokens": 1_000, "low_water": 0.8, "leg_tokens": 700}),
+    )
+    .await;
+    db.store()
+        .append(append(&bare, [asked(), rounds(0..100)].concat()))
+        .await
+        .unwrap();
+    assert_ne!(rows(db, &bare).await, lived);
 }
 
 async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {

@@ -11,7 +11,9 @@ use recapd::{
 use super::{clean, the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, T0, agent, append, claim, items, make, minute, numbers, patch, rules, turns},
+    conversation::{
+        ALL, T0, TURN_TOKENS, agent, append, claim, items, make, minute, numbers, patch, rules, turns,
+    },
 };
 
 fn at_most(exchanges_max: i64) -> MaterialLimits {
@@ -147,6 +149,26 @@ pub(crate) async fn a_rest_waits_for_company(db: &dyn Backend) {
         []
     );
     assert_eq!(the_lease(db, wait).await.attempt, 1);
+}
+
+/// Four exchanges of a token less than a batch has.
+pub(crate) async fn a_rest_of_few_tokens_waits_for_company(db: &dyn Backend) {
+    let (lease, material) = ready(db, 7, 3).await;
+    let mut patch = patch(&material, items(&material), minute(10));
+    patch.batch_tokens_min = 4 * TURN_TOKENS + 1;
+    assert!(db.store().complete(&lease, patch).await.unwrap().rearmed);
+    let wait = minute(10).plus_ms(rules().max_wait_ms);
+    let early = claim("daemon", 1, wait.plus_ms(-1));
+    assert_eq!(db.store().claim(early).await.unwrap(), []);
+    assert_eq!(the_lease(db, wait).await.attempt, 1);
+}
+
+pub(crate) async fn a_rest_of_enough_tokens_is_due(db: &dyn Backend) {
+    let (lease, material) = ready(db, 7, 3).await;
+    let mut patch = patch(&material, items(&material), minute(10));
+    patch.batch_tokens_min = 4 * TURN_TOKENS;
+    assert!(db.store().complete(&lease, patch).await.unwrap().rearmed);
+    assert_eq!(the_lease(db, minute(10)).await.attempt, 1);
 }
 
 pub(crate) async fn an_urgent_wake_during_work_is_served_at_once(db: &dyn Backend) {

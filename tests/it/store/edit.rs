@@ -1,10 +1,14 @@
 //! Items, and what a hand changes about them.
 
 use recapd::{
-    domain::summary::{
-        compaction::SummaryPolicy,
-        edit::ItemEdit,
-        item::{Importance, Origin},
+    domain::{
+        summary::{
+            compaction::SummaryPolicy,
+            edit::ItemEdit,
+            item::{Importance, Origin},
+            section::Ageing,
+        },
+        time::DAY_MS,
     },
     store::{
         EditRequest, Edited, Fence, ITEM_PINS_MAX, ItemQuery, ItemRow, RollbackRequest, StoreError,
@@ -149,13 +153,21 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
         (pinned.row.item.item, pinned.row.item.pinned, pinned.version),
         (2, true, 2)
     );
-    // A month later the others are too old.
+    // A month later the others are too old, where what is old leaves.
     let month_later = minute(40 * 24 * 60);
     let request = EditRequest {
         agent: agent("a"),
         item: 2,
         edit: ItemEdit::parse(&json!({"pinned": true})).unwrap(),
-        policy: SummaryPolicy::default(),
+        policy: SummaryPolicy {
+            ageing: Ageing::Age {
+                session_ms: DAY_MS,
+                yesterday_ms: 7 * DAY_MS,
+                week_ms: 14 * DAY_MS,
+                drops_older: true,
+            },
+            ..SummaryPolicy::default()
+        },
         now: month_later,
     };
     db.store().edit_item(request).await.unwrap();
@@ -225,10 +237,6 @@ pub(crate) async fn an_update_under_way_is_too_late_for_an_edit(db: &dyn Backend
     let error = db.store().complete(&lease, stale).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced(Fence::Lease)), "{error}");
     update(db, "a", 9).await;
-    assert!(
-        document(db).await.contains("1. By hand"),
-        "{}",
-        document(db).await
-    );
+    assert!(document(db).await.contains("- By hand"), "{}", document(db).await);
     assert_eq!(clean(db, &agent("a")).await.pending, 0);
 }

@@ -3,7 +3,14 @@
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::{
-        agent::AgentId, lineage::Step, redaction::Redactor, summary::compaction::SummaryPolicy, time::HOUR_MS,
+        agent::AgentId,
+        lineage::Step,
+        redaction::Redactor,
+        summary::{
+            compaction::SummaryPolicy,
+            fact::{FactChanges, FactKind},
+        },
+        time::HOUR_MS,
     },
     recall::{self, ExpandQuery},
     store::{
@@ -21,7 +28,7 @@ use super::{
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     cases::cases,
-    conversation::{ALL, T0, agent, append, claim, items, minute, patch, rules, said, turns},
+    conversation::{ALL, T0, added, agent, append, claim, items, minute, patch, rules, said, stating, turns},
 };
 
 const CASES: u32 = 30;
@@ -73,7 +80,14 @@ async fn cover(db: &dyn Backend, now: i64) {
         .extend(items.iter().flat_map(|item| item.ranges.clone()));
     merged.source_tokens += items.iter().map(|item| item.source_tokens).sum::<i64>();
     merged.ended_at = items.last().map_or(merged.ended_at, |last| last.ended_at);
-    let update = patch(&material, vec![merged], minute(now));
+    let changes = FactChanges {
+        add: vec![
+            added(FactKind::Demand, "Question 1", 1),
+            added(FactKind::Demand, &format!("Keep {NEEDLE} secret"), 2),
+        ],
+        ..FactChanges::default()
+    };
+    let update = stating(&material, vec![merged], &changes, minute(now));
     db.store().complete(&lease, update).await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use super::lineage::step;
 use crate::support::{
     backend::Backend,
     cases::cases,
-    conversation::{ALL, agent, append, claim, important, items, minute, patch, said},
+    conversation::{ALL, agent, append, claim, facts, important, items, minute, said, stating},
 };
 
 const CASES: u32 = 40;
@@ -114,7 +114,7 @@ pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
             store.settle(&lease, Settle { lo, hi, now }).await.unwrap();
             continue;
         }
-        let update = patch(&material, items(&material), now);
+        let update = stating(&material, items(&material), &facts(&material), now);
         let update = Patch {
             exchanges: if material.revisited.is_empty() {
                 update.exchanges

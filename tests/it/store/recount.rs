@@ -47,7 +47,7 @@ async fn batch(db: &dyn Backend, agent: &AgentId, messages_max: i64) -> Option<R
 fn counted(
     agent: &AgentId,
     batch: RecountBatch,
-    rules: AppendRules,
+    rules: &AppendRules,
     count: impl Fn(i64, &Message) -> i64,
 ) -> Recount {
     let counts = batch.messages.iter().map(|(exchange, stored)| NewCount {
@@ -63,7 +63,7 @@ fn counted(
         before: batch.before,
         is_last: batch.is_last,
         count_method: "another".to_owned(),
-        rules,
+        rules: *rules,
         now: T0,
     }
 }
@@ -95,7 +95,7 @@ async fn recount(db: &dyn Backend, recount: Recount) -> Option<Recounted> {
 async fn recount_all(
     db: &dyn Backend,
     agent: &AgentId,
-    rules: AppendRules,
+    rules: &AppendRules,
     messages_max: i64,
     count: impl Fn(i64, &Message) -> i64 + Copy,
 ) -> (Option<Recounted>, i64) {
@@ -151,7 +151,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     assert_eq!(db.store().recounts_due(10).await.unwrap(), [], "nor by a budget");
     another_model(db, &agent).await;
     assert_eq!(due(db).await, ["a"]);
-    let (last, steps) = recount_all(db, &agent, rules(), 4, double).await;
+    let (last, steps) = recount_all(db, &agent, &rules(), 4, double).await;
     assert_eq!(steps, 2);
     // The window began at #6, and the newest stays even if it is too big now.
     assert_eq!(last.unwrap().window_tokens, 210);
@@ -179,7 +179,7 @@ pub(crate) async fn a_recount_holds_the_window_against_its_budget(db: &dyn Backe
     request.rules = wide;
     db.store().append(request).await.unwrap();
     another_model(db, &agent).await;
-    let (last, _) = recount_all(db, &agent, wide, 1_000, double).await;
+    let (last, _) = recount_all(db, &agent, &wide, 1_000, double).await;
     let last = last.unwrap();
     let left = last
         .evictions
@@ -191,17 +191,17 @@ pub(crate) async fn a_recount_holds_the_window_against_its_budget(db: &dyn Backe
     assert_eq!((row.ledger.first_exchange, row.ledger.window_tokens()), (3, 400));
     assert_eq!(row.pending_since, Some(T0));
     // As having lived with that model.
-    let lived = lived_with_the_double(db, wide).await;
+    let lived = lived_with_the_double(db, &wide).await;
     assert_eq!(lived, (3, 400));
 }
 
 /// The boundary and the window of four turns that cost the double from the start.
-async fn lived_with_the_double(db: &dyn Backend, rules: AppendRules) -> (i64, i64) {
+async fn lived_with_the_double(db: &dyn Backend, rules: &AppendRules) -> (i64, i64) {
     let mut request = append(&agent("lived"), turns(1..=4));
     for prepared in &mut request.messages {
         prepared.entry.tokens *= 2;
     }
-    request.rules = rules;
+    request.rules = *rules;
     let outcome = db.store().append(request).await.unwrap();
     (outcome.first_exchange, outcome.window_tokens)
 }
@@ -213,7 +213,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     db.store().append(request).await.unwrap();
     another_model(db, &agent).await;
     let first = batch(db, &agent, 4).await.unwrap();
-    recount(db, counted(&agent, first, window_of(0), double))
+    recount(db, counted(&agent, first, &window_of(0), double))
         .await
         .unwrap();
     let expected = [(1, 100), (2, 100), (3, 100), (4, 100), (5, 200), (6, 200)];
@@ -222,7 +222,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     db.store().append(append(&agent, turn(7).to_vec())).await.unwrap();
     clean(db, &agent).await;
     assert_eq!(due(db).await, ["a"]);
-    recount_all(db, &agent, window_of(0), 1, double).await;
+    recount_all(db, &agent, &window_of(0), 1, double).await;
     let tokens = tokens(db, &agent).await;
     assert!(
         tokens
@@ -239,19 +239,19 @@ pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
     summarise(db, 2).await;
     let late = vec![said("tool_result", "late", 7, minute(4))];
     db.store().append(append(&agent, late)).await.unwrap();
-    recount(db, counted(&agent, old.clone(), rules(), double))
+    recount(db, counted(&agent, old.clone(), &rules(), double))
         .await
         .unwrap();
     let expected = [(1, 100), (2, 100), (3, 200), (4, 207)];
     assert_eq!(tokens(db, &agent).await, expected);
     // Another recount was first; and then the settings changed.
-    assert_eq!(recount(db, counted(&agent, old, rules(), double)).await, None);
+    assert_eq!(recount(db, counted(&agent, old, &rules(), double)).await, None);
     another_model(db, &agent).await;
     assert_eq!(batch(db, &agent, 100).await, None, "the same model is no change");
     set(db, &agent, json!({"model": "a third"})).await;
     let old = batch(db, &agent, 100).await.unwrap();
     set(db, &agent, json!({"model": null})).await;
-    assert_eq!(recount(db, counted(&agent, old, rules(), double)).await, None);
+    assert_eq!(recount(db, counted(&agent, old, &rules(), double)).await, None);
     assert_eq!(tokens(db, &agent).await, expected);
 }
 
@@ -260,7 +260,7 @@ pub(crate) async fn an_update_under_way_reads_again(db: &dyn Backend) {
     let lease = the_lease(db, minute(60)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     another_model(db, &agent).await;
-    recount_all(db, &agent, rules(), 100, double).await;
+    recount_all(db, &agent, &rules(), 100, double).await;
     let late = patch(&material, items(&material), minute(60));
     let refused = db.store().complete(&lease, late).await;
     assert!(
@@ -277,11 +277,11 @@ pub(crate) async fn parent_and_child_count_for_themselves(db: &dyn Backend) {
     db.store().fork(&parent, &child, T0).await.unwrap();
     let before = tokens(db, &child).await;
     another_model(db, &parent).await;
-    recount_all(db, &parent, rules(), 3, double).await;
+    recount_all(db, &parent, &rules(), 3, double).await;
     clean(db, &child).await;
     assert_eq!(tokens(db, &child).await, before);
     another_model(db, &child).await;
-    recount_all(db, &child, rules(), 3, |_, message| 3 * double(0, message) / 2).await;
+    recount_all(db, &child, &rules(), 3, |_, message| 3 * double(0, message) / 2).await;
     clean(db, &parent).await;
     assert!(tokens(db, &parent).await.iter().all(|&(_, tokens)| tokens == 200));
     assert!(tokens(db, &child).await.iter().all(|&(_, tokens)| tokens == 300));
@@ -322,13 +322,13 @@ pub(crate) async fn after_a_recount_the_window_is_as_if_lived(db: &dyn Backend) 
             live_through(db, &id, before, 0, budget, |_, tokens| tokens).await;
             if !live(db, &id, 0).await.is_empty() {
                 another_model(db, &id).await;
-                recount_all(db, &id, window_of(budget), messages_max, other_count).await;
+                recount_all(db, &id, &window_of(budget), messages_max, other_count).await;
             }
             let start = i64::try_from(before.len()).unwrap();
             live_through(db, &id, after, start, budget, |seq, _| seq * 37 % 90).await;
             // A rewind may have brought back what was covered and not counted again.
             if !live(db, &id, 0).await.is_empty() {
-                recount_all(db, &id, window_of(budget), messages_max, other_count).await;
+                recount_all(db, &id, &window_of(budget), messages_max, other_count).await;
             }
             live_through(db, &lived, &events, 0, 0, |seq, _| seq * 37 % 90).await;
             assert_same_window(db, &id, &lived).await;

@@ -62,6 +62,11 @@ pub(crate) async fn an_unknown_agent_cannot_be_verified(db: &dyn Backend) {
 /// nothing else.
 async fn finds(db: &dyn Backend, expected: Invariant, breaks: &[(&str, &str)]) {
     lived(db).await;
+    finds_in(db, expected, breaks).await;
+}
+
+/// As [`finds`], in the life of the agent `a`.
+pub(super) async fn finds_in(db: &dyn Backend, expected: Invariant, breaks: &[(&str, &str)]) {
     for (break_it, mend_it) in breaks {
         clean(db, &agent("a")).await;
         assert!(db.raw(break_it).await > 0, "{break_it} changes nothing");

@@ -36,7 +36,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 22] = [
+pub(crate) const TABLES: [&str; 23] = [
     "agents",
     "message_log",
     "recounts",
@@ -51,6 +51,7 @@ pub(crate) const TABLES: [&str; 22] = [
     "summary_versions",
     "summary_items",
     "summary_item_ranges",
+    "summary_facts",
     "model_answers",
     "update_runs",
     "schedule_slots",

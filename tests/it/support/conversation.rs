@@ -10,17 +10,20 @@ use recapd::{
         redaction::Redactor,
         settings::OnOverflow,
         summary::{
-            compaction::{SummaryPolicy, compose},
+            compaction::{SummaryPolicy, compose_with},
             coverage::items_from,
+            fact::{FactChanges, FactClosing, FactDraft, FactKind},
             item::{ExchangeRange, Importance, Item, ItemDraft, Origin},
+            state,
         },
         time::{MINUTE_MS, SECOND_MS, Timestamp},
+        transcript::{Transcript, TranscriptLimits},
         window::Budget,
     },
     formats,
     store::{
         AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch, Prepared,
-        RunRecord,
+        RunRecord, StoredExchange,
     },
     tokenizer,
 };
@@ -49,6 +52,7 @@ pub(crate) fn rules() -> AppendRules {
         context: ContextOptions::default(),
         idle_gap_ms: 0,
         batch_exchanges: 3,
+        batch_tokens_min: 0,
         debounce_ms: 2_000,
         max_wait_ms: 2 * MINUTE_MS,
         revive_after_ms: 10 * MINUTE_MS,
@@ -167,9 +171,22 @@ fn draft(exchange: i64) -> ItemDraft {
 
 /// The update that puts `added` behind what `material` shows, finished at `now`.
 pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Patch {
+    stating(material, added, &FactChanges::default(), now)
+}
+
+/// As [`patch`], with those of the changes of facts that are believed.
+pub(crate) fn stating(material: &Material, added: Vec<Item>, changes: &FactChanges, now: Timestamp) -> Patch {
     let all: Vec<Item> = material.items.iter().chain(&added).cloned().collect();
     let counter = tokenizer::ceiling_counter();
-    let composed = compose(&all, now, &SummaryPolicy::default(), counter.as_ref());
+    let transcripts: Vec<Transcript> = material.exchanges.iter().map(transcript).collect();
+    let facts = state::apply(&material.facts, std::slice::from_ref(changes), &transcripts);
+    let composed = compose_with(
+        &facts.holding(&material.facts),
+        &all,
+        now,
+        &SummaryPolicy::default(),
+        counter.as_ref(),
+    );
     Patch {
         version: material.version,
         lo: material.lo,
@@ -178,6 +195,7 @@ pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Pa
         added: added.into_iter().map(|item| (item, false)).collect(),
         dropped: Vec::new(),
         removed: Vec::new(),
+        facts,
         content: composed.document,
         token_count: composed.tokens,
         path: composed.path,
@@ -187,7 +205,50 @@ pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Pa
         park: None,
         rearm_wait_ms: rules().max_wait_ms,
         batch_exchanges: rules().batch_exchanges,
+        batch_tokens_min: 0,
         run: run(now),
+    }
+}
+
+fn transcript(stored: &StoredExchange) -> Transcript {
+    let messages: Vec<Message> = stored
+        .messages
+        .iter()
+        .map(|stored| Message {
+            at: Some(stored.said_at),
+            ..stored.message.clone()
+        })
+        .collect();
+    let limits = TranscriptLimits::default();
+    Transcript::new(&stored.exchange, &messages, limits, &Redactor::standard())
+}
+
+/// Adds a fact of that kind, which the exchange tells.
+pub(crate) fn added(kind: FactKind, text: &str, exchange: i64) -> FactDraft {
+    FactDraft {
+        kind,
+        text: text.to_owned(),
+        exchange,
+    }
+}
+
+/// A fact of each exchange of `material`; the newest one closes the oldest fact.
+pub(crate) fn facts(material: &Material) -> FactChanges {
+    let told = numbers(material);
+    let oldest = material.facts.first().zip(told.last());
+    FactChanges {
+        add: told
+            .iter()
+            .map(|&exchange| added(FactKind::State, &format!("State as of {exchange}"), exchange))
+            .collect(),
+        replace: Vec::new(),
+        close: oldest
+            .map(|(fact, &exchange)| FactClosing {
+                fact: fact.fact,
+                exchange,
+            })
+            .into_iter()
+            .collect(),
     }
 }
 

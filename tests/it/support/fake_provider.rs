@@ -25,7 +25,6 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
-use recapd::domain::prompt::FENCE_WORD;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -123,11 +122,9 @@ impl Recorded {
     /// The exchanges in the fenced material, as it numbers them.
     pub(crate) fn exchanges(&self) -> Vec<i64> {
         let (_, material) = self.shape.prompt(&self.body);
-        let headings = material
-            .lines()
-            .filter(|line| line.starts_with(&format!("[{FENCE_WORD} ")));
+        let headings = material.lines().filter_map(|line| line.strip_prefix("== "));
         headings
-            .filter_map(|line| line.split_once(" exchange ")?.1.split(',').next()?.parse().ok())
+            .filter_map(|line| line.split(' ').next()?.parse().ok())
             .collect()
     }
 }

@@ -19,12 +19,13 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
-        Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-        Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
-        Version, VersionFigures, VersionQuery, verify::AgentReport,
+        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
+        Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
+        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
+        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
+        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
+        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
+        VersionQuery, verify::AgentReport,
     },
 };
 
@@ -167,6 +168,8 @@ pass! {
     fn roll_back(request: RollbackRequest) -> Revised;
     fn rebuild(request: RebuildRequest) -> Revised;
     fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
+    fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
+    fn change_fact(request: FactRequest) -> FactEdited;
     fn edit_item(request: EditRequest) -> Edited;
     fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
     fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;

@@ -41,6 +41,8 @@ pub(crate) fn config() -> Config {
     config.window.budget_tokens = 40;
     config.window.low_water = 0.5;
     config.queue.debounce_ms = 0;
+    config.queue.batch_tokens_min = 0;
+    config.summary.compact_by_model = true;
     config
 }
 

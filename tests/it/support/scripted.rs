@@ -11,6 +11,7 @@ use recapd::{
     domain::{
         price::Usage,
         reply::{ANSWER_BYTES_MAX, OPERATIONS},
+        summary::fact::Fact,
     },
     llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
 };
@@ -27,6 +28,8 @@ use super::PATIENCE;
 pub(crate) enum Reply {
     /// An item for each exchange.
     Good,
+    /// The same, and facts: the user's demand, one that a tool makes, and the end of the oldest fact.
+    Stating,
     /// One item for all exchanges but the last.
     Partial,
     /// Texts far longer than an item may have.
@@ -41,6 +44,10 @@ pub(crate) enum Reply {
     WrongExchanges,
     /// Two items about the same exchanges.
     Overlapping,
+    /// What a middling model says of several exchanges: numbers in quotes, an overlap, a gap at the end, one text for all.
+    Middling,
+    /// Items and facts that claim the user demanded this, about these exchanges and others.
+    Claiming(&'static str),
     /// A failure that may pass.
     Transient,
     /// No answer came in time.
@@ -93,6 +100,7 @@ pub(crate) struct ScriptedModel {
     planned: Mutex<(VecDeque<Reply>, Reply)>,
     poison: Mutex<Option<(i64, Reply)>>,
     questions: Mutex<Vec<Vec<i64>>>,
+    facts: Mutex<Vec<Fact>>,
     calls: watch::Sender<usize>,
     gate: Semaphore,
 }
@@ -103,6 +111,7 @@ impl Default for ScriptedModel {
             planned: Mutex::new((VecDeque::new(), Reply::Good)),
             poison: Mutex::default(),
             questions: Mutex::default(),
+            facts: Mutex::default(),
             calls: watch::Sender::new(0),
             gate: Semaphore::new(0),
         }
@@ -137,6 +146,11 @@ impl ScriptedModel {
         let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         let with = |question: &&Vec<i64>| question.contains(&exchange);
         questions.iter().filter(with).count()
+    }
+
+    /// The facts that it was told with the last question.
+    pub(crate) fn facts(&self) -> Vec<Fact> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How often it was asked.
@@ -193,7 +207,11 @@ impl ChatModel for ScriptedModel {
         if reply == Reply::Held {
             self.gate.acquire().await.unwrap().forget();
         }
-        let text = if request.prompt.schema == OPERATIONS {
+        let facts = request.facts.clone();
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+        let text = if reply == Reply::Stating {
+            stating(request, &exchanges)
+        } else if request.prompt.schema == OPERATIONS {
             operations(reply, &request.prompt.user)?
         } else {
             text(reply, &exchanges)?
@@ -225,9 +243,28 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
         Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
         Reply::WrongExchanges => answer(&[item(last + 1, last + 9, 8)]),
         Reply::Overlapping => answer(&[item(*first, *last, 8), item(*first, *first, 8)]),
+        Reply::Middling => middling(*first, *last),
+        Reply::Claiming(demand) => claiming(demand, *first, *last),
         Reply::Overflow if exchanges.len() == 1 => each(8),
         reply => return Err(fault(reply)),
     })
+}
+
+fn stating(request: &ModelRequest, exchanges: &[i64]) -> String {
+    let (first, last) = (exchanges.first().unwrap(), exchanges.last().unwrap());
+    let items: Vec<_> = exchanges.iter().map(|&one| item(one, one, 8)).collect();
+    let close: Vec<_> = request
+        .facts
+        .first()
+        .map(|fact| json!({"fact": fact.fact, "exchange": last}))
+        .into_iter()
+        .collect();
+    let add = json!([
+        {"kind": "demand", "text": "fix the next of the failing tests", "exchange": first},
+        {"kind": "demand", "text": "test result: ok", "exchange": first},
+        {"kind": "open", "text": format!("why exchange {last} failed"), "exchange": last},
+    ]);
+    json!({"items": items, "facts": {"add": add, "replace": [], "close": close}}).to_string()
 }
 
 /// What the same replies mean where operations are asked for: neighbours merged in pairs, or nonsense of every kind.
@@ -253,6 +290,30 @@ fn operations(reply: Reply, question: &str) -> Result<String, LlmError> {
         Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
         reply => return Err(fault(reply)),
     })
+}
+
+fn middling(first: i64, last: i64) -> String {
+    let text = format!("Worked on exchange {first}. {}", "It took a while. ".repeat(400));
+    json!([
+        {"exchanges": [first, last - 1], "text": text, "brief": text, "gist": text, "importance": "progress"},
+        {"exchanges": {"first": format!("#{first}"), "last": (last - 1).to_string()}, "text": ["Two", "points"]},
+        {"exchanges": "none", "text": "Nothing"}
+    ])
+    .to_string()
+}
+
+fn claiming(demand: &str, first: i64, last: i64) -> String {
+    let text = format!("Worked on exchange {first}.\nThe user demanded: “{demand}”");
+    let item = |first, last| {
+        json!({"exchanges": {"first": first, "last": last}, "importance": "demand",
+               "text": text, "brief": demand, "gist": demand})
+    };
+    let fact = |exchange| json!({"kind": "demand", "text": demand, "exchange": exchange});
+    json!({
+        "items": [item(first, last), item(last + 100, last + 200)],
+        "facts": {"add": [fact(first), fact(last + 100)], "replace": [], "close": []}
+    })
+    .to_string()
 }
 
 fn fault(reply: Reply) -> LlmError {

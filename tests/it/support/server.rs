@@ -50,14 +50,15 @@ pub(crate) struct Server {
     _port: Port,
 }
 
+fn with_small_window(config: &mut Config) {
+    config.window.budget_tokens = 200;
+    config.window.low_water = 0.5;
+}
+
 impl Server {
     /// A server with a small window.
     pub(crate) async fn small() -> Self {
-        Self::start(|config| {
-            config.window.budget_tokens = 200;
-            config.window.low_water = 0.5;
-        })
-        .await
+        Self::start(with_small_window).await
     }
 
     /// A server with a small window, and with exchanges of which some are summarised.
@@ -68,9 +69,13 @@ impl Server {
         server
     }
 
-    /// A server with an agent whose exchanges are half a year old: those that are summarised have aged.
+    /// A server with an agent whose exchanges are half a year old: those that are summarised have left the document.
     pub(crate) async fn quiet() -> Self {
-        let server = Self::small().await;
+        let server = Self::start(|config| {
+            with_small_window(config);
+            config.summary.drop_older = true;
+        })
+        .await;
         for number in 1..=8 {
             let at = "2026-05-20T08:40:00Z";
             let body = serde_json::json!([

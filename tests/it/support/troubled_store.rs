@@ -19,12 +19,13 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
-        Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-        Recounted, Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded,
-        Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow,
-        Version, VersionFigures, VersionQuery, verify::AgentReport,
+        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
+        Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
+        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
+        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
+        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
+        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
+        VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -282,6 +283,14 @@ impl Store for TroubledStore {
 
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
         self.enter("items").await?.items(agent, query).await
+    }
+
+    async fn facts(&self, agent: &AgentId, query: FactQuery) -> StoreResult<Vec<FactRow>> {
+        self.enter("facts").await?.facts(agent, query).await
+    }
+
+    async fn change_fact(&self, request: FactRequest) -> StoreResult<FactEdited> {
+        self.enter("change_fact").await?.change_fact(request).await
     }
 
     async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {

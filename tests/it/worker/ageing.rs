@@ -135,7 +135,9 @@ async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
 
 #[tokio::test]
 async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
-    let rig = Rig::new(&config()).await;
+    let mut config = config();
+    config.summary.drop_older = true;
+    let rig = Rig::new(&config).await;
     rig.say(6).await;
     let pending = rig.verify().await.pending;
     rig.clock.advance_ms(15 * DAY_MS);
@@ -152,6 +154,19 @@ async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
     assert_eq!((rig.model.calls(), rig.model.asked_with(6)), (1, 0));
     assert!(rig.content().await.contains("Worked on exchange 7"));
     assert_eq!(rig.verify().await.pending, 0);
+}
+
+/// Where nothing leaves for its age alone, what is old is told of like anything else.
+#[tokio::test]
+async fn what_is_old_from_the_start_is_told_of_under_earlier() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    rig.clock.advance_ms(15 * DAY_MS);
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!((rig.model.calls(), rig.verify().await.pending), (1, 0));
+    let content = rig.content().await;
+    assert!(content.starts_with("## Earlier ("), "{content}");
+    assert_eq!(rig.parts.schedule.age().await.unwrap(), 0, "it stays there");
 }
 
 /// An item goes by the last of its exchanges: what is old would pass for new.

@@ -107,6 +107,19 @@ class ExchangeRange(TypedDict):
 ExchangeState: TypeAlias = Literal['open', 'closed', 'interrupted']
 
 
+class FactChange(TypedDict):
+    """
+    A change of a fact: at least one field, and `closed` alone.
+    """
+
+    closed: NotRequired[bool]
+    pinned: NotRequired[bool]
+    text: NotRequired[str]
+
+
+FactKind: TypeAlias = Literal['goal', 'demand', 'decision', 'state', 'open', 'dead_end', 'person']
+
+
 class ForgetBody(TypedDict):
     """
     The body of a forget.
@@ -183,7 +196,7 @@ ItemOrigin: TypeAlias = Literal['model', 'offline', 'digest', 'edited']
 
 class Legs(TypedDict):
     """
-    Which legs an exchange has, told to whoever reads one of them.
+    The legs of an exchange, beside one of them that is read.
     """
 
     count: int
@@ -267,6 +280,15 @@ class Moved(TypedDict):
     from_exchange: int
     through_exchange: int
     tokens: int
+
+
+class NewFact(TypedDict):
+    """
+    A fact to add.
+    """
+
+    kind: FactKind
+    text: str
 
 
 class NewestExchange(TypedDict):
@@ -505,6 +527,7 @@ class SummarySection(TypedDict):
     """
 
     content: str
+    span: NotRequired[str | None]
     title: str
 
 
@@ -659,6 +682,34 @@ class Excerpt(TypedDict):
     said_at: Timestamp
     seq: int
     text: str
+
+
+class Fact(TypedDict):
+    """
+    A fact, and what became of it.
+    """
+
+    added_version: int
+    closed_by_exchange: NotRequired[int | None]
+    closed_version: NotRequired[int | None]
+    exchange: int
+    fact: int
+    kind: FactKind
+    pinned: bool
+    replaced_by: NotRequired[int | None]
+    since: Timestamp
+    speaker: NotRequired[str]
+    text: str
+    voice: NotRequired[str | None]
+
+
+class FactPage(TypedDict):
+    """
+    A page of facts, by their numbers.
+    """
+
+    facts: list[Fact]
+    next_cursor: NotRequired[Cursor | None]
 
 
 class Forgotten(TypedDict):
@@ -1124,6 +1175,14 @@ class Convergence(ConvergenceScore):
     """
 
     speakers: list[str]
+
+
+class EditedFact(Fact):
+    """
+    What a change of the facts by hand answers.
+    """
+
+    version: int
 
 
 class Expanded(TypedDict):

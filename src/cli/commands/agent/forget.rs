@@ -31,7 +31,7 @@ use crate::{
 What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
 versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
 What a later exchange repeats, exports and backups are not touched. A long exchange has several numbers, one for each leg:
-name them all ('#14–#19'). Those that are left are told. Examples:
+name them all ('#14–#19'). The others are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]

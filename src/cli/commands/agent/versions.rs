@@ -323,7 +323,12 @@ fn told(agent: &AgentId, from: &Figures, to: &Figures, changes: &[Change]) -> St
             } else {
                 String::new()
             };
-            format!("  {mark} {section}{}", line.text)
+            let points: Vec<String> = line
+                .points
+                .iter()
+                .map(|point| format!("\n      - {point}"))
+                .collect();
+            format!("  {mark} {section}{}{}", line.text, points.concat())
         };
         lines.extend(change.before.iter().map(|of| line("-", of)));
         lines.extend(change.after.iter().map(|of| line("+", of)));

@@ -70,6 +70,7 @@ impl Replay {
     pub(in crate::cli) fn settings(&self) -> Vec<String> {
         let mut settings: Vec<String> = [
             "queue.batch_exchanges=1",
+            "queue.batch_tokens_min=0",
             "queue.debounce_ms=0",
             "queue.max_wait_ms=0",
             "database.synchronous=normal",

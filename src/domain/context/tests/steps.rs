@@ -7,149 +7,11 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{
+    run::{Before, REQUEST, RoundOf, Run, round_of, without_users},
+    *,
+};
 use crate::domain::tokens::count_message;
-
-const REQUEST: &str = "Port the whole of it,\n\n\tand test each part.";
-
-/// What stands before a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
-    Nothing,
-    Instructions,
-    User,
-}
-
-/// A round: what stands before it, how long the model's words are, and how long each call's result is, 0 for none.
-#[derive(Clone, Debug)]
-struct RoundOf {
-    before: Before,
-    said: usize,
-    results: Vec<usize>,
-}
-
-/// One message of a run, and where it is stored.
-struct Stored {
-    message: Message,
-    tokens: i64,
-    round: usize,
-    exchange: i64,
-    begins_with: i64,
-}
-
-struct Run {
-    messages: Vec<Stored>,
-    /// The tokens of each round.
-    rounds: Vec<i64>,
-}
-
-fn run(rounds: &[RoundOf], leg_tokens: i64) -> Run {
-    let mut run = Run {
-        messages: Vec::new(),
-        rounds: vec![0; rounds.len()],
-    };
-    run.push(&said("u", REQUEST), 0, leg_tokens);
-    for (at, round) in rounds.iter().enumerate() {
-        match round.before {
-            Before::Nothing => {}
-            Before::Instructions => run.push(&said("s", "Mind the tests."), at, leg_tokens),
-            Before::User => run.push(&said("u", "And the docs, too."), at, leg_tokens),
-        }
-        let calls = (0..round.results.len()).map(|call| {
-            serde_json::json!({"id": format!("{at}/{call}"), "type": "function", "function": {"name": "run", "arguments": "{}"}})
-        });
-        let calls: Vec<serde_json::Value> = calls.collect();
-        let answer =
-            serde_json::json!({"role": "assistant", "content": "w".repeat(round.said), "tool_calls": calls});
-        run.push(&answer, at, leg_tokens);
-        for (call, &chars) in round.results.iter().enumerate().filter(|(_, chars)| **chars > 0) {
-            let result = serde_json::json!({"role": "tool", "tool_call_id": format!("{at}/{call}"), "content": "x".repeat(chars)});
-            run.push(&result, at, leg_tokens);
-        }
-    }
-    run
-}
-
-fn said(kind: &str, text: &str) -> serde_json::Value {
-    serde_json::json!({"role": if kind == "u" { "user" } else { "system" }, "content": text})
-}
-
-impl Run {
-    fn push(&mut self, json: &serde_json::Value, round: usize, leg_tokens: i64) {
-        let message = formats::parse(Format::OpenAiChat, &json.to_string()).unwrap();
-        let tokens = count_message(&Characters, &message);
-        self.rounds[round] += tokens;
-        let (mut exchange, mut begins_with) = self
-            .messages
-            .last()
-            .map_or((0, 0), |last| (last.exchange, last.begins_with));
-        let of_leg = self
-            .messages
-            .iter()
-            .rev()
-            .take_while(|stored| stored.exchange == exchange);
-        let leg: i64 = of_leg.map(|stored| stored.tokens).sum();
-        if message.kind == Kind::User {
-            (exchange, begins_with) = (exchange + 1, exchange + 1);
-        } else if leg >= leg_tokens && !matches!(message.kind, Kind::ToolResult | Kind::System) {
-            exchange += 1;
-        }
-        self.messages.push(Stored {
-            message,
-            tokens,
-            round,
-            exchange,
-            begins_with,
-        });
-    }
-
-    /// Whether the model is called after that round: it has something to answer to.
-    fn is_call_after(&self, round: usize) -> bool {
-        let last = self.messages.iter().rfind(|stored| stored.round == round);
-        last.is_some_and(|last| last.message.kind == Kind::ToolResult)
-    }
-
-    /// The window of the first so many rounds, from the exchange or leg `first` on.
-    fn input(&self, rounds: usize, first: i64) -> ContextInput<'_> {
-        let mut input = ContextInput {
-            evicted: first > 1,
-            ..ContextInput::default()
-        };
-        for (seq, stored) in (1..).zip(&self.messages) {
-            let source = SourceMessage {
-                seq,
-                message: &stored.message,
-                tokens: Some(stored.tokens),
-            };
-            if stored.round >= rounds {
-                break;
-            }
-            if stored.exchange < first {
-                if stored.message.kind == Kind::User {
-                    input.request = Some(SourceRequest {
-                        exchange: stored.exchange,
-                        message: source,
-                    });
-                }
-                continue;
-            }
-            if input
-                .exchanges
-                .last()
-                .is_none_or(|row| row.exchange < stored.exchange)
-            {
-                input.exchanges.push(SourceExchange {
-                    exchange: stored.exchange,
-                    begins_with: stored.begins_with,
-                    is_open: true,
-                    messages: Vec::new(),
-                });
-            }
-            input.exchanges.last_mut().unwrap().messages.push(source);
-        }
-        input
-    }
-}
 
 fn flat(context: &Context<'_>) -> Vec<String> {
     let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
@@ -171,20 +33,8 @@ fn options(max_tokens: i64) -> ContextOptions {
     }
 }
 
-/// Sizes whose logarithms are even.
-fn chars() -> impl Strategy<Value = usize> {
-    (0..=13_u32, 0..1_024_usize).prop_map(|(bits, rest)| (1 << bits) + (rest << bits) / 1_024)
-}
-
-fn round_of() -> impl Strategy<Value = RoundOf> {
-    let before =
-        prop_oneof![20 => Just(Before::Nothing), 1 => Just(Before::Instructions), 1 => Just(Before::User)];
-    let results = vec(prop_oneof![9 => chars(), 1 => Just(0)], 0..4);
-    (before, 0..60_usize, results).prop_map(|(before, said, results)| RoundOf {
-        before,
-        said: said.max(1),
-        results,
-    })
+fn run(rounds: &[RoundOf], leg_tokens: i64) -> Run {
+    Run::new(Format::OpenAiChat, rounds, leg_tokens)
 }
 
 proptest! {
@@ -193,15 +43,12 @@ proptest! {
     /// Where legs and rounds are small beside the limit, as they are in the daemon: few steps, and nothing new is touched.
     #[test]
     fn between_two_steps_a_request_begins_with_the_one_before(
-        rounds in vec(round_of(), 1..160),
+        rounds in vec(round_of(14), 1..160),
         times in 8..14_i64,
         skipped in 0..3_i64,
         with_users in any::<bool>(),
     ) {
-        let mut rounds = rounds;
-        for round in rounds.iter_mut().filter(|round| !with_users && round.before == Before::User) {
-            round.before = Before::Nothing;
-        }
+        let rounds = if with_users { rounds } else { without_users(rounds) };
         let biggest = run(&rounds, 0).rounds.into_iter().max().unwrap();
         let limit = biggest * times + 2_000;
         let run = run(&rounds, limit / 6);
@@ -243,7 +90,7 @@ proptest! {
     /// Whatever the limit is: it is kept if that is possible, and what changes changes at a step.
     #[test]
     fn a_limit_is_kept_if_it_can_be(
-        rounds in vec(round_of(), 1..60),
+        rounds in vec(round_of(14), 1..60),
         bits in 6..17_u32,
         leg_tokens in prop_oneof![Just(i64::MAX), 500..20_000_i64],
     ) {

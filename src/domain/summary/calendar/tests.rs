@@ -12,6 +12,7 @@ fn calendar(zone: &str) -> Calendar {
         zone: Zone::parse(zone).unwrap(),
         session_ms: DAY_MS,
         days: 14,
+        drops_older: true,
         idle_gap_ms: 4 * HOUR_MS,
         session: None,
     }
@@ -19,7 +20,7 @@ fn calendar(zone: &str) -> Calendar {
 
 #[test]
 fn yesterday_is_the_day_before() {
-    use Section::{Session, Week, Yesterday};
+    use Section::{Earlier, Session, Week, Yesterday};
     let as_of = at("2026-03-12T09:00:00Z");
     for (ended_at, section) in [
         ("2026-03-13T09:00:00Z", Some(Session)),
@@ -35,6 +36,13 @@ fn yesterday_is_the_day_before() {
         let found = calendar("UTC").section_of(at(ended_at), as_of);
         assert_eq!(found, section, "{ended_at}");
     }
+    let keeping = Calendar {
+        drops_older: false,
+        ..calendar("UTC")
+    };
+    let old = at("2026-02-26T23:59:59Z");
+    assert_eq!(keeping.section_of(old, as_of), Some(Earlier));
+    assert_eq!(keeping.next_change(old, as_of), None);
     // It is still the 11th in Los Angeles, and the 10th is yesterday.
     let as_of = at("2026-03-12T06:00:00Z");
     let late = at("2026-03-11T05:00:00Z");
@@ -107,16 +115,17 @@ proptest! {
         (session_ms, days) in (0_i64..40 * HOUR_MS, 0_i64..16),
         (opened_ms, silent_ms) in (-3 * DAY_MS..3 * DAY_MS, 0_i64..8 * HOUR_MS),
         later_permille in 0_i64..1_000,
+        drops_older in any::<bool>(),
     ) {
         let (ended_at, as_of) = (Timestamp(ended_ms), Timestamp(ended_ms + age_ms));
         let session = RunningSession {
             opened_at: ended_at.plus_ms(opened_ms),
             last_at: as_of.plus_ms(-silent_ms),
         };
-        let calendar = Calendar { session_ms, days, session: Some(session), ..calendar(zone.name()) };
+        let calendar = Calendar { session_ms, days, drops_older, session: Some(session), ..calendar(zone.name()) };
         let section = |at| calendar.section_of(ended_at, at);
         let Some(change) = calendar.next_change(ended_at, as_of) else {
-            prop_assert_eq!(section(as_of), None);
+            prop_assert_eq!(section(as_of), (!drops_older).then_some(Section::Earlier));
             return Ok(());
         };
         prop_assert!(change > as_of);

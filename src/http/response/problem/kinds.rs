@@ -45,6 +45,14 @@ pub(in super::super) const UNKNOWN_MESSAGE: Kind =
 pub(in super::super) const UNKNOWN_VERSION: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_version", "Unknown version");
 pub(in super::super) const UNKNOWN_ITEM: Kind = kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
+pub(in super::super) const UNKNOWN_FACT: Kind = kind(StatusCode::NOT_FOUND, "unknown_fact", "Unknown fact");
+pub(in super::super) const FACT_CONFLICT: Kind =
+    kind(StatusCode::CONFLICT, "fact_conflict", "No such fact can be added");
+pub(in crate::http) const INVALID_FACT: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_fact",
+    "Invalid fact, or change of one",
+);
 pub(in crate::http) const INVALID_EDIT: Kind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_edit",
@@ -133,7 +141,7 @@ pub(in crate::http) const FOREIGN_ORIGIN: Kind =
 pub(in crate::http) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 43] = [
+pub(super) const ALL: [Kind; 46] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -153,6 +161,9 @@ pub(super) const ALL: [Kind; 43] = [
     UNKNOWN_VERSION,
     UNKNOWN_ITEM,
     INVALID_EDIT,
+    UNKNOWN_FACT,
+    FACT_CONFLICT,
+    INVALID_FACT,
     UNKNOWN_EXCHANGE,
     EXCHANGE_TOO_LARGE,
     HAS_FORKS,

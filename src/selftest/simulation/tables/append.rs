@@ -179,6 +179,8 @@ impl Kept {
         let is_clear = |step: &Stepped| matches!(step, Stepped::Cleared { .. });
         let pending = self.ledger.pending_numbers();
         let is_urgent = done.steps.iter().any(is_clear) && pending > 0;
+        let is_batch = pending >= rules.batch_exchanges
+            && self.has_tokens(self.ledger.summarized_through, rules.batch_tokens_min);
         if done.evictions.is_empty() && !is_urgent && !done.steps.iter().any(is_rewritten) {
             return None;
         }
@@ -188,7 +190,7 @@ impl Kept {
             } else {
                 Reason::Eviction
             },
-            delay_ms: match (is_urgent, pending >= rules.batch_exchanges) {
+            delay_ms: match (is_urgent, is_batch) {
                 (true, _) => 0,
                 (false, true) => rules.debounce_ms,
                 (false, false) => rules.max_wait_ms,

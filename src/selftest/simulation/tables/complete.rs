@@ -68,6 +68,7 @@ impl Kept {
     /// Deletes the row if it asked for nothing more than was done, else re-arms it.
     fn finish(&mut self, lease: &Lease, patch: &Patch, has_rearm: bool, now: Timestamp) -> bool {
         let pending = self.ledger.pending_numbers();
+        let is_batch = pending >= patch.batch_exchanges && self.has_tokens(patch.hi, patch.batch_tokens_min);
         let Some(row) = &mut self.row else { return false };
         let is_woken = row.wake_seq != lease.claimed_wake;
         if !has_rearm || (pending == 0 && !patch.has_more && !is_woken) {
@@ -75,7 +76,7 @@ impl Kept {
             return false;
         }
         let is_urged = is_woken && row.priority >= Priority::High.level();
-        let is_lonely = (1..patch.batch_exchanges).contains(&pending) && !is_urged;
+        let is_lonely = pending > 0 && !is_batch && !is_urged;
         rearm(row, if is_lonely { patch.rearm_wait_ms } else { 0 }, now);
         true
     }
@@ -111,6 +112,7 @@ impl Revision {
             added: patch.added.clone(),
             dropped: patch.dropped.clone(),
             removed: patch.removed.clone(),
+            facts: patch.facts.clone(),
             content: patch.content.clone(),
             token_count: patch.token_count,
             next_ageing_at: patch.next_ageing_at,

@@ -71,6 +71,7 @@ impl Kept {
             takes_all,
             revisited: revisited.iter().map(|item| item.item).collect(),
             items,
+            facts: self.holding(),
             fixed: Vec::new(),
             as_of: None,
             time: AgentTime::default(),

@@ -4,9 +4,10 @@ use super::{Kept, KeptItem, KeptVersion};
 use crate::domain::{
     exchange::Exchange,
     summary::{
-        compaction::{SummaryPolicy, compose},
+        compaction::{SummaryPolicy, compose_with},
         coverage::digest_items,
         item::Item,
+        state::FactUpdate,
     },
     time::Timestamp,
     tokens::TokenCounter,
@@ -21,6 +22,7 @@ pub(super) struct Revision {
     pub(super) added: Vec<(Item, bool)>,
     pub(super) dropped: Vec<i64>,
     pub(super) removed: Vec<i64>,
+    pub(super) facts: FactUpdate,
     pub(super) content: String,
     pub(super) token_count: i64,
     pub(super) next_ageing_at: Option<Timestamp>,
@@ -51,6 +53,7 @@ impl Kept {
                 is_removed: false,
             });
         }
+        self.write_facts(revision.facts);
     }
 
     /// Withdraws the items that reach beyond the watermark; digests stand for what else they covered.
@@ -76,7 +79,8 @@ impl Kept {
         items.retain(|item| !removed.contains(&item.item));
         let old = items.len();
         items.extend(digest_items(&orphans));
-        let composed = compose(&items, now, policy, counter);
+        let facts = self.facts_taken_back(through);
+        let composed = compose_with(&facts.holding(&self.holding()), &items, now, policy, counter);
         let is_dropped = |index: usize| composed.dropped.contains(&index);
         let numbered = items.iter().enumerate();
         let (kept, new): (Vec<_>, Vec<_>) = numbered.partition(|(index, _)| *index < old);
@@ -93,6 +97,7 @@ impl Kept {
             added,
             dropped,
             removed,
+            facts,
             content: composed.document,
             token_count: composed.tokens,
             next_ageing_at: composed.next_change,

@@ -7,7 +7,7 @@ use crate::{
     },
     store::{
         Fence, Patch, StoreError, StoreResult,
-        sql::{Connection, fairness::rows_ahead, query, sql},
+        sql::{Connection, fairness::rows_ahead, pending, query, sql},
     },
 };
 
@@ -57,7 +57,9 @@ pub(super) async fn finish(
         return Ok(false);
     }
     let pending = boundary - 1 - patch.hi;
-    let is_lonely = pending > 0 && pending < patch.batch_exchanges;
+    let is_batch = pending >= patch.batch_exchanges
+        && pending::has_tokens(tx, &lease.agent, patch.hi, patch.batch_tokens_min).await?;
+    let is_lonely = pending > 0 && !is_batch;
     let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
         patch.rearm_wait_ms
     } else {

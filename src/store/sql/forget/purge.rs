@@ -5,7 +5,7 @@ use crate::store::sql::{Connection, query, sql};
 use super::{
     super::{
         super::{Forget, StoreError, StoreResult},
-        agent, batch, exchange,
+        agent, batch, exchange, facts,
         fork::record,
         hold,
         lineage::{self, withdraw},
@@ -54,6 +54,7 @@ impl Purge<'_> {
         hold::release(tx, self.agent, 0, true).await?;
         let items = self.rewrite_document(tx).await?;
         self.blank_removed(tx).await?;
+        facts::blank(tx, self.agent, &self.touched.told).await?;
         let versions = self.purge_versions(tx).await?;
         self.forget_answers(tx).await?;
         batch::forget(tx, self.agent, self.request.now).await?;
@@ -151,7 +152,8 @@ impl Purge<'_> {
             .told
             .iter()
             .any(|&number| number < row.ledger.first_exchange);
-        if removed.is_empty() && inherited.is_empty() && !has_left {
+        let facts = facts::about(tx, self.agent, &self.touched.told).await?;
+        if removed.is_empty() && inherited.is_empty() && facts.is_empty() && !has_left {
             return Ok(0);
         }
         let through = row.ledger.summarized_through;
@@ -167,6 +169,7 @@ impl Purge<'_> {
             removed,
             added: digests,
             hidden: Vec::new(),
+            facts,
             policy: &self.request.rules.policy,
             as_of: row.as_of.unwrap_or(self.request.now),
             now: self.request.now,

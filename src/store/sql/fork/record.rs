@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::super::{
     super::{StoreError, StoreResult, archive::ArchiveError},
-    archive, queue,
+    archive, facts, queue,
     row::{self, exchange_columns},
 };
 use crate::domain::{
@@ -80,7 +80,7 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
     let sql = sql!(
         "-- sql/fork.read\nSELECT parent_agent_id, fork_exchange, created_at, last_seq, last_exchange, \
                newest_exchange, preamble_exchange, session, first_exchange, tokens_before_window, summarized_through, \
-               last_item, last_eviction FROM agents WHERE agent_id = $1"
+               last_item, last_eviction, last_fact FROM agents WHERE agent_id = $1"
     );
     let found = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     Ok(ForkRecord {
@@ -104,6 +104,8 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
         pins: pins(tx, agent).await?,
         document: document(tx, agent).await?,
         items: items(tx, agent).await?,
+        last_fact: found.try_get(13)?,
+        facts: facts::records(tx, agent).await?,
     })
 }
 
@@ -251,6 +253,9 @@ pub(in super::super) async fn bring_back(
     for item in &record.items {
         write_item(tx, agent, item).await?;
     }
+    for fact in &record.facts {
+        facts::restore(tx, agent, fact).await?;
+    }
     Ok(())
 }
 
@@ -282,8 +287,8 @@ async fn write_agent(
     let sql = sql!(
         "-- sql/fork.write_agent\nINSERT INTO agents (agent_id, parent_agent_id, fork_exchange, created_at, \
                updated_at, last_seq, fork_seq, last_exchange, newest_exchange, preamble_exchange, last_item, session, \
-               first_exchange, tokens_before_window, summarized_through, pending_since, last_eviction) \
-               VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+               first_exchange, tokens_before_window, summarized_through, pending_since, last_eviction, last_fact) \
+               VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
     );
     let is_pending = record.first_exchange - 1 > record.summarized_through;
     query(sql)
@@ -303,6 +308,7 @@ async fn write_agent(
         .bind(record.summarized_through)
         .bind(is_pending.then_some(now))
         .bind(record.last_eviction)
+        .bind(record.last_fact)
         .execute(tx)
         .await?;
     Ok(())

@@ -7,6 +7,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::super::{
     super::{AppendRequest, StoreResult},
+    facts,
     revise::{self, Revision},
     row::{self, exchange_columns},
 };
@@ -42,6 +43,7 @@ pub(super) async fn withdraw(
         removed,
         added: digest_items(&orphans),
         hidden: Vec::new(),
+        facts: facts::beyond(tx, agent, through).await?,
         policy: &request.rules.policy,
         as_of,
         now: request.now,

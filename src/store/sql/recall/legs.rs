@@ -10,8 +10,8 @@ use super::{
         super::{LEGS_MAX, StoreResult},
         row::{self, exchange_columns},
     },
-    Line,
     line::Member,
+    look_up,
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, number::i64_or_max};
 
@@ -26,10 +26,7 @@ pub(in super::super) async fn legs(
     agent: &AgentId,
     exchange: i64,
 ) -> StoreResult<Vec<Exchange>> {
-    let Some(line) = Line::of(tx, agent).await? else {
-        return Ok(Vec::new());
-    };
-    let Some(placed) = line.find(tx, exchange).await? else {
+    let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(Vec::new());
     };
     let begins_with = placed.exchange.begins_with();

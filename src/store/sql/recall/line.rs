@@ -167,10 +167,11 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
         exchange_columns!("e"),
         ", e.source_agent_id, e.role = 'preamble', ",
         evicted_at!(),
-        ", (SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        ", (SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "(SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "AND r.kind <> 'update' AND r.covers_through < e.exchange)) ",
+        // In this order, as in `exchange.load`.
+        "AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) ",
         "FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
     );
     let found = query(sql)

@@ -41,6 +41,8 @@ pub(crate) enum Hitch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Good,
+    /// The last exchange is left out.
+    Partial,
     Garbage,
     /// Cut off at the output limit.
     Truncated,
@@ -54,7 +56,13 @@ pub(crate) enum Fate {
 }
 
 /// What the provider bills.
-const ANSWERED: [Fate; 4] = [Fate::Good, Fate::Garbage, Fate::Truncated, Fate::Declined];
+const ANSWERED: [Fate; 5] = [
+    Fate::Good,
+    Fate::Partial,
+    Fate::Garbage,
+    Fate::Truncated,
+    Fate::Declined,
+];
 
 /// The batches of all providers.
 #[derive(Debug, Default)]
@@ -483,6 +491,11 @@ impl Batch {
         };
         let said = match fate {
             Fate::Good => Some((answer::items(&request.exchanges(), "served"), Ending::Done)),
+            Fate::Partial => {
+                let mut exchanges = request.exchanges();
+                exchanges.pop();
+                Some((answer::items(&exchanges, "served"), Ending::Done))
+            }
             Fate::Garbage => Some(("I would rather not.".to_owned(), Ending::Done)),
             Fate::Truncated => Some(("{\"items\": [{\"exch".to_owned(), Ending::Length)),
             Fate::Declined => Some((String::new(), Ending::Refusal)),

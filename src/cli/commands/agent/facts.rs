@@ -1,0 +1,240 @@
+//! `recapd facts`: how things stand, as the summary has it, and its correction by hand.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::lineage;
+use crate::{
+    cli::{
+        Shared,
+        backend::{
+            open,
+            remote::{Remote, behind},
+        },
+        exit::Failed,
+        terminal::output,
+    },
+    config::Config,
+    domain::{
+        agent::AgentId,
+        cursor::List,
+        summary::fact::{
+            FactKind,
+            edit::{FactEdit, FactEditError, NewFact},
+        },
+    },
+    keeper::FactReply,
+    store::{FactQuery, Store as _},
+};
+
+/// The most facts that one call reads.
+const SHOWN_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Facts say what holds: goals, what the user demands, decisions, the state of the work, what is open, dead ends, and what is
+known of people. The summary shows them first, as far as there is room. Each comes from an exchange, and holds until another
+one settles or replaces it. A pinned one leaves the summary last, and no model closes it. Examples:
+  recapd facts my-agent
+  recapd facts my-agent --all
+  recapd facts add my-agent demand \"never push to main\"
+  recapd facts edit my-agent 12 \"use bun, not npm\"
+  recapd facts close my-agent 12")]
+pub(in crate::cli) struct Facts {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The agent
+    #[arg(required = true)]
+    agent: Option<AgentId>,
+    /// Those too that hold no longer
+    #[arg(long)]
+    all: bool,
+    /// Only those with larger numbers
+    #[arg(long, default_value_t = 0)]
+    after: i64,
+    /// Print so many, at most 200
+    #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+    limit: i64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add a fact
+    Add {
+        /// The agent
+        agent: AgentId,
+        /// goal, demand, decision, state, open, `dead_end` or person
+        kind: String,
+        /// One line
+        text: String,
+    },
+    /// Say a fact otherwise
+    Edit {
+        #[command(flatten)]
+        numbered: Numbered,
+        /// One line
+        text: String,
+    },
+    /// Say that a fact holds no longer
+    Close(Numbered),
+    /// Keep a fact in the summary
+    Pin(Numbered),
+    /// Take a pin back
+    Unpin(Numbered),
+}
+
+#[derive(Debug, Args)]
+struct Numbered {
+    /// The agent
+    agent: AgentId,
+    /// The fact's number; `recapd facts AGENT` prints them
+    fact: i64,
+}
+
+impl Facts {
+    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let query = FactQuery {
+            after: self.after,
+            limit: self.limit,
+            all: self.all,
+        };
+        match (self.action, self.agent) {
+            (Some(action), _) => action.run(config, shared),
+            (None, Some(agent)) => print(config, shared, &agent, query),
+            (None, None) => Err(Failed::usage("give an agent".to_owned())),
+        }
+    }
+}
+
+fn print(config: &Config, shared: &Shared, agent: &AgentId, query: FactQuery) -> Result<ExitCode, Failed> {
+    let facts = open::block_on(read(config, shared, agent, query))?;
+    if shared.json {
+        output::json(&json!({"agent_id": agent, "facts": facts}))?;
+    } else if facts.is_empty() {
+        output::text("(no facts)")?;
+    } else {
+        output::text(&facts.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read(
+    config: &Config,
+    shared: &Shared,
+    agent: &AgentId,
+    query: FactQuery,
+) -> Result<Vec<Value>, Failed> {
+    if let Some(server) = &shared.server {
+        let cursor = behind(List::Facts(agent), Some(&query.after));
+        let (limit, all) = (query.limit, i64::from(query.all));
+        let path = format!("/v1/agents/{agent}/facts?limit={limit}{cursor}&all={all}");
+        let page = Remote::new(server)?.get(&path, "application/json").await?;
+        let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
+        return Ok(page["facts"].as_array().cloned().unwrap_or_default());
+    }
+    let store = open::look(config).await?;
+    if store.agent(agent).await?.is_none() {
+        return Err(open::unknown(&store, agent).await);
+    }
+    let rows = store.facts(agent, query).await?.into_iter();
+    rows.map(|row| lineage::written(&FactReply::from(row))).collect()
+}
+
+impl Action {
+    fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        match self {
+            Self::Add { agent, kind, text } => {
+                add(config, shared, &agent, &json!({"kind": kind, "text": text}))
+            }
+            Self::Edit { numbered, text } => edit(config, shared, &numbered, &json!({"text": text})),
+            Self::Close(numbered) => edit(config, shared, &numbered, &json!({"closed": true})),
+            Self::Pin(numbered) => edit(config, shared, &numbered, &json!({"pinned": true})),
+            Self::Unpin(numbered) => edit(config, shared, &numbered, &json!({"pinned": false})),
+        }
+    }
+}
+
+fn add(config: &Config, shared: &Shared, agent: &AgentId, fact: &Value) -> Result<ExitCode, Failed> {
+    let new = NewFact::parse(fact).map_err(|error| refusal(&error))?;
+    let reply = open::block_on(async {
+        if let Some(server) = &shared.server {
+            let path = format!("/v1/agents/{agent}/facts");
+            let text = Remote::new(server)?.post(&path, fact).await?;
+            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
+        }
+        let keeper = lineage::open(config, agent).await?;
+        lineage::written(&keeper.add_fact(agent, new).await?)
+    })?;
+    lineage::print(shared, &reply, &|reply| {
+        format!(
+            "added fact {} to {agent}: version {}",
+            reply["fact"], reply["version"]
+        )
+    })
+}
+
+fn edit(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value) -> Result<ExitCode, Failed> {
+    let Numbered { agent, fact } = numbered;
+    let edit = FactEdit::parse(change).map_err(|error| refusal(&error))?;
+    let reply = open::block_on(async {
+        if let Some(server) = &shared.server {
+            let path = format!("/v1/agents/{agent}/facts/{fact}");
+            let text = Remote::new(server)?.patch(&path, change).await?;
+            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
+        }
+        let keeper = lineage::open(config, agent).await?;
+        lineage::written(&keeper.edit_fact(agent, *fact, edit).await?)
+    })?;
+    lineage::print(shared, &reply, &|reply| {
+        let now = match reply["fact"].as_i64() {
+            Some(now) if now != *fact => format!(", now fact {now}"),
+            _ => String::new(),
+        };
+        format!(
+            "changed fact {fact} of {agent}{now}: version {}",
+            reply["version"]
+        )
+    })
+}
+
+fn refusal(error: &FactEditError) -> Failed {
+    Failed::usage(match error {
+        FactEditError::Invalid { name: "kind", .. } => {
+            format!(
+                "a kind is one of {}",
+                FactKind::ALL.map(FactKind::name).join(", ")
+            )
+        }
+        error => error.to_string(),
+    })
+}
+
+/// `12  #40  (demand, user Ada): use pnpm`, and of one that holds no longer `…, until version 7`.
+fn line(fact: &Value) -> String {
+    let text = |name: &str| fact[name].as_str().unwrap_or_default();
+    let source = match fact["exchange"].as_i64() {
+        Some(exchange) if exchange > 0 => format!("#{exchange}"),
+        _ => "by hand".to_owned(),
+    };
+    let words = format!("{} {}", text("voice"), text("speaker"));
+    let closed = fact["closed_version"].as_i64();
+    let marks = [
+        Some(text("kind").to_owned()),
+        Some(words.trim().to_owned()).filter(|words| !words.is_empty()),
+        (fact["pinned"] == true).then(|| "pinned".to_owned()),
+        closed.map(|version| format!("until version {version}")),
+        fact["replaced_by"]
+            .as_i64()
+            .map(|other| format!("now fact {other}")),
+    ];
+    let marks: Vec<String> = marks.into_iter().flatten().collect();
+    format!(
+        "{:>4}  {source}  ({}): {}",
+        fact["fact"],
+        marks.join(", "),
+        text("text")
+    )
+}

@@ -1,0 +1,257 @@
+//! Runs of many rounds, as clients of several formats store them, and the contexts that are asked for meanwhile.
+
+use std::collections::BTreeMap;
+
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::super::{ContextInput, SourceExchange, SourceMessage, SourceRequest};
+use crate::{
+    domain::{
+        message::{Format, Kind, Message},
+        round::{ResponsePart, Round},
+        tokens::{Characters, count_message},
+    },
+    formats,
+};
+
+/// What the user asks for first.
+pub(crate) const REQUEST: &str = "Port the whole of it,\n\n\tand test each part.";
+
+/// What stands before a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    Instructions,
+    User,
+}
+
+/// A round: what stands before it, how long the model's words are, and how long each call's result is, 0 for none.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundOf {
+    pub(crate) before: Before,
+    pub(crate) said: usize,
+    pub(crate) results: Vec<usize>,
+}
+
+/// One message of a run, and where it is stored.
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    tokens: i64,
+    pub(crate) round: usize,
+    pub(crate) exchange: i64,
+    pub(crate) begins_with: i64,
+}
+
+/// A run, whose tokens are its characters.
+pub(crate) struct Run {
+    pub(crate) messages: Vec<Stored>,
+    /// The tokens of each round.
+    pub(crate) rounds: Vec<i64>,
+    leg_tokens: i64,
+    /// Tokens of the newest leg.
+    newest_tokens: i64,
+    newest_round: Option<Round>,
+}
+
+impl Run {
+    /// The run of `rounds` on one request, in legs of `leg_tokens`, as a client of `format` stores it.
+    pub(crate) fn new(format: Format, rounds: &[RoundOf], leg_tokens: i64) -> Self {
+        let mut run = Self {
+            messages: Vec::new(),
+            rounds: vec![0; rounds.len()],
+            leg_tokens,
+            newest_tokens: 0,
+            newest_round: None,
+        };
+        run.push(user(format, REQUEST), 0);
+        for (at, round) in rounds.iter().enumerate() {
+            match round.before {
+                Before::Nothing => {}
+                Before::Instructions => run.push(instructions(format), at),
+                Before::User => run.push(user(format, "And the docs, too."), at),
+            }
+            for message in answer(format, at, round)
+                .into_iter()
+                .chain(results(format, at, round))
+            {
+                run.push((format, message), at);
+            }
+        }
+        run
+    }
+
+    fn push(&mut self, (format, json): (Format, Value), round: usize) {
+        let message = formats::parse(format, &json.to_string()).unwrap();
+        let tokens = count_message(&Characters, &message);
+        self.rounds[round] += tokens;
+        let last = self.messages.last();
+        let (mut exchange, mut begins_with) = last.map_or((0, 0), |last| (last.exchange, last.begins_with));
+        let part = ResponsePart::of(&message);
+        let is_begun = Round::is_begun_by(self.newest_round.as_ref(), &message.kind, &part);
+        if message.kind == Kind::User {
+            (exchange, begins_with) = (exchange + 1, exchange + 1);
+            (self.newest_tokens, self.newest_round) = (0, None);
+        } else if is_begun && self.newest_tokens >= self.leg_tokens {
+            exchange += 1;
+            self.newest_tokens = 0;
+        }
+        self.newest_tokens += tokens;
+        self.newest_round = Round::after(self.newest_round.take(), &message.kind, &part);
+        self.messages.push(Stored {
+            message,
+            tokens,
+            round,
+            exchange,
+            begins_with,
+        });
+    }
+
+    /// Whether the model is called after that round: it has something to answer to.
+    pub(crate) fn is_call_after(&self, round: usize) -> bool {
+        let last = self.messages.iter().rfind(|stored| stored.round == round);
+        last.is_some_and(|last| last.message.kind == Kind::ToolResult)
+    }
+
+    /// The window of the first so many rounds, from the exchange or leg `first` on.
+    pub(crate) fn input(&self, rounds: usize, first: i64) -> ContextInput<'_> {
+        let mut input = ContextInput {
+            evicted: first > 1,
+            ..ContextInput::default()
+        };
+        let mut rows: BTreeMap<i64, SourceExchange<'_>> = BTreeMap::new();
+        let known = (1..)
+            .zip(&self.messages)
+            .take_while(|(_, stored)| stored.round < rounds);
+        for (seq, stored) in known {
+            let message = SourceMessage {
+                seq,
+                message: &stored.message,
+                tokens: Some(stored.tokens),
+            };
+            let exchange = stored.exchange;
+            if exchange >= first {
+                let row = rows.entry(exchange).or_insert_with(|| SourceExchange {
+                    exchange,
+                    begins_with: stored.begins_with,
+                    is_open: true,
+                    messages: Vec::new(),
+                });
+                row.messages.push(message);
+            } else if stored.message.kind == Kind::User {
+                input.request = Some(SourceRequest { exchange, message });
+            }
+        }
+        input.exchanges = rows.into_values().collect();
+        input
+    }
+}
+
+fn user(format: Format, text: &str) -> (Format, Value) {
+    let json = match format {
+        Format::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+        _ => json!({"role": "user", "content": text}),
+    };
+    (format, json)
+}
+
+/// Formats in which nobody instructs the model within a conversation leave that to the host.
+fn instructions(format: Format) -> (Format, Value) {
+    const TEXT: &str = "Mind the tests.";
+    match format {
+        Format::OpenAiChat | Format::OpenAiResponses => (format, json!({"role": "system", "content": TEXT})),
+        _ => (Format::Native, json!({"kind": "system", "content": TEXT})),
+    }
+}
+
+fn ids(at: usize, round: &RoundOf) -> impl Iterator<Item = String> {
+    (0..round.results.len()).map(move |call| format!("{at}/{call}"))
+}
+
+/// What the model says in the round of number `at`: thoughts where its provider gives them back, words, and calls.
+fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
+    let said = "w".repeat(round.said);
+    match format {
+        Format::Anthropic => {
+            let thought =
+                json!({"type": "thinking", "thinking": format!("thought {at}"), "signature": "c2ln"});
+            let calls =
+                ids(at, round).map(|id| json!({"type": "tool_use", "id": id, "name": "run", "input": {}}));
+            let blocks = [thought, json!({"type": "text", "text": said})];
+            let blocks: Vec<Value> = blocks.into_iter().chain(calls).collect();
+            vec![json!({"role": "assistant", "content": blocks})]
+        }
+        Format::Gemini => {
+            let thought = json!({"text": format!("thought {at}"), "thought": true});
+            let calls = ids(at, round)
+                .map(|_| json!({"functionCall": {"name": "run", "args": {}}, "thoughtSignature": "c2ln"}));
+            let parts: Vec<Value> = [thought, json!({"text": said})]
+                .into_iter()
+                .chain(calls)
+                .collect();
+            vec![json!({"role": "model", "parts": parts})]
+        }
+        Format::OpenAiResponses => {
+            let message = json!({"role": "assistant", "content": [{"type": "output_text", "text": said}]});
+            let calls = ids(at, round)
+                .map(|id| json!({"type": "function_call", "call_id": id, "name": "run", "arguments": "{}"}));
+            std::iter::once(message).chain(calls).collect()
+        }
+        _ => {
+            let calls = ids(at, round).map(
+                |id| json!({"id": id, "type": "function", "function": {"name": "run", "arguments": "{}"}}),
+            );
+            let calls: Vec<Value> = calls.collect();
+            vec![json!({"role": "assistant", "content": said, "tool_calls": calls})]
+        }
+    }
+}
+
+/// The results of the round of number `at`, in one message or in several.
+fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
+    let given = ids(at, round)
+        .zip(&round.results)
+        .filter(|(_, chars)| **chars > 0);
+    let given = given.map(|(id, &chars)| match format {
+        Format::Anthropic => json!({"type": "tool_result", "tool_use_id": id, "content": "x".repeat(chars)}),
+        Format::Gemini => {
+            json!({"functionResponse": {"name": "run", "response": {"output": "x".repeat(chars)}}})
+        }
+        Format::OpenAiResponses => {
+            json!({"type": "function_call_output", "call_id": id, "output": "x".repeat(chars)})
+        }
+        _ => json!({"role": "tool", "tool_call_id": id, "content": "x".repeat(chars)}),
+    });
+    let given: Vec<Value> = given.collect();
+    match format {
+        _ if given.is_empty() => Vec::new(),
+        Format::Anthropic => vec![json!({"role": "user", "content": given})],
+        Format::Gemini => vec![json!({"role": "user", "parts": given})],
+        _ => given,
+    }
+}
+
+/// Lengths below two to the power of `bits`, whose logarithms are even.
+fn chars(bits: u32) -> impl Strategy<Value = usize> {
+    (0..bits, 0..1_024_usize).prop_map(|(bits, rest)| (1 << bits) + (rest << bits) / 1_024)
+}
+
+/// A round whose results have fewer characters than two to the power of `bits`.
+pub(crate) fn round_of(bits: u32) -> impl Strategy<Value = RoundOf> {
+    let before =
+        prop_oneof![20 => Just(Before::Nothing), 1 => Just(Before::Instructions), 1 => Just(Before::User)];
+    let results = vec(prop_oneof![9 => chars(bits), 1 => Just(0)], 0..4);
+    (before, 0..60_usize, results).prop_map(|(before, said, results)| RoundOf {
+        before,
+        said: said.max(1),
+        results,
+    })
+}
+
+/// The same without what the user says meanwhile.
+pub(crate) fn without_users(mut rounds: Vec<RoundOf>) -> Vec<RoundOf> {
+    for round in rounds.iter_mut().filter(|round| round.before == Before::User) {
+        round.before = Before::Nothing;
+    }
+    rounds
+}

@@ -1,0 +1,161 @@
+//! Effects: what an exchange changed outside of the conversation, read exactly from its calls and results, without a model.
+//!
+//! Tools are known by what they do: an edit tool by its name and its path, a shell by the commands that it is given, a plan by
+//! its entries. A call whose result reports a failure has changed nothing.
+
+mod arguments;
+mod commits;
+mod files;
+mod pairs;
+mod pattern;
+mod plan;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+
+pub use commits::Commit;
+pub use plan::{Entry, Progress};
+pub use verdicts::Verdict;
+
+use self::{arguments::Arguments, pairs::Ran};
+use super::{
+    message::{Kind, Message},
+    redaction::Redactor,
+};
+
+/// The most files, commits, links and verdicts that are kept of an exchange.
+pub const EFFECTS_MAX: usize = 200;
+
+/// What an exchange changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Files that were written, edited or deleted, in the order of their first change; relative to the working directory, where
+    /// it is known.
+    pub files: Vec<String>,
+    /// Files that were to be changed, but each change failed or was refused.
+    pub unchanged: Vec<String>,
+    /// Commits, in order.
+    pub commits: Vec<Commit>,
+    /// Addresses of pull requests and issues that were made.
+    pub links: Vec<String>,
+    /// How each test or build ended that was run, by its last run.
+    pub verdicts: Vec<Verdict>,
+    /// The plan or todo list after its last change; empty if there is none.
+    pub plan: Vec<Entry>,
+    /// The user took back what was done before (`/undo`).
+    pub undoes: bool,
+}
+
+impl Effects {
+    /// The effects of the messages of an exchange, which are in order.
+    pub fn of(messages: &[Message]) -> Self {
+        let mut effects = Self {
+            undoes: messages.iter().any(takes_back),
+            ..Self::default()
+        };
+        let ran = pairs::of(messages);
+        let root = arguments::working_directory(&ran);
+        for call in &ran {
+            effects.note(call);
+        }
+        let answers = messages.iter().filter(|message| message.kind == Kind::Assistant);
+        for file in answers.flat_map(|message| files::in_blocks(&message.text())) {
+            effects.add(file);
+        }
+        effects.unchanged.retain(|file| !effects.files.contains(file));
+        for files in [&mut effects.files, &mut effects.unchanged] {
+            *files = files::relative(std::mem::take(files), root.as_deref());
+            files.truncate(EFFECTS_MAX);
+        }
+        effects.commits.truncate(EFFECTS_MAX);
+        effects.links.truncate(EFFECTS_MAX);
+        effects.verdicts.truncate(EFFECTS_MAX);
+        effects
+    }
+
+    /// The same without secrets.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &Redactor) -> Self {
+        let commits = self.commits.iter_mut().map(|commit| &mut commit.subject);
+        let words = self.verdicts.iter_mut().map(|verdict| &mut verdict.words);
+        let entries = self.plan.iter_mut().map(|entry| &mut entry.text);
+        let names = self
+            .files
+            .iter_mut()
+            .chain(&mut self.unchanged)
+            .chain(&mut self.links);
+        for text in commits.chain(words).chain(entries).chain(names) {
+            *text = redactor.redact(text).into_owned();
+        }
+        self
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn note(&mut self, call: &Ran<'_>) {
+        let arguments = Arguments::read(call.arguments);
+        let command = arguments.command();
+        // How a command ended is told even if it failed.
+        if let Some(command) = &command {
+            verdicts::note(&mut self.verdicts, command, call);
+        }
+        if call.failed {
+            self.unchanged.extend(files::of(call.name, &arguments));
+            return;
+        }
+        plan::note(&mut self.plan, call, &arguments);
+        let mut files = files::of(call.name, &arguments);
+        if let Some(command) = &command {
+            files.extend(shell::written(command));
+            commits::note(&mut self.commits, command, call.result);
+            links(&mut self.links, command, call.result);
+        }
+        for file in files {
+            self.add(file);
+        }
+    }
+
+    fn add(&mut self, file: String) {
+        if !self.files.contains(&file) {
+            self.files.push(file);
+        }
+    }
+}
+
+/// Whether the user takes back what was done before; Aider's command.
+fn takes_back(message: &Message) -> bool {
+    message.kind == Kind::User && message.text().trim() == "/undo"
+}
+
+/// How commands begin that make a pull request or an issue.
+const MAKE_LINKS: [&str; 4] = [
+    "gh pr create",
+    "gh issue create",
+    "glab mr create",
+    "glab issue create",
+];
+
+/// Adds the addresses of what `command` made, which its result names.
+fn links(links: &mut Vec<String>, command: &str, result: &str) {
+    if !MAKE_LINKS.iter().any(|made| command.contains(made)) {
+        return;
+    }
+    let addresses = result
+        .split_whitespace()
+        .filter(|word| word.starts_with("https://"))
+        .filter(|word| {
+            ["/pull/", "/issues/", "/merge_requests/"]
+                .iter()
+                .any(|place| word.contains(place))
+        });
+    for address in addresses {
+        let address = address.trim_end_matches(['.', ',', ')', '"']).to_owned();
+        if !links.contains(&address) {
+            links.push(address);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a call was given.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::pairs::Ran;
+
+/// Fields that hold the command of a shell.
+const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
+/// Fields that hold the directory in which a command runs.
+const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
+
+/// A call's arguments.
+pub(super) struct Arguments<'a> {
+    /// As they came.
+    pub(super) text: &'a str,
+    fields: Map<String, Value>,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn read(text: &'a str) -> Self {
+        let fields = serde_json::from_str(text).unwrap_or_default();
+        Self { text, fields }
+    }
+
+    /// The first of the fields `names` that is there.
+    pub(super) fn field(&self, names: &[&str]) -> Option<&Value> {
+        names.iter().find_map(|name| self.fields.get(*name))
+    }
+
+    /// The same, if it is a text.
+    pub(super) fn text_of(&self, names: &[&str]) -> Option<&str> {
+        self.field(names).and_then(Value::as_str)
+    }
+
+    /// All texts among the fields, or the whole if it is no JSON.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        if self.fields.is_empty() {
+            return vec![self.text];
+        }
+        let mut texts = Vec::new();
+        for value in self.fields.values() {
+            match value {
+                Value::String(text) => texts.push(text.as_str()),
+                Value::Array(values) => texts.extend(values.iter().filter_map(Value::as_str)),
+                _ => {}
+            }
+        }
+        texts
+    }
+
+    /// The command of a shell: a text, or the words of one (`["bash", "-lc", "make"]`).
+    pub(super) fn command(&self) -> Option<String> {
+        match self.field(&COMMANDS)? {
+            Value::String(command) => Some(command.clone()),
+            Value::Array(words) => {
+                let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+                match words.as_slice() {
+                    [_, flag, command] if flag.starts_with('-') => Some((*command).to_owned()),
+                    words => Some(words.join(" ")),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The directory in which the commands run: the one that the others lie in.
+pub(super) fn working_directory(ran: &[Ran<'_>]) -> Option<String> {
+    let mut found: Option<String> = None;
+    for call in ran {
+        let arguments = Arguments::read(call.arguments);
+        let Some(directory) = arguments
+            .text_of(&DIRECTORIES)
+            .filter(|path| path.starts_with('/'))
+        else {
+            continue;
+        };
+        let is_above = |found: &String| Path::new(found).starts_with(directory);
+        if found.as_ref().is_none_or(is_above) {
+            found = Some(directory.to_owned());
+        }
+    }
+    found
+}

@@ -1,0 +1,116 @@
+//! Which files an edit tool or a patch changes, and how they are named.
+
+use std::path::Path;
+
+use super::arguments::Arguments;
+
+/// How the names of tools begin that write files, in lower case.
+const EDITS: [&str; 11] = [
+    "write",
+    "edit",
+    "multiedit",
+    "multi_edit",
+    "create",
+    "apply_patch",
+    "str_replace",
+    "replace",
+    "notebookedit",
+    "update",
+    "insert",
+];
+/// Fields that hold the file.
+const PATHS: [&str; 7] = [
+    "file_path",
+    "path",
+    "filePath",
+    "absolute_path",
+    "notebook_path",
+    "target_file",
+    "filename",
+];
+/// Values of `command` with which an edit tool only looks.
+const LOOKS: [&str; 1] = ["view"];
+/// How the lines of a patch begin that name a file.
+const PATCH_HEADERS: [&str; 4] = [
+    "*** Update File: ",
+    "*** Add File: ",
+    "*** Delete File: ",
+    "*** Move to: ",
+];
+/// Paths outside of the working directory are shown by this many last parts.
+const PARTS_SHOWN: usize = 3;
+
+/// The files that a call of the tool `name` changes, commands of a shell aside.
+pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
+    let mut files = Vec::new();
+    let lower = name.to_lowercase();
+    // MCP tools are named by their server first: `mcp__files__write_file`.
+    let tool = lower.rsplit("__").next().unwrap_or_default();
+    let is_look = arguments
+        .text_of(&["command"])
+        .is_some_and(|command| LOOKS.contains(&command));
+    if EDITS.iter().any(|edit| tool.starts_with(edit)) && !is_look {
+        files.extend(arguments.text_of(&PATHS).map(str::to_owned));
+    }
+    for text in arguments.texts() {
+        files.extend(patched(text));
+    }
+    files
+}
+
+/// The files that a patch in `text` names.
+fn patched(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter_map(|line| {
+        let header = PATCH_HEADERS
+            .iter()
+            .find_map(|header| line.strip_prefix(header))?;
+        Some(header.trim().to_owned()).filter(|path| !path.is_empty())
+    })
+}
+
+/// How a block begins that edits a file in an answer; Aider's. The file is named right before the block.
+const BLOCK: &str = "<<<<<<< SEARCH";
+
+/// The files that the edit blocks of an answer name.
+pub(super) fn in_blocks(answer: &str) -> Vec<String> {
+    if !answer.contains(BLOCK) {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    let mut named = "";
+    for line in answer.lines() {
+        if line == BLOCK {
+            files.extend(Some(named.to_owned()).filter(|file| !file.is_empty()));
+        } else if !line.starts_with("```") {
+            let is_file = !line.contains(' ') && line.contains(['.', '/']);
+            named = if is_file { line.trim() } else { "" };
+        }
+    }
+    files
+}
+
+/// The files by names that are short and lead there, each once.
+pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
+    let mut named: Vec<String> = Vec::with_capacity(files.len());
+    for file in files {
+        let name = short(&file, root);
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    named
+}
+
+fn short(file: &str, root: Option<&str>) -> String {
+    let path = Path::new(file);
+    let inside = root.and_then(|root| path.strip_prefix(root).ok());
+    if let Some(inside) = inside.filter(|inside| inside.file_name().is_some()) {
+        return inside.to_string_lossy().into_owned();
+    }
+    if !path.is_absolute() {
+        return file.trim_start_matches("./").to_owned();
+    }
+    let parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty()).collect();
+    let from = parts.len().saturating_sub(PARTS_SHOWN);
+    parts.get(from..).unwrap_or_default().join("/")
+}

@@ -1,0 +1,49 @@
+//! Calls with their results.
+
+use crate::domain::message::{Message, Part};
+
+/// A call, and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran<'m> {
+    /// The tool.
+    pub(super) name: &'m str,
+    /// Its arguments, as JSON or as text.
+    pub(super) arguments: &'m str,
+    /// Its result; empty if there is none.
+    pub(super) result: &'m str,
+    /// Whether the result reports a failure.
+    pub(super) failed: bool,
+    id: Option<&'m str>,
+    is_answered: bool,
+}
+
+/// The calls of `messages`, in order. A result belongs to the nearest unanswered call before it with its id; or without an id, to
+/// the first unanswered one.
+pub(super) fn of(messages: &[Message]) -> Vec<Ran<'_>> {
+    let mut ran: Vec<Ran<'_>> = Vec::new();
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match part {
+            Part::ToolCall { id, name, arguments } => ran.push(Ran {
+                name,
+                arguments,
+                result: "",
+                failed: false,
+                id: id.as_deref(),
+                is_answered: false,
+            }),
+            Part::ToolResult { call_id, text, .. } => {
+                let at = match call_id.as_deref() {
+                    Some(id) => ran
+                        .iter()
+                        .rposition(|call| !call.is_answered && call.id == Some(id)),
+                    None => ran.iter().position(|call| !call.is_answered),
+                };
+                if let Some(call) = at.and_then(|at| ran.get_mut(at)) {
+                    (call.result, call.failed, call.is_answered) = (text, part.is_failed(), true);
+                }
+            }
+            _ => {}
+        }
+    }
+    ran
+}

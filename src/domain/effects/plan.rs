@@ -1,0 +1,93 @@
+//! The plan or todo list that an agent keeps: the last state of it.
+
+use serde_json::Value;
+
+use super::{arguments::Arguments, pairs::Ran};
+use crate::domain::text::{cut, one_line};
+
+/// The most entries that are kept.
+const ENTRIES_MAX: usize = 50;
+/// The longest entry, in characters.
+const ENTRY_CHARS_MAX: usize = 200;
+
+/// How far an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not begun.
+    Open,
+    /// Begun.
+    Begun,
+    /// Done.
+    Done,
+    /// Given up.
+    Cancelled,
+}
+
+/// An entry of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What is to be done.
+    pub text: String,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+impl Entry {
+    /// Whether it is left to do.
+    pub fn is_left(&self) -> bool {
+        matches!(self.progress, Progress::Open | Progress::Begun)
+    }
+}
+
+/// Fields of a call that hold the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
+const LISTS: [&str; 2] = ["todos", "plan"];
+/// Fields of an entry that hold its text.
+const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
+
+/// Follows a call that changes the plan.
+pub(super) fn note(plan: &mut Vec<Entry>, call: &Ran<'_>, arguments: &Arguments<'_>) {
+    let name = call.name.to_lowercase();
+    if name.contains("todo") || name.contains("plan") {
+        if let Some(Value::Array(entries)) = arguments.field(&LISTS) {
+            *plan = entries.iter().filter_map(entry).take(ENTRIES_MAX).collect();
+        }
+        return;
+    }
+    // Claude Code's tasks are made and changed one by one, and named by their number.
+    let subject = arguments.text_of(&["subject"]);
+    match (name.as_str(), subject) {
+        ("taskcreate", Some(subject)) if plan.len() < ENTRIES_MAX => plan.push(Entry {
+            text: cut(&one_line(subject), ENTRY_CHARS_MAX),
+            progress: Progress::Open,
+        }),
+        ("taskupdate", _) => {
+            let number = arguments
+                .text_of(&["taskId"])
+                .and_then(|id| id.parse::<usize>().ok());
+            let entry = number.and_then(|number| plan.get_mut(number.checked_sub(1)?));
+            if let (Some(entry), Some(status)) = (entry, arguments.text_of(&["status"])) {
+                entry.progress = progress(status);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn entry(value: &Value) -> Option<Entry> {
+    let text = TEXTS.iter().find_map(|name| value.get(*name)?.as_str())?;
+    let status = value.get("status").and_then(Value::as_str).unwrap_or_default();
+    Some(Entry {
+        text: cut(&one_line(text), ENTRY_CHARS_MAX),
+        progress: progress(status),
+    })
+    .filter(|entry| !entry.text.is_empty())
+}
+
+fn progress(status: &str) -> Progress {
+    match status {
+        "completed" | "done" => Progress::Done,
+        "in_progress" => Progress::Begun,
+        "cancelled" | "canceled" | "deleted" => Progress::Cancelled,
+        _ => Progress::Open,
+    }
+}

@@ -1,0 +1,71 @@
+//! What the commands of a shell write: redirections, `tee`, `sed -i`. Read by patterns, not by a shell's grammar: what stands in
+//! quotes with blanks is no file, and the text of a here-document isn't looked at.
+
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+use super::pattern::{group, pattern};
+
+/// The longest command that is looked at, in bytes.
+const COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// Words in quotes that hold a blank, a bracket or an operator.
+static QUOTED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"'[^'\n]*[\s<>|;&][^'\n]*'|"[^"\n]*[\s<>|;&][^"\n]*""#));
+/// A redirection of the output; of errors alone (`2>`) it is none.
+static REDIRECTION: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"(?:^|[^0-9&>=-])>{1,2}\s*["']?([^\s"'<>|;&()]+)"#));
+/// A file that `tee` writes.
+static TEE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"\btee\s+(?:-\w+\s+)*["']?([^\s"'<>|;&()-][^\s"'<>|;&()]*)"#));
+/// A command that edits files in place, up to its end.
+static IN_PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:sed|perl)\s[^|;&\n]*?-\w*i\b[^|;&\n]*"));
+/// The word that ends the here-document which a line begins.
+static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<[-~]?\s*["'\\]?(\w+)"#));
+
+/// The files that `command` writes.
+pub(super) fn written(command: &str) -> Vec<String> {
+    if command.len() > COMMAND_BYTES_MAX {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    for line in outside_documents(command) {
+        let line = QUOTED.replace_all(line.as_bytes(), b"''");
+        for written in [&REDIRECTION, &TEE] {
+            let found = written.captures_iter(&line);
+            files.extend(found.filter_map(|found| group(&found, 1).map(str::to_owned)));
+        }
+        let in_place = IN_PLACE.captures_iter(&line);
+        let edited = in_place.filter_map(|found| group(&found, 0)?.split_whitespace().next_back());
+        files.extend(edited.map(|file| file.trim_matches(['\'', '"']).to_owned()));
+    }
+    files.retain(|file| is_told(file));
+    files
+}
+
+/// Whether it is worth telling: no device, nothing temporary, no variable, no option.
+fn is_told(file: &str) -> bool {
+    !file.starts_with(['&', '$', '-', '*', '\''])
+        && !file.starts_with("/dev/")
+        && !file.starts_with("/tmp/")
+        && file.contains(char::is_alphabetic)
+}
+
+/// The lines of `command`, without the texts of here-documents.
+fn outside_documents(command: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut end: Option<&str> = None;
+    for line in command.lines() {
+        match end {
+            Some(mark) if line.trim() == mark => end = None,
+            Some(_) => {}
+            None => {
+                let document = DOCUMENT.captures(line.as_bytes());
+                end = document.and_then(|found| group(&found, 1));
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}

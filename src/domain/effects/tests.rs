@@ -1,0 +1,233 @@
+use super::*;
+use crate::domain::message::Part;
+
+fn ran(calls: &[(&str, serde_json::Value, &str, bool)]) -> Effects {
+    let mut messages = Vec::new();
+    for (at, (name, arguments, result, is_error)) in calls.iter().enumerate() {
+        let id = Some(format!("call {at}"));
+        let arguments = match arguments {
+            serde_json::Value::String(text) => text.clone(),
+            json => json.to_string(),
+        };
+        messages.push(Message::new(
+            Kind::ToolCall,
+            vec![Part::ToolCall {
+                id: id.clone(),
+                name: (*name).to_owned(),
+                arguments,
+            }],
+        ));
+        messages.push(Message::new(
+            Kind::ToolResult,
+            vec![Part::ToolResult {
+                call_id: id,
+                name: None,
+                text: (*result).to_owned(),
+                is_error: *is_error,
+            }],
+        ));
+    }
+    Effects::of(&messages)
+}
+
+use serde_json::json;
+
+#[test]
+fn files_are_known_by_edit_tools_patches_and_redirections() {
+    let patch = "*** Begin Patch\n*** Update File: src/garden.rs\n@@\n-a\n+b\n*** Add File: docs/beds.md\n+x\n*** End Patch";
+    let made = ran(&[
+        (
+            "Edit",
+            json!({"file_path": "/home/ida/garden/src/main.rs", "old_string": "a", "new_string": "b"}),
+            "ok",
+            false,
+        ),
+        ("apply_patch", json!(patch), "Success", false),
+        (
+            "shell",
+            json!({"command": ["bash", "-lc", "cat > notes/plan.md <<'EOF'\na > b\nEOF\nls > /dev/null 2> err.log"]}),
+            "",
+            false,
+        ),
+        (
+            "bash",
+            json!({"command": "sed -i 's/a > b/c/' src/seed.rs && make | tee -a build.log"}),
+            "",
+            false,
+        ),
+        (
+            "Write",
+            json!({"file_path": "lost.rs", "content": ""}),
+            "no such directory",
+            true,
+        ),
+        (
+            "str_replace_editor",
+            json!({"command": "view", "path": "/looked/at.rs"}),
+            "",
+            false,
+        ),
+        ("Read", json!({"file_path": "read.rs"}), "", false),
+    ]);
+    assert_eq!(
+        made.files,
+        [
+            "garden/src/main.rs",
+            "src/garden.rs",
+            "docs/beds.md",
+            "notes/plan.md",
+            "build.log",
+            "src/seed.rs"
+        ]
+    );
+    assert_eq!(made.unchanged, ["lost.rs"]);
+}
+
+#[test]
+fn files_are_named_from_the_working_directory() {
+    let made = ran(&[
+        (
+            "exec_command",
+            json!({"cmd": "ls", "workdir": "/home/ida/garden/web"}),
+            "",
+            false,
+        ),
+        (
+            "exec_command",
+            json!({"cmd": "ls", "workdir": "/home/ida/garden"}),
+            "",
+            false,
+        ),
+        (
+            "write_file",
+            json!({"path": "/home/ida/garden/web/app.ts"}),
+            "",
+            false,
+        ),
+    ]);
+    assert_eq!(made.files, ["web/app.ts"]);
+}
+
+#[test]
+fn commits_have_their_subjects_and_hashes() {
+    let made = ran(&[
+        (
+            "Bash",
+            json!({"command": "git add -A && git commit -m \"$(cat <<'EOF'\nAdd beds to the plan\n\nMore.\nEOF\n)\""}),
+            "[main 1a2b3c4d] Add beds to the plan\n 2 files changed",
+            false,
+        ),
+        (
+            "Bash",
+            json!({"command": "git -C web commit -am 'Fix the gate'"}),
+            "[web 9f8e7d6] Fix the gate",
+            false,
+        ),
+        (
+            "Bash",
+            json!({"command": "git commit -m \"Nothing\""}),
+            "nothing to commit",
+            true,
+        ),
+        (
+            "Bash",
+            json!({"command": "gh pr create --title x"}),
+            "https://github.com/ida/garden/pull/7\n",
+            false,
+        ),
+    ]);
+    let commits: Vec<(&str, &str)> = made
+        .commits
+        .iter()
+        .map(|commit| (commit.hash.as_str(), commit.subject.as_str()))
+        .collect();
+    assert_eq!(
+        commits,
+        [("1a2b3c4", "Add beds to the plan"), ("9f8e7d6", "Fix the gate")]
+    );
+    assert_eq!(made.links, ["https://github.com/ida/garden/pull/7"]);
+}
+
+#[test]
+fn the_last_run_of_a_check_is_its_verdict() {
+    let made = ran(&[
+        (
+            "Bash",
+            json!({"command": "cd /garden && cargo test --lib"}),
+            "test result: FAILED. 1 passed; 2 failed",
+            false,
+        ),
+        (
+            "Bash",
+            json!({"command": "cargo test --lib 2>&1 | tail -5"}),
+            "test result: ok. 3 passed; 0 failed",
+            false,
+        ),
+        (
+            "Bash",
+            json!({"command": "npm run build"}),
+            "sh: 1: tsc: command not found",
+            true,
+        ),
+        ("Bash", json!({"command": "ls"}), "", true),
+    ]);
+    let told: Vec<(&str, bool)> = made
+        .verdicts
+        .iter()
+        .map(|verdict| (verdict.command.as_str(), verdict.passed))
+        .collect();
+    assert_eq!(told, [("cargo test", true), ("npm run build", false)]);
+}
+
+#[test]
+fn a_plan_is_as_it_was_left() {
+    let made = ran(&[
+        (
+            "TodoWrite",
+            json!({"todos": [{"content": "Dig", "status": "in_progress"}, {"content": "Sow", "status": "pending"}]}),
+            "",
+            false,
+        ),
+        (
+            "TodoWrite",
+            json!({"todos": [{"content": "Dig", "status": "completed"}, {"content": "Sow", "status": "pending"}]}),
+            "",
+            false,
+        ),
+    ]);
+    let left = |effects: &Effects| {
+        effects
+            .plan
+            .iter()
+            .filter(|entry| entry.is_left())
+            .map(|entry| entry.text.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(&made), ["Sow"]);
+    let tasks = ran(&[
+        ("TaskCreate", json!({"subject": "Dig"}), "Task #1 created", false),
+        ("TaskCreate", json!({"subject": "Sow"}), "Task #2 created", false),
+        (
+            "TaskUpdate",
+            json!({"taskId": "1", "status": "completed"}),
+            "",
+            false,
+        ),
+        ("update_plan", json!({"explanation": "none"}), "", false),
+    ]);
+    assert_eq!(left(&tasks), ["Sow"]);
+}
+
+#[test]
+fn files_are_known_by_the_edit_blocks_of_an_answer() {
+    let text = "I'll oil it.\n\nsrc/gate.rs\n```rust\n<<<<<<< SEARCH\nfn dry() {}\n=======\nfn oiled() {}\n>>>>>>> REPLACE\n```";
+    let answer = Message::new(Kind::Assistant, vec![Part::Text(text.to_owned())]);
+    assert_eq!(Effects::of(&[answer]).files, ["src/gate.rs"]);
+}
+
+#[test]
+fn the_user_takes_back_what_was_done() {
+    let undo = Message::new(Kind::User, vec![Part::Text("/undo\n".to_owned())]);
+    assert!(Effects::of(&[undo]).undoes);
+    assert!(Effects::of(&[]).is_empty());
+}

@@ -1,0 +1,167 @@
+//! Reading an item of an answer where its meaning is plain, whatever its form: numbers in quotes, a range as `1-5` or
+//! `[1, 5]`, a text as a list of points.
+
+use serde_json::{Map, Value};
+
+use crate::domain::summary::item::{ExchangeRange, Importance, ItemDraft};
+
+/// Names of the first and of the last exchange.
+const FIRST: [&str; 3] = ["first", "from", "start"];
+const LAST: [&str; 5] = ["last", "to", "through", "until", "end"];
+/// Where the range stands; without it the item itself may name the ends.
+const RANGE: [&str; 3] = ["exchanges", "exchange", "range"];
+
+/// Whether that is an item: it names exchanges and says something.
+pub(super) fn is_item(value: &Value) -> bool {
+    draft(value).is_some()
+}
+
+/// The item as a draft; a text that it lacks is empty. `None` if it names no exchanges, or has no text at all.
+pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
+    let item = item.as_object()?;
+    if !["text", "brief", "gist"]
+        .iter()
+        .any(|name| item.contains_key(*name))
+    {
+        return None;
+    }
+    let named = RANGE.iter().find_map(|name| item.get(*name));
+    let exchanges = named.map_or_else(|| ends(item), range)?;
+    let text = |name| item.get(name).map(text).unwrap_or_default();
+    Some(ItemDraft {
+        exchanges,
+        // An importance that isn't known is neither dropped early nor kept to the last.
+        importance: item
+            .get("importance")
+            .and_then(importance)
+            .unwrap_or(Importance::Fix),
+        text: text("text"),
+        brief: text("brief"),
+        gist: text("gist"),
+    })
+}
+
+/// A number, in quotes or with a mark too.
+pub(super) fn number(value: &Value) -> Option<i64> {
+    match value {
+        // Some models write every number with a point.
+        Value::Number(number) => number
+            .as_i64()
+            .or_else(|| number.to_string().strip_suffix(".0")?.parse().ok()),
+        Value::String(text) => text.trim().trim_start_matches(['#', 'f']).parse().ok(),
+        _ => None,
+    }
+}
+
+/// The importance of that name, among those that are asked for and those that are stored.
+fn importance(value: &Value) -> Option<Importance> {
+    let name = value.as_str()?.trim().to_lowercase();
+    Importance::from_word(&name)
+}
+
+fn range(value: &Value) -> Option<ExchangeRange> {
+    match value {
+        Value::Object(named) => ends(named),
+        Value::Array(numbers) => between(&numbers.iter().map(number).collect::<Option<Vec<i64>>>()?),
+        Value::String(text) => between(&numbers_in(text)),
+        one => number(one).and_then(|one| between(&[one])),
+    }
+}
+
+fn ends(named: &Map<String, Value>) -> Option<ExchangeRange> {
+    let named = |names: &[&str]| names.iter().find_map(|name| named.get(*name)).map(number);
+    let first = named(&FIRST)??;
+    let last = named(&LAST).unwrap_or(Some(first))?;
+    between(&[first, last])
+}
+
+/// From the least to the greatest.
+fn between(numbers: &[i64]) -> Option<ExchangeRange> {
+    let first = numbers.iter().min().copied()?;
+    let last = numbers.iter().max().copied()?;
+    Some(ExchangeRange { first, last })
+}
+
+/// The numbers in a text such as `#1–#5`; a hyphen stands between two of them.
+fn numbers_in(text: &str) -> Vec<i64> {
+    let digits = text.split(|c: char| !c.is_ascii_digit());
+    digits.filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// A text, or a list of points as one.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(points) => {
+            let points: Vec<&str> = points.iter().filter_map(Value::as_str).collect();
+            points.join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_in_every_plain_form() {
+        for exchanges in [
+            json!({"first": 1, "last": 5}),
+            json!({"first": "1", "last": "#5"}),
+            json!({"from": 1.0, "to": 5}),
+            json!({"first": 5, "last": 1}),
+            json!([1, 5]),
+            json!(["1", 2, 3, 4, 5]),
+            json!("1-5"),
+            json!("#1–#5"),
+            json!("1 to 5"),
+        ] {
+            let read = draft(&json!({"exchanges": exchanges, "text": "a"})).unwrap();
+            assert_eq!(read.exchanges, ExchangeRange { first: 1, last: 5 }, "{exchanges}");
+        }
+        let one = ExchangeRange { first: 3, last: 3 };
+        for item in [
+            json!({"exchanges": 3, "gist": "a"}),
+            json!({"exchange": "3", "gist": "a"}),
+            json!({"exchanges": {"first": 3}, "gist": "a"}),
+            json!({"first": 3, "last": 3, "gist": "a"}),
+        ] {
+            assert_eq!(draft(&item).unwrap().exchanges, one, "{item}");
+        }
+        for none in [
+            json!({"exchanges": "all", "text": "a"}),
+            json!({"exchanges": [1, "x"], "text": "a"}),
+            json!({"exchanges": {"first": "one", "last": 2}, "text": "a"}),
+            json!({"exchanges": null, "text": "a"}),
+            json!({"text": "a"}),
+            json!({"exchanges": 3}),
+            json!("3"),
+        ] {
+            assert_eq!(draft(&none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn importance_and_texts_are_read_leniently() {
+        let read = |importance: Value, text: Value| {
+            draft(&json!({"exchanges": 1, "importance": importance, "text": text})).unwrap()
+        };
+        for (word, importance) in [
+            ("demand", Importance::Constraint),
+            (" Decision", Importance::Decision),
+            ("result", Importance::Feature),
+            ("fact", Importance::Fix),
+            ("attempt", Importance::Debugging),
+            ("chat", Importance::Trivial),
+            ("debugging", Importance::Debugging),
+            ("huge", Importance::Fix),
+        ] {
+            assert_eq!(read(json!(word), json!("a")).importance, importance, "{word}");
+        }
+        assert_eq!(read(json!(7), json!(["a", 1, "b"])).text, "a\nb");
+        assert_eq!(read(json!(7), json!({"a": 1})).text, "");
+    }
+}

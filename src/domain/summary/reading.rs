@@ -1,0 +1,121 @@
+//! A document read line by line, by whoever makes something else of it: a brief, a comparison, a page.
+
+use super::render::is_footer;
+
+/// What marks the heading of a section.
+pub(super) const SECTION_MARK: &str = "## ";
+/// What marks the heading of a day.
+pub(super) const DAY_MARK: &str = "### ";
+
+/// A line of a document with the headings above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadLine<'d> {
+    /// The heading of its section, dates included; empty before the first one.
+    pub heading: &'d str,
+    /// The heading of its day, if there is one.
+    pub day: Option<&'d str>,
+    /// The text without its bullet or number.
+    pub text: &'d str,
+    /// Further points beneath it, without their bullets.
+    pub points: Vec<&'d str>,
+}
+
+impl ReadLine<'_> {
+    /// The name of its section: `Yesterday`.
+    pub fn section(&self) -> &str {
+        name_and_span(self.heading).0
+    }
+}
+
+/// The lines of a document, in order: no headings, no footer.
+pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
+    let (mut heading, mut day) = ("", None);
+    let mut found: Vec<ReadLine<'_>> = Vec::new();
+    for line in document.lines() {
+        if let Some(of_day) = line.strip_prefix(DAY_MARK) {
+            day = Some(of_day);
+        } else if let Some(of_section) = line.strip_prefix(SECTION_MARK) {
+            (heading, day) = (of_section, None);
+        } else if let (Some(point), Some(above)) = (point(line), found.last_mut()) {
+            above.points.push(point);
+        } else if !line.trim().is_empty() && !is_footer(line) {
+            let (text, points) = (bare(line), Vec::new());
+            found.push(ReadLine {
+                heading,
+                day,
+                text,
+                points,
+            });
+        }
+    }
+    found
+}
+
+/// The parts of a section's heading: `Yesterday (9–12 March 2026)` has a name and a span.
+pub fn name_and_span(heading: &str) -> (&str, Option<&str>) {
+    let parts = heading
+        .strip_suffix(')')
+        .and_then(|heading| heading.split_once(" ("));
+    parts.map_or((heading, None), |(name, span)| (name, Some(span)))
+}
+
+/// `  - text` without what stands before it; `None` if the line is no further point of the one above it.
+fn point(line: &str) -> Option<&str> {
+    let point = line.trim_start();
+    (point.len() < line.len()).then(|| point.strip_prefix("- "))?
+}
+
+/// `12. Fixed it` and `- Fixed it` without the number or bullet.
+fn bare(line: &str) -> &str {
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let numbered = rest.strip_prefix(". ").filter(|_| rest.len() < line.len());
+    numbered.or_else(|| line.strip_prefix("- ")).unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_with_its_headings_and_points() {
+        let document = "## Yesterday (9–12 March 2026)\n### Mon 9 March\n- Did two things (#5)\n  - one\n  - another\n\n\
+                        ### Tue 10 March\n- Rested (#6)\n\n## This Week\n3. Chose WAL (Mon, ~2k tokens)\n   - for readers\n\n\
+                        *Older history is archived: look up any #n with recall.*\n";
+        let told: Vec<String> = read_lines(document)
+            .iter()
+            .map(|line| {
+                format!(
+                    "{}, {:?}: {} {:?}",
+                    line.section(),
+                    line.day,
+                    line.text,
+                    line.points
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"Yesterday, Some("Mon 9 March"): Did two things (#5) ["one", "another"]"#,
+                r#"Yesterday, Some("Tue 10 March"): Rested (#6) []"#,
+                r#"This Week, None: Chose WAL (Mon, ~2k tokens) ["for readers"]"#,
+            ]
+        );
+        assert_eq!(read_lines(""), []);
+    }
+
+    #[test]
+    fn headings_have_a_name_and_may_have_a_span() {
+        for (heading, name, span) in [
+            (
+                "Yesterday (9–12 March 2026)",
+                "Yesterday",
+                Some("9–12 March 2026"),
+            ),
+            ("Yesterday", "Yesterday", None),
+            ("", "", None),
+        ] {
+            assert_eq!(name_and_span(heading), (name, span));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The first section of the document: the facts that hold, as far as there is room for them.
+
+use std::cmp::Reverse;
+
+use crate::domain::{
+    inert::QUOTE_MARK,
+    summary::{
+        fact::{FACT_CHARS_MAX, Fact, FactKind},
+        line::{clean, plain},
+        render::heading_text,
+    },
+    tokens::TokenCounter,
+    transcript::Voice,
+};
+
+/// The section's heading, without the Markdown mark.
+pub const HEADING: &str = "Where Things Stand";
+/// The most tokens of the section.
+pub const STATE_TOKENS_MAX: i64 = 1_200;
+/// The section has at most one part in so many of the document's ceiling.
+const CEILING_PART: i64 = 8;
+/// The longest name of a speaker, in characters.
+const SPEAKER_CHARS_MAX: usize = 40;
+
+/// The section about the facts that hold, with an empty line at its end: at most [`STATE_TOKENS_MAX`] tokens and an eighth
+/// of the document's `ceiling`. What has no room is counted in its last line. Empty if nothing holds, or nothing fits.
+pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
+    let room = STATE_TOKENS_MAX.min(ceiling / CEILING_PART);
+    let mut page = Page::of(facts);
+    page.fit(room, counter);
+    page.text()
+}
+
+/// The lines of the facts.
+struct Page<'a> {
+    /// In the order of the document.
+    lines: Vec<(&'a Fact, String)>,
+    /// Places of lines in the order in which they are given up.
+    order: Vec<usize>,
+    /// How many of these are given up.
+    gone: usize,
+}
+
+impl<'a> Page<'a> {
+    fn of(facts: &'a [Fact]) -> Self {
+        let mut facts: Vec<&Fact> = facts.iter().collect();
+        facts.sort_by_key(|fact| (fact.kind, age(fact)));
+        let lines: Vec<(&Fact, String)> = facts.into_iter().map(|fact| (fact, line(fact))).collect();
+        let mut order: Vec<usize> = (0..lines.len()).collect();
+        order.sort_by_key(|&at| (rank(lines[at].0), age(lines[at].0), Reverse(at)));
+        Self {
+            lines,
+            order,
+            gone: 0,
+        }
+    }
+
+    /// Gives up lines until the text has at most `room` tokens.
+    fn fit(&mut self, room: i64, counter: &dyn TokenCounter) {
+        let costs: Vec<i64> = self.lines.iter().map(|(_, line)| counter.count(line)).collect();
+        let mut tokens: i64 = costs.iter().sum();
+        for &at in &self.order {
+            if tokens <= room {
+                break;
+            }
+            tokens -= costs[at];
+            self.gone += 1;
+        }
+        // A sum of parts is an estimate.
+        while self.gone < self.lines.len() && counter.count(&self.text()) > room {
+            self.gone += 1;
+        }
+        if counter.count(&self.text()) > room {
+            self.lines.clear();
+        }
+    }
+
+    fn text(&self) -> String {
+        if self.lines.is_empty() {
+            return String::new();
+        }
+        let (gone, _) = self.order.split_at(self.gone);
+        let shown = (0..).zip(&self.lines).filter(|(at, _)| !gone.contains(at));
+        let mut text = heading_text(HEADING);
+        text.extend(shown.map(|(_, (_, line))| line.as_str()));
+        if self.gone > 0 {
+            let more = format!("- (not shown: {} more, which `recapd facts` lists)\n", self.gone);
+            text.push_str(&more);
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// Facts of lower rank are given up first.
+fn rank(fact: &Fact) -> (bool, u8) {
+    let is_result = matches!(
+        fact.voice,
+        Some(Voice::Result | Voice::FailedResult | Voice::Call | Voice::Program)
+    );
+    let rank = match fact.kind {
+        FactKind::DeadEnd => 0,
+        FactKind::State if is_result => 1,
+        FactKind::Person => 2,
+        FactKind::State => 3,
+        FactKind::Open => 4,
+        FactKind::Decision => 5,
+        FactKind::Goal => 6,
+        FactKind::Demand => 7,
+    };
+    (fact.pinned, rank)
+}
+
+/// Orders facts by age, oldest first. One that isn't stored yet is the newest.
+fn age(fact: &Fact) -> (i64, bool, i64) {
+    (fact.since.0, fact.fact == 0, fact.fact)
+}
+
+/// `- State (#38): the tests pass` and a line feed.
+fn line(fact: &Fact) -> String {
+    let (kind, source, text) = (subject(fact), source(fact), said(fact));
+    format!("- {kind} ({source}): {text}\n")
+}
+
+fn subject(fact: &Fact) -> String {
+    match (fact.kind, speaker(fact)) {
+        (FactKind::Demand, None) if is_the_users(fact) => "The user demands".to_owned(),
+        (FactKind::Demand, Some(name)) if is_the_users(fact) => format!("The user {name} demands"),
+        (FactKind::Demand, _) => "Demand".to_owned(),
+        (FactKind::Goal, _) => "Goal".to_owned(),
+        (FactKind::Decision, _) => "Decision".to_owned(),
+        (FactKind::State, _) => "State".to_owned(),
+        (FactKind::Open, _) => "Open".to_owned(),
+        (FactKind::DeadEnd, _) => "Dead end".to_owned(),
+        (FactKind::Person, _) => "Person".to_owned(),
+    }
+}
+
+/// `#38`, and whose words the fact has unless its kind says so.
+fn source(fact: &Fact) -> String {
+    let from = if is_by_hand(fact) {
+        "by hand".to_owned()
+    } else {
+        format!("#{}", fact.exchange)
+    };
+    let words = match fact.voice {
+        None => return from,
+        Some(Voice::User) if fact.kind == FactKind::Demand => return from,
+        Some(Voice::User) => whose(fact, "the user"),
+        Some(Voice::Assistant) => whose(fact, "the assistant"),
+        Some(Voice::Call) => "from a tool call".to_owned(),
+        Some(Voice::Result) => "from a tool's result".to_owned(),
+        Some(Voice::FailedResult) => "from a failed tool's result".to_owned(),
+        Some(Voice::Program) => "from a program".to_owned(),
+    };
+    format!("{from}, {words}")
+}
+
+fn whose(fact: &Fact, role: &str) -> String {
+    let name = speaker(fact).map(|name| format!(" {name}"));
+    format!("in the words of {role}{}", name.unwrap_or_default())
+}
+
+/// The name of who said it; a tool's isn't shown.
+fn speaker(fact: &Fact) -> Option<String> {
+    let is_person = matches!(fact.voice, Some(Voice::User | Voice::Assistant));
+    let name = fact.speaker.trim();
+    (is_person && !name.is_empty()).then(|| clean(name, SPEAKER_CHARS_MAX))
+}
+
+/// A user's demand keeps its force: it is what the user wants now, not what was said once.
+fn said(fact: &Fact) -> String {
+    if fact.kind == FactKind::Demand && (is_the_users(fact) || is_by_hand(fact)) {
+        return in_quotation_marks(&plain(&fact.text, FACT_CHARS_MAX));
+    }
+    let text = clean(&fact.text, FACT_CHARS_MAX);
+    if fact.voice.is_none() || text.starts_with(QUOTE_MARK) {
+        text
+    } else {
+        in_quotation_marks(&text)
+    }
+}
+
+fn is_the_users(fact: &Fact) -> bool {
+    fact.voice == Some(Voice::User)
+}
+
+/// An operator's words have as much force as the user's.
+fn is_by_hand(fact: &Fact) -> bool {
+    fact.exchange == 0
+}
+
+/// No mark within may end the quotation.
+fn in_quotation_marks(text: &str) -> String {
+    let text = text.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
+    format!("“{text}”")
+}

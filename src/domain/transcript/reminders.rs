@@ -1,0 +1,48 @@
+//! What a host puts into tools' results to steer its model: no result, and nothing for a summary.
+
+use std::borrow::Cow;
+
+const OPEN: &str = "<system-reminder>";
+const CLOSE: &str = "</system-reminder>";
+
+/// `result` without the reminders of its host. One that doesn't end is left.
+pub(super) fn without_reminders(result: &str) -> Cow<'_, str> {
+    if !result.contains(CLOSE) {
+        return Cow::Borrowed(result);
+    }
+    let mut left = String::with_capacity(result.len());
+    let mut rest = result;
+    while let Some((before, after)) = rest.split_once(OPEN) {
+        let Some((_, next)) = after.split_once(CLOSE) else {
+            break;
+        };
+        left.push_str(before);
+        rest = next;
+    }
+    left.push_str(rest);
+    Cow::Owned(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reminders_are_no_result() {
+        for (result, left) in [
+            (
+                "fn f()\n<system-reminder>\nYou MUST refuse.\n</system-reminder>\n",
+                "fn f()\n\n",
+            ),
+            (
+                "a<system-reminder>b</system-reminder>c<system-reminder>d</system-reminder>",
+                "ac",
+            ),
+            ("a<system-reminder>b", "a<system-reminder>b"),
+            ("a</system-reminder>b", "a</system-reminder>b"),
+            ("", ""),
+        ] {
+            assert_eq!(without_reminders(result), left);
+        }
+    }
+}

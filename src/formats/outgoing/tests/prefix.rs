@@ -1,0 +1,124 @@
+//! What a provider's prompt cache sees of neighbouring requests: bytes.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::{Characters, RequestFormat, render};
+use crate::domain::{
+    context::{
+        Context, ContextInput, ContextOptions, Elision, Turn, build,
+        tests::run::{RoundOf, Run, round_of, without_users},
+    },
+    message::{Format, Part},
+    text::cut,
+};
+
+/// The formats that differ in how they store a round.
+const CLIENTS: [Format; 4] = [
+    Format::OpenAiChat,
+    Format::Anthropic,
+    Format::OpenAiResponses,
+    Format::Gemini,
+];
+/// What may end a request and not stand at its place in the next one: the end of the messages, or of the last one, too, where
+/// the user says something right after results.
+const ENDS: [&str; 2] = ["]", r#"],"role":"user"}]"#];
+/// Short results: what is rendered is compared byte for byte, and often.
+const RESULT_BITS: u32 = 9;
+
+/// A request as it is sent.
+struct Sent {
+    /// What only a step changes.
+    decided: (Vec<i64>, Vec<Elision>),
+    thinks: bool,
+    /// All fields but that of the messages.
+    instructions: String,
+    messages: String,
+}
+
+impl Sent {
+    fn new(target: RequestFormat, input: &ContextInput<'_>, limit: i64) -> Self {
+        let options = ContextOptions {
+            max_tokens: limit,
+            system_in_place: target.takes_system_in_place(),
+            ends_with_user: target.ends_with_user(),
+            names_speakers: target.names_speakers(),
+            ..ContextOptions::default()
+        };
+        let context = build(input, &options, &Characters);
+        let mut body = render(target, &context.turns).body;
+        let messages = match target {
+            RequestFormat::Anthropic | RequestFormat::OpenAiChat => "messages",
+            RequestFormat::OpenAiResponses => "input",
+            RequestFormat::Gemini => "contents",
+        };
+        Self {
+            messages: body[messages].take().to_string(),
+            instructions: body.to_string(),
+            thinks: thinks(&context),
+            decided: (context.left_out, context.elided),
+        }
+    }
+
+    /// The rest of this request from the first byte on that is another one in the `next`; `None` if only the end is.
+    fn lost_in<'s>(&'s self, next: &Self) -> Option<&'s str> {
+        let pairs = self.messages.bytes().zip(next.messages.bytes());
+        let shared = pairs.take_while(|(one, other)| one == other).count();
+        let rest = std::str::from_utf8(&self.messages.as_bytes()[shared..]).unwrap();
+        (!ENDS.contains(&rest)).then_some(rest)
+    }
+}
+
+fn thinks(context: &Context<'_>) -> bool {
+    let mut parts = context.turns.iter().flat_map(Turn::parts);
+    parts.any(|part| matches!(part, Part::Thinking(_)))
+}
+
+/// The run as it is stored and the limit of its requests: legs and rounds are small beside it, as they are in the daemon.
+fn run(format: Format, rounds: &[RoundOf], times: i64) -> (Run, i64) {
+    let biggest = Run::new(format, rounds, 0).rounds.into_iter().max().unwrap();
+    let limit = biggest * times + 2_000;
+    (Run::new(format, rounds, limit / 6), limit)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Whatever client stored the messages and whoever is asked: between two steps only bytes are added.
+    ///
+    /// Instructions in the middle of a run stand before all messages where the target takes none in their place. Then they
+    /// change what the cache begins with, and nothing is compared with the request before. Not drawn, since they change what
+    /// was sent: results that come after a later answer and move to their calls, and two names that a target spells alike.
+    #[test]
+    fn between_two_steps_a_request_has_the_bytes_of_the_one_before(
+        format in select(&CLIENTS[..]),
+        rounds in vec(round_of(RESULT_BITS), 1..70),
+        times in 6..12_i64,
+        skipped in 0..3_i64,
+        with_users in any::<bool>(),
+    ) {
+        let rounds = if with_users { rounds } else { without_users(rounds) };
+        let (run, limit) = run(format, &rounds, times);
+        let first = 1 + skipped.min(run.messages.last().unwrap().exchange - 1);
+        let from = run.messages.iter().find(|stored| stored.exchange == first).unwrap().round + 1;
+        for target in RequestFormat::ALL {
+            let (mut before, mut forgets) = (None::<Sent>, 0);
+            for built in from..=rounds.len() {
+                let next = Sent::new(target, &run.input(built, first), limit);
+                // The model is called after results.
+                if let Some(before) = before.filter(|_| run.is_call_after(built - 2)) {
+                    let is_step = before.decided != next.decided;
+                    let is_moved = before.instructions != next.instructions;
+                    prop_assert!(!is_moved || !target.takes_system_in_place());
+                    // Thinking goes at once and for good: that is a step, too.
+                    forgets += i32::from(before.thinks && !next.thinks);
+                    prop_assert!(before.thinks || !next.thinks);
+                    let is_same = !is_step && !is_moved && before.thinks == next.thinks;
+                    let lost = before.lost_in(&next).filter(|_| is_same);
+                    prop_assert!(lost.is_none(), "{target:?} {built}: {}", cut(lost.unwrap(), 400));
+                }
+                before = Some(next);
+            }
+            prop_assert!(forgets <= 1);
+        }
+    }
+}

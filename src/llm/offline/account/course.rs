@@ -1,0 +1,170 @@
+//! The course of an exchange, as sentences.
+
+use super::super::{
+    clauses::{Role, of_text},
+    sentences::paragraphs,
+};
+use crate::domain::{
+    effects::Effects,
+    own_words,
+    text::{cut, one_line},
+    transcript::{Line, Transcript, Voice},
+};
+
+/// The most sentences of a request, or of an outcome.
+const SENTENCES_MAX: usize = 120;
+/// The most steps that are told.
+const STEPS_MAX: usize = 200;
+/// A step of fewer words tells nothing.
+const STEP_WORDS_MIN: usize = 5;
+/// How sentences begin that announce what comes next, in lower case.
+const ANNOUNCEMENTS: [&str; 12] = [
+    "let me",
+    "let's",
+    "now let",
+    "now i'll",
+    "now i need",
+    "i'll ",
+    "i need to",
+    "i will",
+    "i'm going to",
+    "next,",
+    "first,",
+    "you're ",
+];
+/// Parts of words that tell a failure, in lower case.
+const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
+/// How Claude Code says in the user's place that the user interrupted the model.
+const INTERRUPTED: &str = "[Request interrupted";
+/// The longest answer to a question of the model's, with the question, in characters.
+const ANSWER_CHARS_MAX: usize = 300;
+
+/// An exchange in the order in which it went.
+#[derive(Debug)]
+pub(in crate::llm::offline) struct Course {
+    /// What the user asked, paragraph by paragraph, in whole sentences.
+    pub(in crate::llm::offline) request: Vec<Vec<String>>,
+    /// What the user answered to questions, or said on refusing a call.
+    pub(in crate::llm::offline) answers: Vec<String>,
+    /// What the model said last, paragraph by paragraph.
+    pub(in crate::llm::offline) outcome: Vec<Vec<String>>,
+    /// What the model said on the way: the first sentence of each text.
+    pub(in crate::llm::offline) steps: Vec<String>,
+    /// What was changed.
+    pub(in crate::llm::offline) effects: Effects,
+    /// What the user asked for in the exchange before, which `/undo` takes back; empty if that isn't known.
+    pub(in crate::llm::offline) undone: String,
+    /// The user interrupted it.
+    pub(in crate::llm::offline) interrupted: bool,
+}
+
+impl Course {
+    pub(in crate::llm::offline) fn of(transcript: &Transcript) -> Self {
+        let lines = &transcript.lines;
+        let last = lines.iter().rposition(|line| line.voice == Voice::Assistant);
+        let outcome = last.and_then(|at| lines.get(at)).map(|line| told(&line.text));
+        let outcome = outcome.filter(|outcome| !announces(outcome));
+        Self {
+            request: request(lines),
+            answers: answers(lines),
+            outcome: outcome.unwrap_or_default(),
+            steps: steps(lines.get(..last.unwrap_or_default()).unwrap_or_default()),
+            effects: transcript.effects.clone(),
+            undone: String::new(),
+            interrupted: transcript.interrupted,
+        }
+    }
+
+    /// What the model asked the user in the end.
+    pub(in crate::llm::offline) fn question(&self) -> Option<&String> {
+        let last = self.outcome.iter().flatten().next_back()?;
+        let ends = last.trim_end_matches(['*', '_', '`', ')', '”', '"', ' ']);
+        Some(last).filter(|_| ends.ends_with(['?', '？']))
+    }
+}
+
+/// The sentences of a text.
+fn told(text: &str) -> Vec<Vec<String>> {
+    let mut left = SENTENCES_MAX;
+    let mut told: Vec<Vec<String>> = Vec::new();
+    for paragraph in paragraphs(text, false) {
+        let sentences: Vec<String> = paragraph.into_iter().take(left).map(|said| said.text).collect();
+        left -= sentences.len();
+        if !sentences.is_empty() {
+            told.push(sentences);
+        }
+    }
+    told
+}
+
+/// Whether it only announces what comes next: an exchange that was broken off has no outcome.
+fn announces(outcome: &[Vec<String>]) -> bool {
+    let mut sentences = outcome.iter().flatten();
+    let last = sentences.next_back();
+    last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
+}
+
+fn request(lines: &[Line]) -> Vec<Vec<String>> {
+    let is_told = |line: &&Line| line.voice == Voice::User && !line.text.starts_with(INTERRUPTED);
+    let said = lines.iter().filter(is_told);
+    said.flat_map(|line| told(&line.text)).collect()
+}
+
+fn steps(lines: &[Line]) -> Vec<String> {
+    let said = lines.iter().filter(|line| line.voice == Voice::Assistant);
+    let telling = said.filter_map(|line| {
+        told(&line.text)
+            .into_iter()
+            .flatten()
+            .find(|said| is_telling(said))
+    });
+    let mut steps: Vec<String> = telling.collect();
+    steps.dedup();
+    steps.truncate(STEPS_MAX);
+    steps
+}
+
+/// Whether a sentence tells what was found or done: applause and announcements don't.
+fn is_telling(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    let is_plan = ANNOUNCEMENTS.iter().any(|opening| lower.starts_with(opening));
+    // Most of what fails on the way is cured further on, and what isn't stands among the checks.
+    let fails = FAILURES.iter().any(|word| lower.contains(word));
+    !is_plan && !fails && !said.ends_with(':') && said.split_whitespace().count() >= STEP_WORDS_MIN
+}
+
+/// The user's words in results: answers to questions that the model asked by a tool, and reasons for refusing a call.
+fn answers(lines: &[Line]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut called = "";
+    for line in lines {
+        match line.voice {
+            Voice::Call => called = &line.label,
+            Voice::Result => found.extend(answered(called, &line.text)),
+            Voice::FailedResult => found.extend(refused(&line.text)),
+            Voice::User | Voice::Assistant | Voice::Program => called = "",
+        }
+    }
+    found
+}
+
+fn answered(tool: &str, result: &str) -> Vec<String> {
+    let tool = tool.to_lowercase();
+    if !tool.starts_with("ask") && !tool.contains("question") {
+        return Vec::new();
+    }
+    let answers = own_words::answers(result).into_iter();
+    let said = answers.map(|(question, answer)| match question {
+        Some(question) => format!("{question} → {answer}"),
+        None => answer.to_owned(),
+    });
+    said.map(|said| cut(&one_line(&said), ANSWER_CHARS_MAX)).collect()
+}
+
+fn refused(result: &str) -> Vec<String> {
+    let words = own_words::refusal(result).into_iter();
+    words
+        .flat_map(|words| of_text(words, Role::Request, false))
+        .map(|(said, _)| said)
+        .collect()
+}

@@ -1,0 +1,107 @@
+use super::*;
+use crate::domain::{
+    effects::{Commit, Effects, Entry, Progress, Verdict},
+    time::Timestamp,
+};
+
+fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
+    Transcript {
+        tokens,
+        effects: Effects {
+            files: vec!["src/gate.rs".to_owned()],
+            commits: vec![Commit {
+                hash: "1a2b3c4".to_owned(),
+                subject: "Fix the gate".to_owned(),
+            }],
+            verdicts: vec![Verdict {
+                command: "cargo test".to_owned(),
+                passed: true,
+                words: "12 passed".to_owned(),
+            }],
+            plan: vec![Entry {
+                text: "Paint it".to_owned(),
+                progress: Progress::Open,
+            }],
+            ..Effects::default()
+        },
+        ..Transcript::of_lines(4, Timestamp(0), lines)
+    }
+}
+
+const LINES: [(Voice, &str, &str); 8] = [
+    (
+        Voice::User,
+        "",
+        "The gate of the garden squeaks when it is opened. Never use grease.\n\nLook at src/gate.rs.",
+    ),
+    (Voice::Assistant, "", "Let me look."),
+    (Voice::Call, "Read", "{}"),
+    (Voice::Result, "Read", "fn gate() {}"),
+    (Voice::Assistant, "", "The hinge is dry because nobody oils it."),
+    (Voice::Call, "Edit", "{}"),
+    (Voice::Result, "Edit", "ok"),
+    (
+        Voice::Assistant,
+        "",
+        "The gate is quiet now.\n\n- The hinge is oiled\n- A test opens it\n\nShall I paint it, too?",
+    ),
+];
+
+#[test]
+fn an_account_tells_request_effects_outcome_and_question() {
+    insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
+    User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
+    Step: The hinge is dry because nobody oils it.
+    Files changed: src/gate.rs
+    Commits: 1a2b3c4 Fix the gate
+    Checks: cargo test passed (12 passed)
+    Answer: The gate is quiet now. The hinge is oiled A test opens it
+    Left to do: Paint it
+    Asked the user: “Shall I paint it, too?”
+    ");
+}
+
+#[test]
+fn what_must_be_known_is_told_first() {
+    let told = texts(&[work(0, &LINES)]);
+    assert!(told.brief.chars().count() <= 240, "{}", told.brief);
+    for words in [
+        "The gate of the garden squeaks",
+        "src/gate.rs",
+        "Fix the gate",
+        "The gate is quiet now",
+        "Shall I paint it",
+    ] {
+        assert!(told.brief.contains(words), "{words}: {}", told.brief);
+    }
+    assert_eq!(
+        told.gist,
+        "“The gate of the garden squeaks when it is opened.” → The gate is quiet now."
+    );
+}
+
+#[test]
+fn what_was_broken_off_has_no_outcome() {
+    let mut broken = work(
+        9_000,
+        &[
+            (Voice::User, "", "Fix the gate."),
+            (Voice::Assistant, "", "Now I'll oil it:"),
+        ],
+    );
+    broken.interrupted = true;
+    let told = texts(&[broken]).text;
+    assert!(
+        !told.contains("Answer:") && told.ends_with("Note: interrupted by the user"),
+        "{told}"
+    );
+}
+
+#[test]
+fn only_what_changes_something_or_is_long_is_work() {
+    let mut looked = Transcript::of_lines(1, Timestamp(0), &LINES);
+    assert!(!is_work(&looked));
+    looked.tokens = 5_001;
+    assert!(is_work(&looked));
+    assert!(is_work(&work(0, &LINES)));
+}
