@@ -186,6 +186,25 @@ async fn the_tag_changes_whenever_the_document_does() {
     }
 }
 
+/// Whoever reads the document knows which exchanges it covers, however many wait.
+#[tokio::test]
+async fn exchanges_too_many_to_list_are_named_as_a_range() {
+    let db = SqliteBackend::fresh().await;
+    let agent = agent("a");
+    db.store().append(append(&agent, turns(1..=5))).await.unwrap();
+    let mut row = db.store().summary(&agent).await.unwrap().unwrap();
+    let listed = row.pending.split_off(3);
+    assert_eq!((row.pending.len(), listed.len()), (3, 1));
+    row.pending_before.exchanges = 3;
+    row.pending_before.tokens = row.pending.iter().map(|exchange| exchange.tokens).sum();
+    row.pending = listed;
+    let redactor = Redactor::standard();
+    let rendered = snapshot::render(&row, 10_000, tokenizer::ceiling_counter().as_ref(), &redactor);
+    for line in ["#1–#3: 3 exchanges wait to be summarised", "#4"] {
+        assert!(rendered.markdown.contains(line), "{line}: {}", rendered.markdown);
+    }
+}
+
 #[tokio::test]
 async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
     let db = SqliteBackend::fresh().await;

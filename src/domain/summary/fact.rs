@@ -36,6 +36,11 @@ pub enum FactKind {
 }
 
 impl FactKind {
+    /// Whether it gives way to what the user demanded or decided, and to what is open: the items tell most of it, too.
+    pub(super) fn is_minor(self) -> bool {
+        matches!(self, Self::DeadEnd | Self::State | Self::Person)
+    }
+
     /// All, in the order of the document.
     pub const ALL: [Self; 7] = [
         Self::Goal,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::{
     item::{ExchangeRange, GIST_CHARS_MAX, Item, Origin, brief_chars_max, text_chars_max},
-    point::points,
+    point::{Choice, points},
     section::Form,
     source::bracketed,
 };
@@ -77,14 +77,18 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// The first `most` points of the item's text of that form, or all; the last one says that more was told.
-pub(super) fn first_points(item: &Item, form: Form, most: Option<usize>) -> Vec<String> {
-    let mut points = item_points(item, form);
-    if let Some(most) = most.filter(|most| *most < points.len()) {
-        points.truncate(most.max(1));
-        if let Some(last) = points.last_mut() {
-            last.push_str(MORE);
-        }
+/// The chosen points of the item's text of that form; the last one says if there are more. All, if none of them is chosen.
+pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
+    let all = item_points(item, form);
+    let count = all.len();
+    let chosen = (0..).zip(&all).filter(|(place, _)| choice.has(*place));
+    let mut points: Vec<String> = chosen.map(|(_, point)| point.clone()).collect();
+    if points.is_empty() {
+        return all;
+    }
+    let has_more = points.len() < count;
+    if let Some(last) = points.last_mut().filter(|_| has_more) {
+        last.push_str(MORE);
     }
     points
 }
@@ -329,9 +333,12 @@ mod tests {
             item_text(&long, Form::Text),
             "Three things were done: one another"
         );
-        let first = |most| first_points(&long, Form::Text, most);
-        assert_eq!(first(Some(2)), ["Three things were done:", "one …"]);
-        assert_eq!((first(Some(3)), first(Some(0)).len()), (first(None), 1));
+        let chosen = |choice| chosen_points(&long, Form::Text, choice);
+        assert_eq!(
+            chosen(Choice::FIRST.with(2)),
+            ["Three things were done:", "another …"]
+        );
+        assert_eq!(chosen(Choice::FIRST.with(1).with(2)), chosen(Choice::ALL));
         assert_eq!(
             sourced(&["a".into(), "b".into()], "(#7)", "12. "),
             "a (#7)\n    - b"

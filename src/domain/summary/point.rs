@@ -1,9 +1,40 @@
 //! Points: a text of an item may have several lines, one for each thing that it tells.
 
+use serde::Serialize;
+
 /// The most points of a text.
-const POINTS_MAX: usize = 40;
+pub(super) const POINTS_MAX: usize = 40;
 /// A point isn't begun in less room than this, in characters.
 const ROOM_CHARS_MIN: usize = 24;
+
+/// Which points of a text are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice(u64);
+
+const _: () = assert!(POINTS_MAX < u64::BITS as usize);
+
+impl Choice {
+    /// All of them, however many there are.
+    pub const ALL: Self = Self(u64::MAX);
+    /// The first one alone.
+    pub const FIRST: Self = Self(1);
+
+    /// These, and the one at that place.
+    #[must_use]
+    pub fn with(self, place: usize) -> Self {
+        Self(self.0 | bit(place))
+    }
+
+    /// Whether the one at that place is shown.
+    pub fn has(self, place: usize) -> bool {
+        self.0 & bit(place) != 0
+    }
+}
+
+/// A place has a bit of its own; places beyond the last bit, of which there are none, share it.
+fn bit(place: usize) -> u64 {
+    1 << place.min(POINTS_MAX)
+}
 
 /// The points of `text`, each cleaned by `clean`, which gets a line and the most characters that it may have. Together they
 /// have at most `chars_max` characters; empty if nothing is left.

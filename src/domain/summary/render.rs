@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{
     item::Item,
-    line::{BULLET, first_points, item_text, mark, sourced},
+    line::{BULLET, chosen_points, item_text, mark, sourced},
+    point::Choice,
     section::{Form, Section},
     source::{Headings, seed_source},
     span::Span,
@@ -30,8 +31,8 @@ pub struct Shown {
     pub section: Section,
     /// Which of its texts is shown.
     pub form: Form,
-    /// How many points of that text are shown; `None` for all.
-    pub points: Option<usize>,
+    /// Which points of that text are shown.
+    pub points: Choice,
     /// How its line is written.
     pub layout: Layout,
 }
@@ -162,14 +163,14 @@ pub(super) fn push_lines(
 fn seed_line(number: usize, item: &Item, place: &Shown) -> String {
     let bullet = format!("{number}. ");
     let source = format!("{}{}", seed_source(item, place.section), mark(item));
-    let line = sourced(&first_points(item, place.form, place.points), &source, &bullet);
+    let line = sourced(&chosen_points(item, place.form, place.points), &source, &bullet);
     format!("{bullet}{line}\n")
 }
 
 /// `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
 fn bulleted(line: &[(&Item, &Shown)], headings: Headings) -> String {
     let points = match line {
-        [(item, place)] => first_points(item, place.form, place.points),
+        [(item, place)] => chosen_points(item, place.form, place.points),
         _ => vec![joined(line)],
     };
     let is_timed = line.iter().all(|(_, place)| place.layout == Layout::Line);
@@ -254,7 +255,7 @@ mod tests {
             index,
             section,
             form: Form::Text,
-            points: None,
+            points: Choice::ALL,
             layout,
         }
     }
@@ -360,7 +361,7 @@ mod tests {
                 index,
                 section: Section::Session,
                 form: Form::Gist,
-                points: None,
+                points: Choice::ALL,
                 layout,
             })
             .collect();

@@ -4,9 +4,14 @@
 //! needs none.
 
 use super::line::{began_at, day_number};
-use crate::domain::{summary::item::Item, time::Timestamp};
+use crate::domain::{
+    summary::item::Item,
+    time::{DAY_MS, Timestamp},
+};
 
 const TIME: &str = "%H:%M";
+/// The longest span whose days are told by their weekdays.
+const WEEKDAYS_MS_MAX: i64 = 31 * DAY_MS;
 
 /// The time of what has none, in items that are about to be rendered.
 pub(super) const UNTIMED: Timestamp = Timestamp(i64::MIN);
@@ -98,12 +103,14 @@ impl Span {
         self.to.format("%-d %B")
     }
 
-    /// `Thu 12 March`, beneath a heading that has the dates of this span; with the year, if these are of several.
+    /// `Thu 12 March`, beneath a heading that has the dates of this span; with the year, if these are of several. In a
+    /// long span, where a weekday says nothing, `12 March 2026`: whoever reads one day alone knows its date.
     pub(super) fn day(self, at: Timestamp) -> String {
-        let pattern = if self.has_same("%Y") {
-            "%a %-d %B"
-        } else {
-            "%a %-d %B %Y"
+        let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
+        let pattern = match () {
+            () if is_long => "%-d %B %Y",
+            () if self.has_same("%Y") => "%a %-d %B",
+            () => "%a %-d %B %Y",
         };
         at.format(pattern)
     }
@@ -149,6 +156,12 @@ mod tests {
                 "2026-01-03T06:00:00Z",
                 "28 December 2025 – 3 January 2026",
                 "Sun 28 December 2025",
+            ),
+            (
+                "2026-01-03T05:00:00Z",
+                "2026-05-06T06:00:00Z",
+                "3 January – 6 May 2026",
+                "3 January 2026",
             ),
         ] {
             let span = span(from, to);

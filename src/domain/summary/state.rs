@@ -214,10 +214,7 @@ impl State<'_> {
 
     /// Closes the oldest fact that may give way to one of that exchange.
     fn make_room(&mut self, exchange: i64) -> Result<(), Refusal> {
-        let gives_way = |fact: &&Fact| {
-            let is_minor = matches!(fact.kind, FactKind::DeadEnd | FactKind::State | FactKind::Person);
-            is_minor && !fact.pinned && !self.update.closes(fact.fact)
-        };
+        let gives_way = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
         let oldest = self
             .before
             .iter()

@@ -8,12 +8,13 @@ mod worth;
 
 use std::cmp::Reverse;
 
-use self::worth::{Measure, score};
+use self::worth::{Longer, Measure, Step, score};
 use crate::domain::{
     summary::{
         compaction::{Path, Style, SummaryPolicy},
         item::Item,
         line::{began_at, day_number},
+        point::Choice,
         render::{Layout, Shown, document},
         section::{Ageing, Form, Section},
         worth::Rarity,
@@ -30,8 +31,6 @@ const HEADLINES_PERCENT: i64 = 75;
 const WIDENED_PERCENT_MAX: i64 = 120;
 /// The longest line that items share, in characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// In less room than this no text is begun that doesn't fit as a whole, in tokens.
-const PART_TOKENS_MIN: i64 = 40;
 /// Pinned items are shown in full before anything else gets room, up to this part of it, in percent; further pinned
 /// ones are treated like any other. It is well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
 const PINNED_PERCENT_MAX: i64 = 25;
@@ -41,14 +40,16 @@ struct Line {
     index: usize,
     section: Section,
     form: Form,
-    /// How many points of its text are shown; `None` for all.
-    points: Option<usize>,
+    /// Which points of its text are shown.
+    points: Choice,
     /// Whether it is pinned and has room: it is neither shortened nor dropped.
     is_safe: bool,
     gone: bool,
     score: i64,
     /// Tokens of the text in each form, once counted.
     costs: [Option<i64>; Form::ALL.len()],
+    /// Tokens of each point of the whole text, once counted.
+    point_costs: Option<Vec<i64>>,
     /// Tokens around the text: of the line's source, and its part of what it shares with neighbours.
     around: i64,
     /// What each form tells, once measured.
@@ -129,7 +130,7 @@ impl<'a> Page<'a> {
             } else {
                 form(line.section)
             };
-            line.points = None;
+            line.points = Choice::ALL;
         }
         self.add_up();
     }
@@ -207,35 +208,36 @@ impl<'a> Page<'a> {
     /// those the ones that tell most.
     fn lengthen(&mut self, limit: i64) {
         for step in self.steps() {
-            let now = self.lines[step.at].form;
-            let more = self.cost(step.at, step.form) - self.cost(step.at, now);
-            // A model's "longer" text may be shorter; then the line keeps the form it has.
-            if more < 0 || now <= step.form {
-                continue;
-            }
-            if self.tokens + more < limit {
-                self.lines[step.at].form = step.form;
-                self.tokens += more;
-            } else if step.form == Form::Text {
-                self.lengthen_in_part(step.at, limit);
+            let Step { at, longer, .. } = step;
+            match longer {
+                Longer::Form(form) => self.lengthen_to(at, form, limit),
+                Longer::Point(place) => self.add_point(at, place, limit),
             }
         }
     }
 
-    /// Gives a line as many points of its text as there is room for, if that is more than it has.
-    fn lengthen_in_part(&mut self, at: usize, limit: i64) {
-        let room = limit - self.tokens;
-        let points = self.measure(at, Form::Text).points;
-        if room < PART_TOKENS_MIN || points < 2 {
-            return;
+    fn lengthen_to(&mut self, at: usize, form: Form, limit: i64) {
+        let now = self.lines[at].form;
+        let more = self.cost(at, form) - self.cost(at, now);
+        // A model's "longer" text may be shorter; then the line keeps the form it has.
+        if more >= 0 && now > form && self.tokens + more < limit {
+            self.lines[at].form = form;
+            self.tokens += more;
         }
-        let now = self.cost(at, self.lines[at].form);
-        let counts: Vec<usize> = (1..points).collect();
-        let fitting = counts.partition_point(|most| self.cost_in_part(at, *most) - now < room);
-        let more = self.cost_in_part(at, fitting) - now;
-        if fitting > 0 && more > 0 {
+    }
+
+    /// Shows a point of the line's text, beneath the first one, which stands in place of a headline.
+    fn add_point(&mut self, at: usize, place: usize, limit: i64) {
+        let (form, shown) = (self.lines[at].form, self.lines[at].points);
+        let (cost, before) = match form {
+            Form::Text => (self.cost_of_points(at, shown), shown),
+            Form::Brief | Form::Gist => (self.cost(at, form), Choice::FIRST),
+        };
+        let points = before.with(place);
+        let more = self.cost_of_points(at, points) - cost;
+        if self.tokens + more < limit {
             let line = &mut self.lines[at];
-            (line.form, line.points) = (Form::Text, Some(fitting));
+            (line.form, line.points) = (Form::Text, points);
             self.tokens += more;
         }
     }
@@ -305,11 +307,12 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<Line> {
                 index,
                 section: ageing.section_of(item, as_of).or(oldest)?,
                 form: Form::Gist,
-                points: None,
+                points: Choice::ALL,
                 is_safe: false,
                 gone: false,
                 score: score(item, newest, ageing),
                 costs: [None; Form::ALL.len()],
+                point_costs: None,
                 around: 0,
                 measures: [None; Form::ALL.len()],
             })

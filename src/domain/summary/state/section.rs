@@ -17,28 +17,33 @@ use crate::domain::{
 pub const HEADING: &str = "Where Things Stand";
 /// The most tokens of the section.
 pub const STATE_TOKENS_MAX: i64 = 1_200;
-/// The section has at most one part in so many of the document's ceiling.
+/// The section has at most one part in so many of the document's ceiling, or [`SMALL_TOKENS_MAX`] and a third of it.
 const CEILING_PART: i64 = 8;
+/// See [`CEILING_PART`]: in a small document a fact would have no room otherwise.
+const SMALL_TOKENS_MAX: i64 = 150;
 /// The longest name of a speaker, in characters.
 const SPEAKER_CHARS_MAX: usize = 40;
 
-/// The section about the facts that hold, with an empty line at its end: at most [`STATE_TOKENS_MAX`] tokens and an eighth
-/// of the document's `ceiling`. What has no room is counted in its last line. Empty if nothing holds, or nothing fits.
+/// The section about the facts that hold, with an empty line at its end: at most [`STATE_TOKENS_MAX`] tokens, and an
+/// eighth of the document's `ceiling` where that is large. What has no room is counted in its last line. Empty if nothing holds, or nothing fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
-    let room = STATE_TOKENS_MAX.min(ceiling / CEILING_PART);
     let mut page = Page::of(facts);
-    page.fit(room, counter);
+    page.fit(room(ceiling), ceiling / CEILING_PART, counter);
     page.text()
+}
+
+/// The most tokens of the section in a document with that ceiling.
+pub(super) fn room(ceiling: i64) -> i64 {
+    let small = SMALL_TOKENS_MAX.min(ceiling / 3);
+    STATE_TOKENS_MAX.min(ceiling / CEILING_PART).max(small)
 }
 
 /// The lines of the facts.
 struct Page<'a> {
     /// In the order of the document.
     lines: Vec<(&'a Fact, String)>,
-    /// Places of lines in the order in which they are given up.
-    order: Vec<usize>,
-    /// How many of these are given up.
-    gone: usize,
+    /// Places of the lines that are shown, those that are given up last first.
+    kept: Vec<usize>,
 }
 
 impl<'a> Page<'a> {
@@ -46,45 +51,47 @@ impl<'a> Page<'a> {
         let mut facts: Vec<&Fact> = facts.iter().collect();
         facts.sort_by_key(|fact| (fact.kind, age(fact)));
         let lines: Vec<(&Fact, String)> = facts.into_iter().map(|fact| (fact, line(fact))).collect();
-        let mut order: Vec<usize> = (0..lines.len()).collect();
-        order.sort_by_key(|&at| (rank(lines[at].0), age(lines[at].0), Reverse(at)));
-        Self {
-            lines,
-            order,
-            gone: 0,
-        }
+        let mut kept: Vec<usize> = (0..lines.len()).collect();
+        kept.sort_by_key(|&at| Reverse((rank(lines[at].0), age(lines[at].0), Reverse(at))));
+        Self { lines, kept }
     }
 
-    /// Gives up lines until the text has at most `room` tokens.
-    fn fit(&mut self, room: i64, counter: &dyn TokenCounter) {
-        let costs: Vec<i64> = self.lines.iter().map(|(_, line)| counter.count(line)).collect();
-        let mut tokens: i64 = costs.iter().sum();
-        for &at in &self.order {
-            if tokens <= room {
-                break;
-            }
-            tokens -= costs[at];
-            self.gone += 1;
+    /// Gives up lines until the text has at most `room` tokens: those without room beside the lines of higher rank.
+    /// What is no demand, decision or open end has at most `minor_room` of it.
+    fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
+        if counter.count(&self.text()) <= room {
+            return;
         }
+        let (mut left, minor_room) = (room, minor_room.min(room));
+        self.kept.retain(|&at| {
+            let (fact, line) = &self.lines[at];
+            let cost = counter.count(line);
+            let is_minor = !fact.pinned && fact.kind.is_minor();
+            let fits = cost
+                <= if is_minor {
+                    left - (room - minor_room)
+                } else {
+                    left
+                };
+            left -= if fits { cost } else { 0 };
+            fits
+        });
         // A sum of parts is an estimate.
-        while self.gone < self.lines.len() && counter.count(&self.text()) > room {
-            self.gone += 1;
-        }
-        if counter.count(&self.text()) > room {
-            self.lines.clear();
+        while !self.kept.is_empty() && counter.count(&self.text()) > room {
+            self.kept.pop();
         }
     }
 
     fn text(&self) -> String {
-        if self.lines.is_empty() {
+        if self.kept.is_empty() {
             return String::new();
         }
-        let (gone, _) = self.order.split_at(self.gone);
-        let shown = (0..).zip(&self.lines).filter(|(at, _)| !gone.contains(at));
+        let shown = (0..).zip(&self.lines).filter(|(at, _)| self.kept.contains(at));
         let mut text = heading_text(HEADING);
         text.extend(shown.map(|(_, (_, line))| line.as_str()));
-        if self.gone > 0 {
-            let more = format!("- (not shown: {} more, which `recapd facts` lists)\n", self.gone);
+        let gone = self.lines.len() - self.kept.len();
+        if gone > 0 {
+            let more = format!("- (not shown: {gone} more, which `recapd facts` lists)\n");
             text.push_str(&more);
         }
         text.push('\n');

@@ -263,10 +263,13 @@ fn without_room_dead_ends_and_results_go_first_and_demands_last() {
         voice: Some(Voice::Result),
         ..fact(8, FactKind::State)
     });
+    for fact in &mut facts {
+        fact.text = [fact.text.as_str(); 4].join(" and ");
+    }
     let mut given_up: Vec<i64> = Vec::new();
-    for ceiling in (0..5_000).rev() {
+    for ceiling in (0..8_000).rev() {
         let text = section(&facts, ceiling, &BytesCounter);
-        assert!(BytesCounter.count(&text) <= ceiling / 8);
+        assert!(BytesCounter.count(&text) <= section::room(ceiling));
         let gone = |fact: &&Fact| !text.contains(&fact.text) && !given_up.contains(&fact.fact);
         let newly: Vec<i64> = facts.iter().filter(gone).map(|fact| fact.fact).collect();
         given_up.extend(newly);
@@ -285,7 +288,7 @@ proptest! {
         ceiling in 0_i64..20_000,
     ) {
         let text = section(&facts, ceiling, &BytesCounter);
-        prop_assert!(BytesCounter.count(&text) <= STATE_TOKENS_MAX.min(ceiling / 8));
+        prop_assert!(BytesCounter.count(&text) <= section::room(ceiling));
         for line in text.lines().filter(|line| !line.is_empty()) {
             prop_assert!(line.starts_with("- ") || line == "## Where Things Stand", "{line}");
         }

@@ -17,6 +17,8 @@ const SENTENCES_MAX: usize = 120;
 const STEPS_MAX: usize = 200;
 /// A step of fewer words tells nothing.
 const STEP_WORDS_MIN: usize = 5;
+/// The longest opening that only applauds, in words.
+const APPLAUSE_WORDS_MAX: usize = 3;
 /// How sentences begin that announce what comes next, in lower case.
 const ANNOUNCEMENTS: [&str; 12] = [
     "let me",
@@ -36,6 +38,8 @@ const ANNOUNCEMENTS: [&str; 12] = [
 const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
 /// How Claude Code says in the user's place that the user interrupted the model.
 const INTERRUPTED: &str = "[Request interrupted";
+/// How a block of a kind that isn't known is named in a transcript.
+const UNREAD: &str = "[block: ";
 /// The longest answer to a question of the model's, with the question, in characters.
 const ANSWER_CHARS_MAX: usize = 300;
 
@@ -61,13 +65,21 @@ pub(in crate::llm::offline) struct Course {
 impl Course {
     pub(in crate::llm::offline) fn of(transcript: &Transcript) -> Self {
         let lines = &transcript.lines;
-        let last = lines.iter().rposition(|line| line.voice == Voice::Assistant);
+        let tells = |line: &Line| line.voice == Voice::Assistant && !line.text.starts_with(UNREAD);
+        let last = lines.iter().rposition(tells);
         let outcome = last.and_then(|at| lines.get(at)).map(|line| told(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
+        let mut outcome = without_applause(outcome.unwrap_or_default());
+        if lines.iter().rposition(|line| line.voice == Voice::Call) > last {
+            // It is no answer: what failed so far may be cured by what was called then.
+            outcome
+                .iter_mut()
+                .for_each(|said| said.retain(|said| !tells_failure(said)));
+        }
         Self {
             request: request(lines),
             answers: answers(lines),
-            outcome: outcome.unwrap_or_default(),
+            outcome,
             steps: steps(lines.get(..last.unwrap_or_default()).unwrap_or_default()),
             effects: transcript.effects.clone(),
             undone: String::new(),
@@ -104,6 +116,21 @@ fn announces(outcome: &[Vec<String>]) -> bool {
     last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
 }
 
+/// What is told, without an opening such as “Perfect!”, which would stand in place of what was done.
+fn without_applause(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let applauds =
+        |said: &String| said.ends_with('!') && said.split_whitespace().count() <= APPLAUSE_WORDS_MAX;
+    let has_more = told.iter().flatten().nth(1).is_some();
+    if let Some(first) = told
+        .first_mut()
+        .filter(|first| has_more && first.first().is_some_and(applauds))
+    {
+        first.remove(0);
+    }
+    told.retain(|sentences| !sentences.is_empty());
+    told
+}
+
 fn request(lines: &[Line]) -> Vec<Vec<String>> {
     let is_told = |line: &&Line| line.voice == Voice::User && !line.text.starts_with(INTERRUPTED);
     let said = lines.iter().filter(is_told);
@@ -111,7 +138,9 @@ fn request(lines: &[Line]) -> Vec<Vec<String>> {
 }
 
 fn steps(lines: &[Line]) -> Vec<String> {
-    let said = lines.iter().filter(|line| line.voice == Voice::Assistant);
+    let said = lines
+        .iter()
+        .filter(|line| line.voice == Voice::Assistant && !line.text.starts_with(UNREAD));
     let telling = said.filter_map(|line| {
         told(&line.text)
             .into_iter()
@@ -124,13 +153,20 @@ fn steps(lines: &[Line]) -> Vec<String> {
     steps
 }
 
+fn tells_failure(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    FAILURES.iter().any(|word| lower.contains(word))
+}
+
 /// Whether a sentence tells what was found or done: applause and announcements don't.
 fn is_telling(said: &str) -> bool {
     let lower = said.to_lowercase();
     let is_plan = ANNOUNCEMENTS.iter().any(|opening| lower.starts_with(opening));
     // Most of what fails on the way is cured further on, and what isn't stands among the checks.
-    let fails = FAILURES.iter().any(|word| lower.contains(word));
-    !is_plan && !fails && !said.ends_with(':') && said.split_whitespace().count() >= STEP_WORDS_MIN
+    !is_plan
+        && !tells_failure(said)
+        && !said.ends_with(':')
+        && said.split_whitespace().count() >= STEP_WORDS_MIN
 }
 
 /// The user's words in results: answers to questions that the model asked by a tool, and reasons for refusing a call.

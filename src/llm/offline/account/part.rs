@@ -10,8 +10,6 @@ pub(super) enum Slot {
     Request,
     /// The user's answer to a question.
     Answer,
-    /// What the model said on the way.
-    Step,
     /// Files.
     Files,
     /// Files of which a change was refused or failed, and none went through.
@@ -30,6 +28,8 @@ pub(super) enum Slot {
     Question,
     /// It was broken off, or taken back.
     End,
+    /// What the model said on the way.
+    Step,
 }
 
 /// A part of an account.

@@ -4,14 +4,14 @@ use super::part::{Part, Slot};
 use crate::domain::text::one_line;
 
 /// A point that is longer than this ends with its sentence, in characters.
-const POINT_CHARS: usize = 400;
+const POINT_CHARS: usize = 240;
 
 /// What stands before the first point of a slot.
 pub(super) fn label(slot: Slot) -> &'static str {
     match slot {
         Slot::Request => "User: ",
         Slot::Answer => "Decided by the user: ",
-        Slot::Step => "Step: ",
+        Slot::Step => "On the way: ",
         Slot::Files => "Files changed: ",
         Slot::Unchanged => "Not changed: ",
         Slot::Commits => "Commits: ",

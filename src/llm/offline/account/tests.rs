@@ -51,13 +51,13 @@ const LINES: [(Voice, &str, &str); 8] = [
 fn an_account_tells_request_effects_outcome_and_question() {
     insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
-    Step: The hinge is dry because nobody oils it.
     Files changed: src/gate.rs
     Commits: 1a2b3c4 Fix the gate
     Checks: cargo test passed (12 passed)
     Answer: The gate is quiet now. The hinge is oiled A test opens it
     Left to do: Paint it
     Asked the user: “Shall I paint it, too?”
+    On the way: The hinge is dry because nobody oils it.
     ");
 }
 

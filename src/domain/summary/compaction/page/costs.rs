@@ -5,7 +5,8 @@ use crate::domain::{
     summary::{
         compaction::page::{JOINED_CHARS_MAX, Page, began_on},
         item::Item,
-        line::{BULLET, first_points, item_points, sourced},
+        line::{BULLET, item_points, sourced},
+        point::Choice,
         render::{DAY_MARK, FOOTER, Layout, dated_heading, day_text, heading_text},
         section::{Form, Section},
         source::{Headings, seed_source},
@@ -103,9 +104,15 @@ impl Page<'_> {
         *text + line.around
     }
 
-    /// Tokens of a line with so many points of its text.
-    pub(super) fn cost_in_part(&self, at: usize, points: usize) -> i64 {
-        let text = first_points(self.item(at), Form::Text, Some(points));
-        self.counter.count(sourced(&text, "", BULLET).trim_end()) + self.lines[at].around
+    /// Tokens of a line with these points of its text.
+    pub(super) fn cost_of_points(&mut self, at: usize, points: Choice) -> i64 {
+        let (item, counter) = (&self.items[self.lines[at].index], self.counter);
+        let line = &mut self.lines[at];
+        let costs = line.point_costs.get_or_insert_with(|| {
+            let count = |point: &String| counter.count(&format!("  {BULLET}{point}\n"));
+            item_points(item, Form::Text).iter().map(count).collect()
+        });
+        let chosen = (0..).zip(costs).filter(|(place, _)| points.has(*place));
+        chosen.map(|(_, cost)| *cost).sum::<i64>() + line.around
     }
 }

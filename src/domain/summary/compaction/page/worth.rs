@@ -1,6 +1,6 @@
 //! What lines are worth: which are lengthened first, and which have to go first.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashMap};
 
 use crate::domain::{
     number::i64_or_max,
@@ -21,6 +21,11 @@ const SCORE_SCALE: i64 = 1_000_000_000;
 /// longer one still tells more.
 const CHARS_WORTH: i64 = 16;
 
+/// So many points later in a text, a point counts half: what tells most stands first.
+const LATE_POINTS: i64 = 8;
+/// No headline costs more tokens than this.
+const DAMPED_COST_MAX: i64 = 10_000;
+
 /// How much a text tells, in the terms of [`crate::domain::summary::worth::Rarity`], its length in characters, and how
 /// many points it has.
 #[derive(Clone, Copy)]
@@ -33,13 +38,30 @@ pub(super) struct Measure {
 /// A way to lengthen a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step {
-    /// Whether the new form is longer than the section's.
+    /// Whether it makes the line longer than the section's form.
     is_beyond: bool,
     /// The gain per character.
     gain: Reverse<i64>,
     age: AgeOrder,
     pub(super) at: usize,
-    pub(super) form: Form,
+    pub(super) longer: Longer,
+}
+
+/// What makes a line longer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Longer {
+    /// The next longer text.
+    Form(Form),
+    /// A point of the whole text.
+    Point(usize),
+}
+
+/// A point of a text.
+struct PointWorth {
+    place: usize,
+    chars: usize,
+    /// What it tells per character.
+    gain: i64,
 }
 
 /// The weight of an item by its importance.
@@ -49,7 +71,7 @@ fn weight(importance: Importance) -> i64 {
         Importance::Debugging => 2,
         Importance::Fix => 4,
         Importance::Feature => 8,
-        Importance::Constraint | Importance::Decision => 16,
+        Importance::Constraint | Importance::Decision => 10,
     }
 }
 
@@ -76,16 +98,56 @@ impl Page<'_> {
             }
             let age = age_order(self.item(at));
             let usual = self.lines[at].section.default_form();
-            steps.extend(self.gains(at).into_iter().map(|(gain, form)| Step {
+            let ways = if self.measure(at, Form::Text).points > 1 {
+                self.point_gains(at)
+            } else {
+                self.gains(at)
+                    .map(|(gain, form)| (gain, form, Longer::Form(form)))
+                    .to_vec()
+            };
+            steps.extend(ways.into_iter().map(|(gain, form, longer)| Step {
                 is_beyond: form < usual,
                 gain: Reverse(gain),
                 age,
                 at,
-                form,
+                longer,
             }));
         }
         steps.sort_unstable();
         steps
+    }
+
+    /// The gain per character of each point of a line's text, and of which form a line with the better ones is. Of points
+    /// that begin alike, as several about one thing do, each counts less than the one before.
+    fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
+        let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
+        let mut begun: HashMap<String, i64> = HashMap::new();
+        let points = item_points(self.item(at), Form::Text);
+        let headline = self.measure(at, Form::Gist).told;
+        let worth = (0..).zip(&points).filter_map(|(place, point)| {
+            let opening = point.split_whitespace().next().unwrap_or_default();
+            let alike = begun.entry(opening.to_owned()).or_default();
+            *alike += 1;
+            let chars = point.chars().count();
+            let told = self.rarity.told(point).max(1);
+            let late = i64_or_max(place) + LATE_POINTS;
+            let gain = per_cost(score, told * LATE_POINTS / late, i64_or_max(chars)) / *alike;
+            // The first point alone stands in place of the headline.
+            (place > 0 || told > headline).then_some(PointWorth { place, chars, gain })
+        });
+        let mut worth: Vec<PointWorth> = worth.collect();
+        worth.sort_by_key(|point| (Reverse(point.gain), point.place));
+        let mut chars = 0;
+        let ways = worth.into_iter().map(|point| {
+            chars += point.chars;
+            let form = if chars <= brief_chars {
+                Form::Brief
+            } else {
+                Form::Text
+            };
+            (point.gain, form, Longer::Point(point.place))
+        });
+        ways.collect()
     }
 
     /// The gain per character of a line's longer forms, each against the form before; a longer form never ranks above a
@@ -134,7 +196,7 @@ impl Page<'_> {
                 let item = self.item(at);
                 let is_kept_to_the_last = item.importance >= Importance::Constraint;
                 let (age, line) = (age_order(item), &self.lines[at]);
-                let worth = per_cost(line.score, told.max(1), cost);
+                let worth = per_cost(line.score, told.max(1), damped(cost));
                 let rank = (line.is_safe, is_kept_to_the_last);
                 (rank, worth, age, line.index, at)
             })
@@ -152,6 +214,13 @@ impl Page<'_> {
             }
         }
     }
+}
+
+/// A cost to the power of ¾, so that a headline that tells much isn't given up for its length.
+fn damped(cost: i64) -> i64 {
+    const SCALE: i64 = 8;
+    let scaled = cost.clamp(1, DAMPED_COST_MAX) * SCALE;
+    scaled.pow(3).isqrt().isqrt()
 }
 
 /// A score per cost, as an integer that keeps some digits.
