@@ -72,9 +72,9 @@ impl Course {
         let mut outcome = without_applause(outcome.unwrap_or_default());
         if lines.iter().rposition(|line| line.voice == Voice::Call) > last {
             // It is no answer: what failed so far may be cured by what was called then.
-            outcome
-                .iter_mut()
-                .for_each(|said| said.retain(|said| !tells_failure(said)));
+            for sentences in &mut outcome {
+                sentences.retain(|said| !tells_failure(said));
+            }
         }
         Self {
             request: request(lines),

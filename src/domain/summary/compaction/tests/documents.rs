@@ -361,12 +361,12 @@ fn a_long_text_loses_whole_points() {
     let composed = composed(&[long], &policy(600));
     assert_eq!((composed.path, composed.shown[0].form), (Path::Full, Form::Text));
     let shown = composed.shown[0].points;
-    let (left, lost): (Vec<usize>, Vec<usize>) = (0..30).partition(|place| shown.has(*place));
+    let (left, omitted): (Vec<usize>, Vec<usize>) = (0..30).partition(|place| shown.has(*place));
     assert!((10..30).contains(&left.len()) && left[0] == 0, "{left:?}");
     assert!((430..480).contains(&composed.tokens), "{}", composed.tokens);
     let stands = |place: &usize| composed.document.contains(&points[*place]);
     assert!(left.iter().all(stands), "{}", composed.document);
-    assert!(!lost.iter().any(stands), "{}", composed.document);
-    let last = format!("{} …\n", points[left[left.len() - 1]]);
-    assert!(composed.document.contains(&last), "{}", composed.document);
+    assert!(!omitted.iter().any(stands), "{}", composed.document);
+    let end = format!("{} …\n", points[left[left.len() - 1]]);
+    assert!(composed.document.contains(&end), "{}", composed.document);
 }
