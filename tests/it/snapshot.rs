@@ -186,7 +186,7 @@ async fn the_tag_changes_whenever_the_document_does() {
     }
 }
 
-/// Whoever reads the document knows which exchanges it covers, however many wait.
+/// A reader learns which exchanges wait, even if they are too many to list.
 #[tokio::test]
 async fn exchanges_too_many_to_list_are_named_as_a_range() {
     let db = SqliteBackend::fresh().await;

@@ -10,7 +10,7 @@ use crate::domain::{
 };
 
 const TIME: &str = "%H:%M";
-/// The longest span whose days are told by their weekdays.
+/// The longest span whose headings of days name the weekday.
 const WEEKDAYS_MS_MAX: i64 = 31 * DAY_MS;
 
 /// The time of what has none, in items that are about to be rendered.
@@ -104,7 +104,7 @@ impl Span {
     }
 
     /// `Thu 12 March`, beneath a heading that has the dates of this span; with the year, if these are of several. In a
-    /// long span, where a weekday says nothing, `12 March 2026`: whoever reads one day alone knows its date.
+    /// long span `12 March 2026`: a weekday helps nobody there, and a heading that is read alone needs its year.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {

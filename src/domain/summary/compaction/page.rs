@@ -226,7 +226,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Shows a point of the line's text, beneath the first one, which stands in place of a headline.
+    /// Adds a point of the line's text. The first point replaces the headline.
     fn add_point(&mut self, at: usize, place: usize, limit: i64) {
         let (form, shown) = (self.lines[at].form, self.lines[at].points);
         let (cost, before) = match form {

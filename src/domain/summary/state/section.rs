@@ -17,9 +17,9 @@ use crate::domain::{
 pub const HEADING: &str = "Where Things Stand";
 /// The most tokens of the section.
 pub const STATE_TOKENS_MAX: i64 = 1_200;
-/// The section has at most one part in so many of the document's ceiling, or [`SMALL_TOKENS_MAX`] and a third of it.
+/// The section takes at most one part in so many of the document's ceiling; in a small document see [`SMALL_TOKENS_MAX`].
 const CEILING_PART: i64 = 8;
-/// See [`CEILING_PART`]: in a small document a fact would have no room otherwise.
+/// What the section may take of a small document, up to a third of its ceiling: a fact would have no room otherwise.
 const SMALL_TOKENS_MAX: i64 = 150;
 /// The longest name of a speaker, in characters.
 const SPEAKER_CHARS_MAX: usize = 40;

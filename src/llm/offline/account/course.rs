@@ -65,8 +65,7 @@ pub(in crate::llm::offline) struct Course {
 impl Course {
     pub(in crate::llm::offline) fn of(transcript: &Transcript) -> Self {
         let lines = &transcript.lines;
-        let tells = |line: &Line| line.voice == Voice::Assistant && !line.text.starts_with(UNREAD);
-        let last = lines.iter().rposition(tells);
+        let last = lines.iter().rposition(is_said_by_model);
         let outcome = last.and_then(|at| lines.get(at)).map(|line| told(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
         let mut outcome = without_applause(outcome.unwrap_or_default());
@@ -116,7 +115,7 @@ fn announces(outcome: &[Vec<String>]) -> bool {
     last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
 }
 
-/// What is told, without an opening such as “Perfect!”, which would stand in place of what was done.
+/// Removes an opening such as “Perfect!”, so that the first sentence says what was done.
 fn without_applause(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let applauds =
         |said: &String| said.ends_with('!') && said.split_whitespace().count() <= APPLAUSE_WORDS_MAX;
@@ -138,9 +137,7 @@ fn request(lines: &[Line]) -> Vec<Vec<String>> {
 }
 
 fn steps(lines: &[Line]) -> Vec<String> {
-    let said = lines
-        .iter()
-        .filter(|line| line.voice == Voice::Assistant && !line.text.starts_with(UNREAD));
+    let said = lines.iter().filter(|line| is_said_by_model(line));
     let telling = said.filter_map(|line| {
         told(&line.text)
             .into_iter()
@@ -151,6 +148,11 @@ fn steps(lines: &[Line]) -> Vec<String> {
     steps.dedup();
     steps.truncate(STEPS_MAX);
     steps
+}
+
+/// Whether the model said it in words: a block of an unknown kind has none.
+fn is_said_by_model(line: &Line) -> bool {
+    line.voice == Voice::Assistant && !line.text.starts_with(UNREAD)
 }
 
 fn tells_failure(said: &str) -> bool {

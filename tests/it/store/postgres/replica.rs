@@ -172,7 +172,7 @@ async fn what_a_standby_breaks_off_the_server_answers() {
             let (store, a) = (Arc::clone(&store), a.clone());
             async move { sees(&store, &a, 1).await }
         });
-        let waits = "count(*) > 0 FROM pg_stat_activity WHERE application_name = 'recapd' AND wait_event_type = 'Lock'";
+        let waits = "count(*) = 1 FROM pg_stat_activity WHERE application_name = 'recapd' AND wait_event_type = 'Lock'";
         let (mut primary, mut standby) = (servers.connect(Primary).await, servers.connect(Standby).await);
         until(&mut standby, waits).await;
         if is_cut {

@@ -60,7 +60,7 @@ pub(super) enum Longer {
 struct PointWorth {
     place: usize,
     chars: usize,
-    /// What it tells per character.
+    /// How much it tells per character.
     gain: i64,
 }
 
@@ -132,7 +132,7 @@ impl Page<'_> {
             let told = self.rarity.told(point).max(1);
             let late = i64_or_max(place) + LATE_POINTS;
             let gain = per_cost(score, told * LATE_POINTS / late, i64_or_max(chars)) / *alike;
-            // The first point alone stands in place of the headline.
+            // Alone, the first point only replaces the headline.
             (place > 0 || told > headline).then_some(PointWorth { place, chars, gain })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
