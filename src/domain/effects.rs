@@ -45,6 +45,9 @@ pub struct Effects {
     pub plan: Vec<Entry>,
     /// The user took back what was done before (`/undo`).
     pub undoes: bool,
+    /// Files that calls named and didn't change, by which one sees what was read; in order, as `files` are named. They are no
+    /// effects.
+    pub looked_at: Vec<String>,
 }
 
 impl Effects {
@@ -64,7 +67,9 @@ impl Effects {
             effects.add(file);
         }
         effects.unchanged.retain(|file| !effects.files.contains(file));
-        for files in [&mut effects.files, &mut effects.unchanged] {
+        let is_changed = |file: &String| effects.files.contains(file) || effects.unchanged.contains(file);
+        effects.looked_at.retain(|file| !is_changed(file));
+        for files in [&mut effects.files, &mut effects.unchanged, &mut effects.looked_at] {
             *files = files::relative(std::mem::take(files), root.as_deref());
             files.truncate(EFFECTS_MAX);
         }
@@ -84,6 +89,7 @@ impl Effects {
             .files
             .iter_mut()
             .chain(&mut self.unchanged)
+            .chain(&mut self.looked_at)
             .chain(&mut self.links);
         for text in commits.chain(words).chain(entries).chain(names) {
             *text = redactor.redact(text).into_owned();
@@ -91,9 +97,13 @@ impl Effects {
         self
     }
 
-    /// Whether nothing was changed.
+    /// Whether nothing was changed, whatever was looked at.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let nothing = Self {
+            looked_at: self.looked_at.clone(),
+            ..Self::default()
+        };
+        *self == nothing
     }
 
     fn note(&mut self, call: &Ran<'_>) {
@@ -109,6 +119,12 @@ impl Effects {
         }
         plan::note(&mut self.plan, call, &arguments);
         let mut files = files::of(call.name, &arguments);
+        if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
+            let named = arguments.texts().into_iter().chain(command.as_deref());
+            for file in named.flat_map(files::named) {
+                push_new(&mut self.looked_at, file);
+            }
+        }
         if let Some(command) = &command {
             files.extend(shell::written(command));
             commits::note(&mut self.commits, command, call.result);
@@ -120,9 +136,13 @@ impl Effects {
     }
 
     fn add(&mut self, file: String) {
-        if !self.files.contains(&file) {
-            self.files.push(file);
-        }
+        push_new(&mut self.files, file);
+    }
+}
+
+fn push_new(files: &mut Vec<String>, file: String) {
+    if !files.contains(&file) {
+        files.push(file);
     }
 }
 
@@ -153,9 +173,6 @@ fn links(links: &mut Vec<String>, command: &str, result: &str) {
                 .any(|place| word.contains(place))
         });
     for address in addresses {
-        let address = address.trim_end_matches(['.', ',', ')', '"']).to_owned();
-        if !links.contains(&address) {
-            links.push(address);
-        }
+        push_new(links, address.trim_end_matches(['.', ',', ')', '"']).to_owned());
     }
 }

@@ -89,6 +89,30 @@ pub(super) fn in_blocks(answer: &str) -> Vec<String> {
     files
 }
 
+/// The longest text of a call in which files are looked for, in bytes: a longer one is a file's content.
+const NAMING_BYTES_MAX: usize = 2_000;
+/// The longest path, in bytes.
+const PATH_BYTES_MAX: usize = 160;
+
+/// The paths of files in an argument or a command: words with a slash, and a file's ending behind the last one.
+pub(super) fn named(text: &str) -> impl Iterator<Item = String> {
+    let text = if text.len() <= NAMING_BYTES_MAX { text } else { "" };
+    let is_part = |c: char| c.is_alphanumeric() || "_./@+~-".contains(c);
+    let words = text.split(|c: char| c.is_whitespace() || "'\"`,;:()[]{}=<>|&".contains(c));
+    let paths = words.filter(move |word| {
+        let (folder, file) = word.rsplit_once('/').unwrap_or_default();
+        let (name, ending) = file.rsplit_once('.').unwrap_or_default();
+        word.len() <= PATH_BYTES_MAX
+            && word.chars().all(is_part)
+            && !word.starts_with(['-', '~'])
+            && !word.starts_with("/dev/")
+            && !folder.starts_with("//")
+            && !name.is_empty()
+            && ending.starts_with(char::is_alphabetic)
+    });
+    paths.map(str::to_owned)
+}
+
 /// The files by names that are short and lead there, each once.
 pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::with_capacity(files.len());

@@ -231,3 +231,39 @@ fn the_user_takes_back_what_was_done() {
     assert!(Effects::of(&[undo]).undoes);
     assert!(Effects::of(&[]).is_empty());
 }
+
+#[test]
+fn files_that_are_only_named_were_looked_at() {
+    let looked = ran(&[
+        (
+            "Read",
+            json!({"file_path": "/home/ida/garden/src/gate.rs"}),
+            "",
+            false,
+        ),
+        (
+            "exec",
+            json!({"cmd": ["bash", "-lc", "nl -ba src/hinge.rs | sed -n '1,180p' > /dev/null"]}),
+            "",
+            false,
+        ),
+        (
+            "shell",
+            json!("rg oil ./docs/care.md https://ida.example/a.html --glob=*/b.rs"),
+            "",
+            false,
+        ),
+        (
+            "Edit",
+            json!({"file_path": "src/hinge.rs", "old_string": "see src/other.rs"}),
+            "",
+            false,
+        ),
+        ("Read", json!({"file_path": "src/lost.rs"}), "no such file", true),
+        ("note", json!({"text": "x/y.rs ".repeat(400)}), "", false),
+    ]);
+    assert_eq!(looked.looked_at, ["garden/src/gate.rs", "docs/care.md"]);
+    assert_eq!(looked.files, ["src/hinge.rs"]);
+    let only_read = ran(&[("Read", json!({"file_path": "src/gate.rs"}), "", false)]);
+    assert!(only_read.is_empty() && !looked.is_empty());
+}

@@ -189,10 +189,22 @@ pub fn compose(
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
+    compose_beneath("", items, as_of, policy, counter)
+}
+
+/// Composes the document of `items`, as [`compose`] does. Where not all details fit, what `section` says already isn't worth
+/// telling again.
+fn compose_beneath(
+    section: &str,
+    items: &[Item],
+    as_of: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+) -> Composition {
     let told = as_told(items, as_of, policy.ageing.zone());
     let mut page = Page::new(items, &told, (as_of, policy), counter);
     let path = page.choose_path(policy);
-    let (document, tokens) = page.settle(path, policy);
+    let (document, tokens) = page.settle(path, policy, section);
     let shown = page.shown();
     let mut is_shown = vec![false; items.len()];
     for place in &shown {
@@ -232,7 +244,7 @@ pub fn compose_with(
         if section.is_empty() {
             break;
         }
-        let mut composed = compose(items, as_of, &policy.beside(reserved), counter);
+        let mut composed = compose_beneath(&section, items, as_of, &policy.beside(reserved), counter);
         composed.document = beneath(&section, &composed.document);
         composed.tokens = counter.count(&composed.document);
         if composed.tokens < policy.merge_tokens() {

@@ -14,7 +14,7 @@ pub const BRIEF_CHARS_MAX: usize = 240;
 /// The longest brief of any item, in characters.
 pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
 /// An item that stands for more tokens than this may have longer texts, of several points.
-pub const LITTLE_TOKENS_MAX: i64 = 2_000;
+pub const LITTLE_TOKENS_MAX: i64 = 800;
 /// How many tokens beyond [`LITTLE_TOKENS_MAX`] make the detailed text one character longer.
 const TOKENS_PER_CHAR: i64 = 3;
 /// The brief grows by this part of what the detailed text grows by.

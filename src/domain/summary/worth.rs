@@ -3,7 +3,10 @@
 //! Nothing here knows a language: which words are common is learned from the items at hand. All is done in integers, so
 //! that every machine computes the same.
 
-use std::{collections::HashMap, hash::Hasher as _};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hasher as _,
+};
 
 use crate::domain::fnv::Fnv64;
 
@@ -39,6 +42,8 @@ struct Seen {
 pub(super) struct Rarity {
     texts: u64,
     texts_with: HashMap<Word, u32>,
+    /// Words that were told already.
+    above: HashSet<Word>,
 }
 
 impl Rarity {
@@ -47,6 +52,7 @@ impl Rarity {
         let mut rarity = Self {
             texts: 0,
             texts_with: HashMap::new(),
+            above: HashSet::new(),
         };
         for text in texts {
             rarity.texts += 1;
@@ -55,6 +61,17 @@ impl Rarity {
             }
         }
         rarity
+    }
+
+    /// The same where `above` has been told already: its words count least.
+    pub(super) fn beneath(mut self, above: &str) -> Self {
+        self.above.extend(distinct(above).iter().map(|seen| seen.word));
+        self
+    }
+
+    /// Whether all words of `text` were told already.
+    pub(super) fn is_told_above(&self, text: &str) -> bool {
+        distinct(text).iter().all(|seen| self.above.contains(&seen.word))
     }
 
     /// How much `text` tells: the sum over its distinct words, by rarity and kind. It can only be compared with values
@@ -68,6 +85,9 @@ impl Rarity {
 
     /// A word's rarity in quarter bits: 4 more for a word that half as many texts have.
     fn of(&self, word: Word) -> i64 {
+        if self.above.contains(&word) {
+            return RARITY_MIN;
+        }
         let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
         let times = u128::from(self.texts + 1) * 16 / u128::from(with);
         // A sixteenth of a text is kept through the division; 16 bits are taken off again.
@@ -165,6 +185,15 @@ mod tests {
         assert!(order.is_sorted_by(|one, other| one < other), "{order:?}");
         assert_eq!(rarity.told("cat cat, cat"), rarity.told("cat"));
         assert_eq!(rarity.told(""), 0);
+    }
+
+    #[test]
+    fn what_was_told_above_tells_least() {
+        let texts = ["the gate squeaks", "the hinge is oiled"];
+        let rarity = Rarity::among(texts).beneath("Gate, squeaks");
+        assert!(rarity.told("gate squeaks") < rarity.told("hinge"));
+        assert!(rarity.is_told_above("squeaks: gate") && !rarity.is_told_above("the gate"));
+        assert!(!Rarity::among(texts).is_told_above("gate"));
     }
 
     #[test]

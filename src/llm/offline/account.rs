@@ -67,7 +67,7 @@ fn gist(courses: &[Course]) -> String {
     let first = |of: fn(&Course) -> Option<&String>| courses.iter().find_map(of);
     let last = |of: fn(&Course) -> Option<&String>| courses.iter().rev().find_map(of);
     let asked = first(|course| course.request.iter().flatten().next());
-    let ended = last(|course| course.outcome.iter().flatten().next());
+    let ended = last(|course| course.outcome.iter().flatten().chain(&course.latest).next());
     match (asked, ended) {
         (Some(asked), Some(ended)) => {
             let room = GIST_CHARS_MAX - AROUND_CHARS;

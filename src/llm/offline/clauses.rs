@@ -14,6 +14,8 @@ use crate::domain::text::floor_cut;
 
 /// A log or a list pasted by the user is told by its head; sentences after this many count half.
 const PASTE_SENTENCES: usize = 8;
+/// Of fewer words it can't be said whether they are code: a name and a number may be what was asked for.
+const CODE_WORDS_MIN: usize = 6;
 /// A sentence of up to this many words that begins as a greeting is nothing else.
 const GREETING_WORDS: usize = 5;
 /// An opening is left out only if this many letters and digits follow.
@@ -210,24 +212,25 @@ fn reports_fault(said: &str) -> bool {
     mentions(said, &FAILURES)
 }
 
-/// Whether a line is code or a log rather than a sentence: many signs that prose lacks, few words.
-fn is_code(said: &str) -> bool {
+/// Whether a line is code, a patch or a log rather than a sentence: many signs that prose lacks and few words, or more of what
+/// is no word than of words.
+pub(super) fn is_code(said: &str) -> bool {
     let signs = said
         .chars()
         .filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c))
         .count();
     let visible = said.chars().filter(|c| !c.is_whitespace()).count();
-    let words = said
-        .split_whitespace()
-        .filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() >= 2)
-        .filter(|word| {
-            word.trim_end_matches([',', '.', ':'])
-                .chars()
-                .all(char::is_alphabetic)
-        })
-        .count();
+    let all = said.split_whitespace().count();
+    let words = said.split_whitespace().filter(|word| is_word(word)).count();
     let odd = signs * 10 >= visible && words < 5;
-    odd || is_rule_or_table(said, visible)
+    odd || (all >= CODE_WORDS_MIN && words * 2 < all) || is_rule_or_table(said, visible)
+}
+
+/// Letters, perhaps with a mark behind or around them.
+fn is_word(word: &str) -> bool {
+    let bare = word.trim_matches(|c: char| ",.:!?()“”‘’\"'…".contains(c));
+    let is_letter = |c: char| c.is_alphabetic() || !c.is_ascii() || "'-/".contains(c);
+    bare.contains(char::is_alphabetic) && bare.chars().all(is_letter)
 }
 
 /// Bars, rules and pixels: less than half of it says something.

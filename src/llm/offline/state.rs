@@ -10,6 +10,7 @@ mod tests;
 use self::subject::Subject;
 use super::{
     account::Course,
+    clauses::is_code,
     cues::{self, DECISIONS},
     cuts::fit,
 };
@@ -217,7 +218,7 @@ impl State<'_> {
 
 /// Whether a sentence of the user's demands something from then on, or decides something.
 fn kind(said: &str) -> Option<FactKind> {
-    if said.trim_end().ends_with(['?', '？']) {
+    if said.trim_end().ends_with(['?', '？']) || is_code(said) {
         None
     } else if clauses(said).any(cues::demands) {
         Some(FactKind::Demand)

@@ -153,10 +153,11 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens.
-    pub(super) fn settle(&mut self, path: Path, policy: &SummaryPolicy) -> (String, i64) {
+    /// Makes the lines fit and returns the document with its exact tokens. Words that stand in `above` count least.
+    pub(super) fn settle(&mut self, path: Path, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         if path != Path::Append {
-            self.rarity = Rarity::among(self.lines.iter().map(|line| self.items[line.index].text.as_str()));
+            let texts = self.lines.iter().map(|line| self.items[line.index].text.as_str());
+            self.rarity = Rarity::among(texts).beneath(above);
         }
         if path == Path::Merge {
             self.set_forms(|_| Form::Gist);

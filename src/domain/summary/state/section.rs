@@ -57,23 +57,27 @@ impl<'a> Page<'a> {
     }
 
     /// Gives up lines until the text has at most `room` tokens: those without room beside the lines of higher rank.
-    /// What is no demand, decision or open end has at most `minor_room` of it.
+    /// What is no demand, decision or open end has at most `minor_room` of it; of a list the end is told, which is the newest.
     fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
         if counter.count(&self.text()) <= room {
             return;
         }
-        let (mut left, minor_room) = (room, minor_room.min(room));
+        let (mut left, mut minor_left) = (room, minor_room);
+        let lines = &mut self.lines;
         self.kept.retain(|&at| {
-            let (fact, line) = &self.lines[at];
-            let cost = counter.count(line);
+            let (fact, line) = &mut lines[at];
             let is_minor = !fact.pinned && fact.kind.is_minor();
-            let fits = cost
-                <= if is_minor {
-                    left - (room - minor_room)
-                } else {
-                    left
-                };
-            left -= if fits { cost } else { 0 };
+            let has_room = |line: &str| {
+                let room = if is_minor { left.min(minor_left) } else { left };
+                counter.count(line) <= room
+            };
+            if is_minor && !has_room(line) {
+                *line = shorter(fact, has_room).unwrap_or_default();
+            }
+            let fits = !line.is_empty() && has_room(line);
+            let cost = if fits { counter.count(line) } else { 0 };
+            left -= cost;
+            minor_left -= if is_minor { cost } else { 0 };
             fits
         });
         // A sum of parts is an estimate.
@@ -127,6 +131,19 @@ fn age(fact: &Fact) -> (i64, bool, i64) {
 fn line(fact: &Fact) -> String {
     let (kind, source, text) = (subject(fact), source(fact), said(fact));
     format!("- {kind} ({source}): {text}\n")
+}
+
+/// The line with as much from the end of the fact's list as has room: `Files changed: … b.rs, c.rs`.
+fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
+    let (label, list) = fact.text.split_once(": ")?;
+    let ends = list
+        .match_indices(", ")
+        .map(|(at, comma)| &list[at + comma.len()..]);
+    let lines = ends.map(|end| {
+        let text = format!("{label}: … {end}");
+        line(&Fact { text, ..fact.clone() })
+    });
+    lines.into_iter().find(|line| has_room(line))
 }
 
 fn subject(fact: &Fact) -> String {

@@ -281,6 +281,24 @@ fn without_room_dead_ends_and_results_go_first_and_demands_last() {
     assert_eq!(given_up, [6, 8, 7, 4, 5, 3, 1, 2]);
 }
 
+#[test]
+fn a_list_without_room_loses_its_oldest_entries() {
+    let files: Vec<String> = (1..24).map(|number| format!("src/part{number}.rs")).collect();
+    let state = Fact {
+        text: format!("Files changed: {}", files.join(", ")),
+        ..fact(1, FactKind::State)
+    };
+    let shown = section(&[state], 200, &BytesCounter);
+    assert!(
+        shown.contains("Files changed: … src/part") && shown.contains("src/part23.rs\n"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("src/part1.rs") && !shown.contains("not shown"),
+        "{shown}"
+    );
+}
+
 proptest! {
     #[test]
     fn the_section_stays_within_its_room(

@@ -50,10 +50,14 @@ pub(in crate::llm::offline) struct Course {
     pub(in crate::llm::offline) request: Vec<Vec<String>>,
     /// What the user answered to questions, or said on refusing a call.
     pub(in crate::llm::offline) answers: Vec<String>,
-    /// What the model said last, paragraph by paragraph.
+    /// What the model said in the end, paragraph by paragraph.
     pub(in crate::llm::offline) outcome: Vec<Vec<String>>,
     /// What the model said on the way: the first sentence of each text.
     pub(in crate::llm::offline) steps: Vec<String>,
+    /// What the model said before its last calls, if it said nothing after them: no answer, but how far it has come.
+    pub(in crate::llm::offline) latest: Vec<String>,
+    /// Calls come last: it was broken off, or a later leg goes on with it.
+    pub(in crate::llm::offline) goes_on: bool,
     /// What was changed.
     pub(in crate::llm::offline) effects: Effects,
     /// What the user asked for in the exchange before, which `/undo` takes back; empty if that isn't known.
@@ -69,17 +73,21 @@ impl Course {
         let outcome = last.and_then(|at| lines.get(at)).map(|line| told(&line.text));
         let outcome = outcome.filter(|outcome| !announces(outcome));
         let mut outcome = without_applause(outcome.unwrap_or_default());
-        if lines.iter().rposition(|line| line.voice == Voice::Call) > last {
-            // It is no answer: what failed so far may be cured by what was called then.
-            for sentences in &mut outcome {
-                sentences.retain(|said| !tells_failure(said));
-            }
+        let mut latest = Vec::new();
+        let goes_on = lines.iter().rposition(|line| line.voice == Voice::Call) > last;
+        if goes_on {
+            // It is no answer, and what failed so far may be cured by what was called then.
+            latest = std::mem::take(&mut outcome).into_iter().flatten().collect();
+            latest.retain(|said| is_telling(said));
         }
+        let before_last = lines.get(..last.unwrap_or_default()).unwrap_or_default();
         Self {
             request: request(lines),
             answers: answers(lines),
             outcome,
-            steps: steps(lines.get(..last.unwrap_or_default()).unwrap_or_default()),
+            steps: steps(before_last),
+            latest,
+            goes_on,
             effects: transcript.effects.clone(),
             undone: String::new(),
             interrupted: transcript.interrupted,

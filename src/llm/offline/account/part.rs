@@ -1,6 +1,9 @@
 //! The parts of an account, by rank: which of them are told in the room that there is.
 
-use super::{super::cues, course::Course};
+use super::{
+    super::{clauses::is_code, cues},
+    course::Course,
+};
 use crate::domain::effects::{Effects, Verdict};
 
 /// What a part is.
@@ -10,6 +13,10 @@ pub(super) enum Slot {
     Request,
     /// The user's answer to a question.
     Answer,
+    /// A sentence of how it ended.
+    Outcome,
+    /// What the model said before its last calls.
+    SoFar,
     /// Files.
     Files,
     /// Files of which a change was refused or failed, and none went through.
@@ -20,8 +27,6 @@ pub(super) enum Slot {
     Links,
     /// How tests and builds ended.
     Checks,
-    /// A sentence of how it ended.
-    Outcome,
     /// The entries of the plan that are left.
     Left,
     /// What the model asked in the end.
@@ -30,6 +35,10 @@ pub(super) enum Slot {
     End,
     /// What the model said on the way.
     Step,
+    /// What else the user gave: code, a patch, a log.
+    Given,
+    /// Files that were read.
+    Looked,
 }
 
 /// A part of an account.
@@ -43,12 +52,15 @@ pub(super) struct Part {
     pub(super) text: String,
 }
 
-/// Ranks: what must be known first; then effects; then demands; then sentence by sentence; then steps.
+/// Ranks: what must be known first; then effects; then demands; then sentence by sentence; then steps, and what was read.
 const FIRST: usize = 0;
 const EFFECTS: usize = 1;
 const DEMANDS: usize = 2;
 const SENTENCES: usize = 3;
 const STEPS: usize = 1_000;
+const LOOKED: usize = 2_000;
+/// Files that were read stand in lists of about this many characters, as many as there is room for.
+const LIST_CHARS: usize = 200;
 /// A point costs this many characters beyond its words.
 const AROUND_CHARS: usize = 4;
 /// Room below this many characters isn't worth the beginning of a part.
@@ -69,14 +81,16 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<Part> {
         }
     };
     for (number, (place, said)) in numbered(&course.request) {
-        let rank = if number == 0 {
-            FIRST
+        let (slot, rank) = if number == 0 {
+            (Slot::Request, FIRST)
+        } else if is_code(said) && !said.starts_with(char::is_uppercase) {
+            (Slot::Given, STEPS + number)
         } else if cues::demands(said) {
-            DEMANDS
+            (Slot::Request, DEMANDS)
         } else {
-            SENTENCES + number
+            (Slot::Request, SENTENCES + number)
         };
-        push(Slot::Request, place, rank, said.clone());
+        push(slot, place, rank, said.clone());
     }
     for (place, said) in course.answers.iter().enumerate() {
         push(Slot::Answer, (0, place), DEMANDS, said.clone());
@@ -97,8 +111,17 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<Part> {
     for (place, said) in course.steps.iter().enumerate() {
         push(Slot::Step, (place, 0), STEPS + place, said.clone());
     }
+    for (number, said) in course.latest.iter().enumerate() {
+        let rank = if number == 0 { FIRST } else { SENTENCES + number };
+        push(Slot::SoFar, (0, number), rank, said.clone());
+    }
+    for (place, files) in lists(&course.effects.looked_at).into_iter().enumerate() {
+        push(Slot::Looked, (place, 0), LOOKED + place, files);
+    }
     for (slot, rank, text) in effects(&course.effects) {
-        push(slot, (0, 0), rank, text);
+        // What is left, and how checks ended, is settled by what goes on.
+        let is_passing = course.goes_on && matches!(slot, Slot::Left | Slot::Checks);
+        push(slot, (0, 0), if is_passing { STEPS } else { rank }, text);
     }
     if course.effects.undoes {
         let undone = format!(
@@ -128,6 +151,24 @@ fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize,
         (0..).zip(sentences).map(place)
     });
     all.enumerate()
+}
+
+/// Names, with commas between them, in lists of a limited length.
+fn lists(names: &[String]) -> Vec<String> {
+    let mut lists: Vec<String> = Vec::new();
+    for name in names {
+        match lists
+            .last_mut()
+            .filter(|list| list.len() + name.len() < LIST_CHARS)
+        {
+            Some(list) => {
+                list.push_str(", ");
+                list.push_str(name);
+            }
+            None => lists.push(name.clone()),
+        }
+    }
+    lists
 }
 
 fn effects(effects: &Effects) -> Vec<(Slot, usize, String)> {

@@ -12,12 +12,15 @@ pub(super) fn label(slot: Slot) -> &'static str {
         Slot::Request => "User: ",
         Slot::Answer => "Decided by the user: ",
         Slot::Step => "On the way: ",
+        Slot::Given => "The user gave: ",
+        Slot::Looked => "Looked at: ",
         Slot::Files => "Files changed: ",
         Slot::Unchanged => "Not changed: ",
         Slot::Commits => "Commits: ",
         Slot::Links => "Made: ",
         Slot::Checks => "Checks: ",
         Slot::Outcome => "Answer: ",
+        Slot::SoFar => "So far: ",
         Slot::Left => "Left to do: ",
         Slot::Question => "Asked the user: ",
         Slot::End => "Note: ",
@@ -26,7 +29,7 @@ pub(super) fn label(slot: Slot) -> &'static str {
 
 /// Whether these are words that somebody said, which stand in quotation marks.
 fn is_quoted(slot: Slot) -> bool {
-    matches!(slot, Slot::Request | Slot::Answer | Slot::Question)
+    matches!(slot, Slot::Request | Slot::Given | Slot::Answer | Slot::Question)
 }
 
 /// The points, a line each.

@@ -51,10 +51,10 @@ const LINES: [(Voice, &str, &str); 8] = [
 fn an_account_tells_request_effects_outcome_and_question() {
     insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
+    Answer: The gate is quiet now. The hinge is oiled A test opens it
     Files changed: src/gate.rs
     Commits: 1a2b3c4 Fix the gate
     Checks: cargo test passed (12 passed)
-    Answer: The gate is quiet now. The hinge is oiled A test opens it
     Left to do: Paint it
     Asked the user: “Shall I paint it, too?”
     On the way: The hinge is dry because nobody oils it.
@@ -104,4 +104,45 @@ fn only_what_changes_something_or_is_long_is_work() {
     looked.tokens = 5_001;
     assert!(is_work(&looked));
     assert!(is_work(&work(0, &LINES)));
+}
+
+#[test]
+fn what_calls_follow_is_no_answer() {
+    let leg = texts(&[work(9_000, &LINES[..7])]);
+    insta::assert_snapshot!(leg.text, @r"
+    User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
+    So far: The hinge is dry because nobody oils it.
+    Files changed: src/gate.rs
+    Commits: 1a2b3c4 Fix the gate
+    Checks: cargo test passed (12 passed)
+    Left to do: Paint it
+    ");
+    assert_eq!(
+        leg.gist,
+        "“The gate of the garden squeaks when it is opened.” → The hinge is dry because nobody oils it."
+    );
+    assert!(!texts(&[work(0, &LINES[..7])]).brief.contains("Paint it"));
+}
+
+#[test]
+fn code_in_a_request_stands_behind_its_words_and_what_was_read_last() {
+    let asked =
+        "Fix this.\n\ndiff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644\n\nThen oil the hinge.";
+    let mut read = work(
+        9_000,
+        &[
+            (Voice::User, "", asked),
+            (Voice::Assistant, "", "Done: it is fixed."),
+        ],
+    );
+    read.effects = Effects {
+        looked_at: vec!["src/gate.rs".to_owned(), "src/hinge.rs".to_owned()],
+        ..Effects::default()
+    };
+    insta::assert_snapshot!(texts(&[read]).text, @r"
+    User: “Fix this. Then oil the hinge.”
+    Answer: Done: it is fixed.
+    The user gave: “diff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644”
+    Looked at: src/gate.rs, src/hinge.rs
+    ");
 }

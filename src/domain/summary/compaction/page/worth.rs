@@ -22,7 +22,9 @@ const SCORE_SCALE: i64 = 1_000_000_000;
 const CHARS_WORTH: i64 = 16;
 
 /// So many points later in a text, a point counts half: what tells most stands first.
-const LATE_POINTS: i64 = 8;
+const LATE_POINTS: i64 = 3;
+/// The longest label of a point, in bytes.
+const LABEL_BYTES_MAX: usize = 24;
 /// No headline costs more tokens than this.
 const DAMPED_COST_MAX: i64 = 10_000;
 
@@ -131,9 +133,10 @@ impl Page<'_> {
             let chars = point.chars().count();
             let told = self.rarity.told(point).max(1);
             let late = i64_or_max(place) + LATE_POINTS;
-            let gain = per_cost(score, told * LATE_POINTS / late, i64_or_max(chars)) / *alike;
+            let gain = per_cost(score, told * LATE_POINTS / late * 2, i64_or_max(chars)) / (*alike + 1);
             // Alone, the first point only replaces the headline.
-            (place > 0 || told > headline).then_some(PointWorth { place, chars, gain })
+            let is_news = (place > 0 || told > headline) && !self.rarity.is_told_above(after_label(point));
+            is_news.then_some(PointWorth { place, chars, gain })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
         worth.sort_by_key(|point| (Reverse(point.gain), point.place));
@@ -214,6 +217,14 @@ impl Page<'_> {
             }
         }
     }
+}
+
+/// A point without the label that it may begin with, such as `Checks: `.
+fn after_label(point: &str) -> &str {
+    let labelled = point
+        .split_once(": ")
+        .filter(|(label, _)| label.len() <= LABEL_BYTES_MAX);
+    labelled.map_or(point, |(_, said)| said)
 }
 
 /// A cost to the power of ¾, so that a headline that tells much isn't given up for its length.
