@@ -34,7 +34,7 @@ use crate::{
         batch::BatchStore,
         operate::OperatorStore,
         postgres::{self, Member, PostgresSettings, READ_PATIENCE_MS},
-        sqlite::{SqliteSettings, Synchronous},
+        sqlite::{MissingFolder, SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
     tokenizer,
@@ -326,6 +326,11 @@ fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
             config::Synchronous::Full => Synchronous::Full,
             config::Synchronous::Normal => Synchronous::Normal,
             config::Synchronous::Off => Synchronous::Off,
+        },
+        missing_folder: if config.is_in_state_folder {
+            MissingFolder::Make
+        } else {
+            MissingFolder::Refuse
         },
     }
 }

@@ -53,7 +53,7 @@ const EXAMPLES: &str = "\
 Examples:
   recapd replay examples/two-weeks.jsonl    a conversation through the pipeline: no key, no server
   recapd serve --demo                       a daemon with a conversation to look at: no key
-  recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
+  recapd serve                              the daemon on 127.0.0.1:7411, database in ~/.local/state/recapd
   recapd push my-agent < messages.jsonl     messages of any known format, into a window
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
@@ -76,7 +76,7 @@ struct Shared {
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Database: a file of SQLite, or `postgres://USER@HOST/DATABASE`, with the password in PGPASSFILE or PGPASSWORD
-    /// [default: database.url of the configuration]
+    /// [default: database.url of the configuration, else recapd.db in ~/.local/state/recapd]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
     /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`; commands that work on the
@@ -467,7 +467,8 @@ fn begin_log(
 fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
-        .environment(environment.pairs());
+        .environment(environment.pairs())
+        .state_folder(environment.state_folder());
     if let Some(place) = &shared.db {
         loader = loader.set(format!("database.url={}", config::url_of(place)));
     }

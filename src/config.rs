@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use batch::BatchConfig;
 pub use check::Violation;
-pub use database::{DatabaseConfig, Migrate, Synchronous, url_of};
+pub use database::{DEFAULT_FILE, DatabaseConfig, Migrate, Synchronous, url_of};
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};

@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub use range::{RANGE_MAX, Range};
-pub use text::{expanded_text, expanded_texts, found_list, found_text, message_text};
+pub use text::{INDENT, expanded_text, expanded_texts, found_list, found_text, message_text};
 
 /// Exchanges shown unless more are asked for.
 pub const FOUND_SHOWN: i64 = 10;

@@ -1,13 +1,21 @@
 //! `[database]`: where everything is kept.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+
+/// The name of the database that nobody named.
+pub const DEFAULT_FILE: &str = "recapd.db";
 
 /// `[database]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`.
+    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. Empty in a file: [`DEFAULT_FILE`] in the user's state folder.
     pub url: String,
+    /// Nobody named a database: it is in the user's state folder, which is made if it is missing.
+    #[serde(skip)]
+    pub is_in_state_folder: bool,
     /// PostgreSQL: a replica for reads that may be a moment old; empty: the same server.
     pub read_url: String,
     /// PostgreSQL: how far behind that replica may be.
@@ -44,16 +52,28 @@ impl DatabaseConfig {
             Some(cure) => Err(cure),
             None => Ok(Self {
                 url,
+                is_in_state_folder: false,
                 read_url: String::new(),
                 ..self.clone()
             }),
         }
     }
 
+    /// Puts a database that nobody named into the user's state folder. One that lies in the working directory isn't taken: it
+    /// may be anybody's.
+    pub(super) fn settle(&mut self, state_folder: Option<&Path>) {
+        if let Some(folder) = state_folder.filter(|_| self.url.is_empty()) {
+            self.url = url_of(&folder.join(DEFAULT_FILE).to_string_lossy());
+            self.is_in_state_folder = true;
+        }
+    }
+
     /// What is wrong with the addresses: the key, and the cure. Neither says the address, which may hold a password.
     pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
-        found.extend(cure(&self.url).map(|cure| ("database.url", cure)));
+        if !self.url.is_empty() {
+            found.extend(cure(&self.url).map(|cure| ("database.url", cure)));
+        }
         if !self.read_url.is_empty() {
             if !self.is_postgres() {
                 found.push(("database.read_url", "needs a database.url of PostgreSQL"));

@@ -1,6 +1,10 @@
 //! The environment: read once, at one place, and handed on as data.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// What configuration variables begin with.
 pub(super) const PREFIX: &str = "RECAPD__";
@@ -34,6 +38,15 @@ impl Environment {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// The folder for what recapd keeps of this user: `$XDG_STATE_HOME/recapd`, else `~/.local/state/recapd`, see
+    /// <https://specifications.freedesktop.org/basedir-spec/latest/>. None if no home is named; a relative path is none.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        let absolute = |name: &str| self.get(name).map(Path::new).filter(|path| path.is_absolute());
+        let state = absolute("XDG_STATE_HOME").map(Path::to_owned);
+        let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        Some(state?.join("recapd"))
     }
 
     /// All variables, by name.

@@ -30,6 +30,7 @@ const LOG_FORMAT: &str = "log.format";
 pub struct Loader {
     file: Option<PathBuf>,
     variables: Vec<(String, String)>,
+    state_folder: Option<PathBuf>,
     sets: Vec<String>,
 }
 
@@ -86,6 +87,13 @@ impl Loader {
         self
     }
 
+    /// Where the database is that nobody names; see [`super::Environment::state_folder`].
+    #[must_use]
+    pub fn state_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.state_folder = folder;
+        self
+    }
+
     /// Sets one key, as `--set` does: `section.key=value`.
     #[must_use]
     pub fn set(mut self, assignment: impl Into<String>) -> Self {
@@ -110,7 +118,8 @@ impl Loader {
         }
         spelling::complete(&mut table, &mut origins);
         presets::expand(&mut table, &mut origins);
-        let config = Config::deserialize(table).expect("each value has been tried by itself");
+        let mut config = Config::deserialize(table).expect("each value has been tried by itself");
+        config.database.settle(self.state_folder.as_deref());
         match config.checked() {
             Ok(prices) if problems.is_empty() => Ok(Loaded {
                 config,

@@ -40,6 +40,47 @@ fn documented() -> Vec<(String, String)> {
 }
 
 #[test]
+fn a_database_that_nobody_names_is_in_the_state_folder() {
+    let of = |environment: Pairs<'_>| {
+        environment
+            .iter()
+            .copied()
+            .collect::<Environment>()
+            .state_folder()
+    };
+    let home = ("HOME", "/home/me");
+    for (environment, folder) in [
+        (&[home][..], Some("/home/me/.local/state/recapd")),
+        (&[home, ("XDG_STATE_HOME", "/state")], Some("/state/recapd")),
+        (
+            &[home, ("XDG_STATE_HOME", "state")],
+            Some("/home/me/.local/state/recapd"),
+        ),
+        (&[("HOME", ".")], None),
+        (&[], None),
+    ] {
+        assert_eq!(
+            of(environment).as_deref(),
+            folder.map(Path::new),
+            "{environment:?}"
+        );
+    }
+    let url = |sets: &[&str], folder: Option<&str>| {
+        let loader = Loader::new().state_folder(folder.map(Into::into));
+        let loader = sets.iter().fold(loader, |loader, set| loader.set(*set));
+        let database = loader.load().unwrap().config.database;
+        (database.url, database.is_in_state_folder)
+    };
+    assert_eq!(
+        url(&[], Some("/a b%")),
+        ("sqlite:/a b%25/recapd.db".to_owned(), true)
+    );
+    assert_eq!(url(&[], None), (String::new(), false));
+    let named = ["database.url=sqlite:recapd.db"];
+    assert_eq!(url(&named, Some("/a")), ("sqlite:recapd.db".to_owned(), false));
+}
+
+#[test]
 fn batches_have_two_spellings() {
     for (sets, mode) in [
         (&["model.mode=gemini", "model.batch=true"][..], ModelMode::Gemini),
@@ -118,7 +159,7 @@ fn the_reference_is_the_default() {
     database.readers = 4
     database.statement_timeout_ms = 30000
     database.synchronous = "full"
-    database.url = "sqlite:recapd.db"
+    database.url = ""
     fallback.api_key_file = ""
     fallback.base_url = ""
     fallback.concurrency = 8

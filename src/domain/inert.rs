@@ -17,7 +17,7 @@ mod tests;
 
 use super::{demand::DEMAND_MARK, text::cut};
 
-pub use markup::defanged;
+pub use markup::{defanged, detagged};
 
 /// What is put before a quotation that could be taken for an instruction.
 pub const QUOTE_MARK: &str = "It was said: ";

@@ -1,5 +1,7 @@
 //! Cutting and cleaning text. Everything here is safe for UTF-8: cuts fall on grapheme boundaries.
 
+use std::borrow::Cow;
+
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Months as German, Danish and Norwegian write them: these put a full stop behind the day.
@@ -155,6 +157,32 @@ pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
+/// JSON for a terminal: what it would obey, or what hides or reorders text, stands as an escape (`\u009b`), which means the same.
+/// JSON itself only keeps the first 32 control characters out of strings.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| is_unprintable(c) && !matches!(c, '\n' | '\t');
+    if !json.contains(is_hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        match c {
+            // Between values it is white space, and in no string.
+            '\r' => shown.push(' '),
+            c if is_hidden(c) => {
+                let mut units = [0; 2];
+                let escapes = c
+                    .encode_utf16(&mut units)
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}"));
+                shown.extend(escapes);
+            }
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// `text` for a terminal without UTF-8: recapd's own marks replaced by others as wide, other characters by question
 /// marks.
 pub fn ascii(text: &str) -> String {
@@ -229,6 +257,28 @@ fn is_unprintable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_on_a_terminal_hides_nothing_and_means_the_same() {
+        for text in [
+            "\u{9b}2J",
+            "\u{7f}\u{202e}txt.exe",
+            "\u{e0041}\u{200b}",
+            "\u{1b}[2J",
+            "plain ä 👩\u{200d}🚀",
+        ] {
+            let json = serde_json::to_string_pretty(&serde_json::json!({ "a": [text] })).unwrap();
+            let shown = visible_json(&json);
+            assert!(
+                !shown.contains(|c: char| is_unprintable(c) && c != '\n'),
+                "{shown}"
+            );
+            let [given, read] =
+                [json.as_str(), &shown].map(|json| serde_json::from_str::<serde_json::Value>(json).unwrap());
+            assert_eq!(read, given);
+        }
+        assert_eq!(visible_json("{\r\n\t1}"), "{ \n\t1}");
+    }
 
     #[test]
     fn sentences_are_kept_whole_where_enough_of_them_fit() {

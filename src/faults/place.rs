@@ -19,7 +19,7 @@ use super::{
 use crate::store::{
     DatabaseSettings,
     postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
-    sqlite::{self, SqliteSettings, Synchronous},
+    sqlite::{self, MissingFolder, SqliteSettings, Synchronous},
 };
 
 /// The size of the disk under a file, with room for its log: some 64 MB and what comes until that is brought in.
@@ -101,6 +101,7 @@ impl Place {
                 group_commit_max: 1,
                 busy_timeout_ms: 5_000,
                 synchronous: Synchronous::Full,
+                missing_folder: MissingFolder::Refuse,
             }
             .into();
         }

@@ -46,10 +46,7 @@ pub(super) struct AgentFolder(PathBuf);
 impl StateFolder {
     /// The user's state folder; `None` if the environment names no home.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
-        let state = environment.get("XDG_STATE_HOME").map(PathBuf::from);
-        let state = state.filter(|path| path.is_absolute());
-        let home = || Some(Path::new(environment.get("HOME")?).join(".local/state"));
-        Some(Self(state.or_else(home)?.join("recapd")))
+        environment.state_folder().map(Self)
     }
 
     /// The file with the last brief of `agent`.

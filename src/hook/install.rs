@@ -1,10 +1,14 @@
 //! The entries in a host's settings: added and removed by editing the text, so that everything else stays as it is,
 //! byte for byte.
 //!
-//! Invariant: entries of others are never changed, and removing what was added gives the original text.
+//! Invariants: entries of others are never changed, and removing what was added gives the original text. No event is
+//! named that the host doesn't know: Claude Code would ignore the whole file, `permissions` included.
 
 mod diff;
 mod json;
+mod program;
+mod review;
+mod version;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +20,9 @@ use super::{Event, Host};
 use crate::config::Environment;
 
 pub use diff::diff;
+pub use program::{HostProgram, find};
+pub use review::{Review, review};
+pub use version::{OLDEST_TRIED, Support, Unsupported, Version, support};
 
 /// The longest settings that are read, in bytes.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
@@ -35,8 +42,19 @@ pub struct Commands {
     pub program: String,
     /// Options for each call, such as `--agent me`.
     pub options: Vec<String>,
-    /// Whether newer versions are announced to sessions.
-    pub announces: bool,
+    /// The events at which they are called. Entries for others are taken out.
+    pub events: Vec<Event>,
+    /// Who reads the settings.
+    pub scope: Scope,
+}
+
+/// Who reads a settings file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The user alone, on this machine.
+    User,
+    /// Everybody who works on the project, if the file is checked in: with other versions of the host, or without recapd.
+    Project,
 }
 
 /// Why settings can't be changed.
@@ -94,10 +112,8 @@ pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallE
         settings.to_owned()
     };
     for event in Event::ALL {
-        let wanted = match event {
-            Event::UserPromptSubmit if !commands.announces => None,
-            _ => Some(commands.group(event)?),
-        };
+        let is_wanted = commands.events.contains(&event);
+        let wanted = is_wanted.then(|| commands.group(event)).transpose()?;
         text = with_event(&text, event, wanted.as_ref())?;
     }
     Ok(text)
@@ -138,7 +154,7 @@ impl Commands {
         ];
         let words = call.into_iter().map(str::to_owned);
         let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
-        let command = words.collect::<Vec<String>>().join(" ");
+        let command = self.harmless(&words.collect::<Vec<String>>().join(" "));
         Ok(Group {
             matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
             hooks: [Handler {
@@ -148,6 +164,27 @@ impl Commands {
             }],
         })
     }
+}
+
+/// What a shell is told first, so that a program that isn't there is no error of the hook. Every shell that hosts use
+/// understands it, fish included.
+const GUARD: &str = "command -v ";
+
+impl Commands {
+    /// The call as it stands in the settings: in those that others share it does nothing where there is no recapd.
+    fn harmless(&self, call: &str) -> String {
+        match self.scope {
+            Scope::User => call.to_owned(),
+            Scope::Project => format!("{GUARD}{} >/dev/null 2>&1 && {call} || true", self.program),
+        }
+    }
+}
+
+/// The call in a command, without what [`Commands::harmless`] puts around it.
+fn call_in(command: &str) -> &str {
+    let guarded = command.strip_prefix(GUARD);
+    let call = guarded.and_then(|command| command.split_once(" && "));
+    call.map_or(command, |(_, call)| call)
 }
 
 /// All ways in which a session of `host` starts; a start that isn't listed gets no brief.
@@ -205,7 +242,7 @@ fn has_own(group: &Value) -> bool {
 /// Whether a handler is recapd's: it calls a program of that name with the command `hook`.
 fn is_own(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
-    let mut words = command.split_whitespace();
+    let mut words = call_in(command).split_whitespace();
     let program = words.next().unwrap_or_default().trim_matches(['"', '\'']);
     let is_recapd = Path::new(program)
         .file_name()

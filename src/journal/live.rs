@@ -74,7 +74,7 @@ impl Journal {
     /// # Errors
     /// When the folder can't be made.
     pub fn open(folder: &Path, archive: Arc<dyn Archive>) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
+        file::make_folder(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
             archive,

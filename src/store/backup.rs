@@ -4,17 +4,14 @@
 //! name, checked by the caller, and renamed.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, Permissions},
     io,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    str::FromStr as _,
     time::Duration,
 };
 
-use sqlx::{
-    Connection as _, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
-};
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteJournalMode};
 
 use super::{
     DatabaseSettings, StoreError,
@@ -77,11 +74,12 @@ pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<Part, BackupEr
 pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<Part, BackupError> {
     let settings = of_sqlite(to)?;
     let from = at(settings, file);
-    let options = SqliteConnectOptions::from_str(&settings.url).map_err(StoreError::from)?;
+    let options = sqlite::options_of(&settings.url)?;
     let target = options.get_filename();
     if !file.exists() {
         return Err(failed(file)(io::ErrorKind::NotFound.into()));
     }
+    sqlite::make_folder(target, settings.missing_folder).map_err(failed(target))?;
     let lock = sqlite::lock(target).await?;
     check_free(target)?;
     // SQLite would take what stands in the log into the new database.
@@ -96,7 +94,15 @@ async fn write(
     lock: Option<File>,
 ) -> Result<Part, BackupError> {
     let file = with_end(target, PART);
-    make(&file)?;
+    // A backup is its owner's; a database that is brought back is for those for whom its folder is.
+    make(
+        &file,
+        if lock.is_some() {
+            sqlite::mode_beside(target)
+        } else {
+            sqlite::OWN_MODE
+        },
+    )?;
     let part = Part {
         settings: at(to, &file),
         file,
@@ -115,14 +121,14 @@ fn check_free(name: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// An empty file that only its owner reads.
-fn make(file: &Path) -> Result<(), BackupError> {
+/// An empty file of that mode.
+fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).mode(sqlite::OWN_MODE);
     match options.open(file) {
-        Ok(_) => Ok(()),
+        Ok(made) => made
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(failed(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(BackupError::Exists(file.to_path_buf()))
         }
@@ -132,7 +138,7 @@ fn make(file: &Path) -> Result<(), BackupError> {
 
 /// One read transaction: the copy is the database at one moment, without what was deleted in it.
 async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreError> {
-    let options = SqliteConnectOptions::from_str(&from.url)?
+    let options = sqlite::options_of(&from.url)?
         .read_only(true)
         .busy_timeout(Duration::from_millis(from.busy_timeout_ms));
     let mut connection = SqliteConnection::connect_with(&options).await?;
@@ -155,7 +161,7 @@ impl Part {
     /// # Errors
     /// See [`BackupError`]; nothing is left then.
     pub async fn keep(self) -> Result<u64, BackupError> {
-        let options = SqliteConnectOptions::from_str(&self.settings.url).map_err(StoreError::from)?;
+        let options = sqlite::options_of(&self.settings.url)?;
         let options = options.journal_mode(SqliteJournalMode::Delete);
         let connection = SqliteConnection::connect_with(&options)
             .await

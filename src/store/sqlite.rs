@@ -7,6 +7,7 @@ mod address;
 mod bell;
 mod checkpoint;
 mod condition;
+mod files;
 mod schema;
 mod writer;
 
@@ -14,7 +15,6 @@ use std::{
     fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
-    str::FromStr,
     sync::Arc,
     time::Duration,
 };
@@ -33,9 +33,12 @@ use super::{
     sql::{Connection, recall},
     timeouts::Timeouts,
 };
+pub(super) use address::options_of;
 pub use address::{file_of, url_of};
 use checkpoint::Checkpoint;
 use condition::Condition;
+pub(super) use files::{OWN_MODE, mode_beside};
+pub use files::{exposed, make_folder};
 pub(super) use schema::MIGRATIONS;
 pub(super) use writer::Extent;
 use writer::{CACHE_KIB, Writer};
@@ -60,6 +63,17 @@ pub struct SqliteSettings {
     pub busy_timeout_ms: u64,
     /// When SQLite waits for the disk.
     pub synchronous: Synchronous,
+    /// What is done about a folder that isn't there, when the file is made.
+    pub missing_folder: MissingFolder,
+}
+
+/// What is done about a folder that isn't there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingFolder {
+    /// It is an error: the disk may not be mounted, or the name is misspelt.
+    Refuse,
+    /// It is made, for the user alone.
+    Make,
 }
 
 impl SqliteSettings {
@@ -245,7 +259,13 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
             format!("there is no file {}", file.display()).into(),
         ));
     }
+    if makes {
+        make_folder(file, settings.missing_folder).map_err(|error| failed(file, &error))?;
+    }
     let lock = lock(file).await?;
+    if makes {
+        files::make(file).map_err(|error| failed(file, &error))?;
+    }
     // Migrations and copies write much in one transaction.
     let options = options.pragma("cache_size", CACHE_KIB.to_string());
     let connection = SqliteConnection::connect_with(&options).await?;
@@ -259,7 +279,7 @@ pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
 
 /// A connection to an existing file that changes nothing in it, not even its journal mode, whatever its schema is.
 pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
-    let options = SqliteConnectOptions::from_str(&settings.url)?
+    let options = options_of(&settings.url)?
         .read_only(true)
         .busy_timeout(settings.busy_timeout());
     Ok(SqliteConnection::connect_with(&options).await?.into())
@@ -280,7 +300,7 @@ fn failed(file: &Path, error: &io::Error) -> StoreError {
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
-    let options = SqliteConnectOptions::from_str(&settings.url)?
+    let options = options_of(&settings.url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(settings.busy_timeout());
@@ -292,7 +312,7 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
 pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
-    let file = File::create(&path).map_err(|error| failed(&path, &error))?;
+    let file = files::make(&path).map_err(|error| failed(&path, &error))?;
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         match file.try_lock() {
@@ -317,6 +337,7 @@ mod tests {
             group_commit_max: 1,
             busy_timeout_ms: 0,
             synchronous: Synchronous::Off,
+            missing_folder: MissingFolder::Refuse,
         };
         let sqlite = Sqlite::open(&settings).await.unwrap();
         let reader = sqlite.reader().await.unwrap();

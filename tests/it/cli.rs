@@ -23,6 +23,7 @@ mod older_backup;
 mod operate;
 mod pins;
 mod place;
+mod private;
 mod project;
 mod promises;
 mod push;

@@ -19,7 +19,7 @@ use recapd::{
     domain::agent::AgentId,
     store::{
         SqlStore, Store as _,
-        sqlite::{SqliteSettings, Synchronous},
+        sqlite::{MissingFolder, SqliteSettings, Synchronous},
     },
 };
 use serde_json::json;
@@ -287,6 +287,7 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
             group_commit_max: 1,
             busy_timeout_ms: 5_000,
             synchronous: Synchronous::Full,
+            missing_folder: MissingFolder::Refuse,
         }
         .into(),
     )

@@ -99,19 +99,18 @@ fn the_package_has_what_it_names() {
     }
 }
 
-/// Commands are run from any folder, and a path that begins there would make another database in each. Whatever else is
-/// set would go before a preset.
+/// Without it each user's commands would look in that user's folder. Whatever else is set would go before a preset.
 #[test]
 fn what_is_packed_names_the_services_database_and_nothing_else() {
-    let relative = "#url = \"sqlite:recapd.db\"";
+    let nobodys = "#url = \"\"";
     let begun = recapd::config::commented();
-    assert!(begun.lines().any(|line| line == relative));
+    assert!(begun.lines().any(|line| line == nobodys));
     assert!(
         begun
             .lines()
             .all(|line| line.is_empty() || line.starts_with(['#', '[']))
     );
-    let command = format!("init - | sed 's|^{relative}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|'");
+    let command = format!("init - | sed 's|^{nobodys}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|'");
     for file in ["scripts/package", "Containerfile", "docs/operations.md"] {
         assert!(text(file).contains(&command), "{file}");
     }

@@ -7,7 +7,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::store::{StoreError, sqlite};
+use crate::{
+    config::DEFAULT_FILE,
+    store::{StoreError, sqlite},
+};
 
 /// What to do about a damaged file.
 pub(in crate::cli) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
@@ -25,9 +28,15 @@ pub(in crate::cli) fn of(url: &str, error: &StoreError) -> &'static str {
     }
 }
 
-/// The file of the database `url`, which may be a path alone; `None` if it is a server's.
+/// The file of the database `url`, which may be a path alone; `None` if it is a server's, or none is named.
 pub(in crate::cli) fn file(url: &str) -> Option<PathBuf> {
-    sqlite::file_of(url).or_else(|| (!url.contains("://")).then(|| PathBuf::from(url)))
+    let is_path = !url.is_empty() && !url.contains("://");
+    sqlite::file_of(url).or_else(|| is_path.then(|| PathBuf::from(url)))
+}
+
+/// Whether a database lies in the working directory, where earlier versions looked for it.
+fn lies_here(file: &Path) -> bool {
+    file.is_absolute() && file.ends_with(DEFAULT_FILE) && Path::new(DEFAULT_FILE).exists()
 }
 
 /// SQLite writes beside the file, too: its log, and the lock.
@@ -37,6 +46,9 @@ fn of_file(file: &Path) -> &'static str {
     let beside = Access::WRITE_OK | Access::EXEC_OK;
     let found = access(file, Access::READ_OK | Access::WRITE_OK).and_then(|()| access(folder, beside));
     match found {
+        Err(Errno::NOENT) if lies_here(file) => {
+            "a recapd.db lies in this folder, and isn't used unless it is named: --db recapd.db, or database.url"
+        }
         Err(Errno::NOENT) => {
             "`recapd serve` or `recapd migrate up` makes it; or name another one with --db or database.url"
         }

@@ -9,7 +9,10 @@ use std::{
 use clap::ColorChoice;
 use serde::Serialize;
 
-use crate::{config::Environment, domain::text::ascii};
+use crate::{
+    config::Environment,
+    domain::text::{ascii, visible_json},
+};
 
 /// Whether a terminal is told everything in ASCII.
 static IS_PLAIN: OnceLock<bool> = OnceLock::new();
@@ -136,7 +139,30 @@ pub(in crate::cli) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Res
 }
 
 fn as_json(value: &impl Serialize) -> std::io::Result<String> {
-    serde_json::to_string_pretty(value).map_err(std::io::Error::other)
+    let json = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
+    Ok(if std::io::stdout().is_terminal() {
+        visible_json(&json).into_owned()
+    } else {
+        json
+    })
+}
+
+/// Stdout for lines of JSON: a terminal is shown what it would otherwise obey. Each write is of whole characters.
+pub(in crate::cli) struct JsonLines;
+
+impl std::io::Write for JsonLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut stdout = std::io::stdout();
+        if !stdout.is_terminal() {
+            return stdout.write(bytes);
+        }
+        stdout.write_all(visible_json(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
 }
 
 /// Prints a line to stderr.

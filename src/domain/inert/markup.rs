@@ -6,13 +6,17 @@ use regex::{Captures, Regex, RegexBuilder};
 
 use crate::domain::{prompt, text::one_line};
 
-/// Names of tags that mean something to a renderer, a chat template, an agent's parser or a reader of prompts.
-const TAGS: &str = "summary|system(?:[_-][a-z]{1,20})?|sys|instructions?|prompt|user(?:[_-][a-z]{1,20})?|assistant|human|developer|admin|\
+/// Names of tags that mean something to a chat template, an agent's parser or a reader of prompts.
+const STRUCTURE: &str = "summary|system(?:[_-][a-z]{1,20})?|sys|instructions?|prompt|user(?:[_-][a-z]{1,20})?|assistant|human|developer|admin|\
     (?:antml:)?(?:tools?(?:[_-][a-z]{1,20})?|functions?(?:[_-][a-z]{1,20})?|invoke|parameters?)|think(?:ing)?|reasoning|scratchpad|\
     im_start|im_end|s|bos|eos|pad|unk|start_of_turn|end_of_turn|begin_of_text|end_of_text|important|override|policy|secret|\
-    context|documents?|conversation|message|answer|search_results|untrusted[a-z_-]{0,20}|\
-    a|img|image|iframe|frame|script|style|link|meta|base|object|embed|applet|form|input|button|svg|math|video|audio|\
+    context|documents?|conversation|message|answer|search_results|untrusted[a-z_-]{0,20}";
+/// Names of tags that mean something to a renderer.
+const HTML: &str = "a|img|image|iframe|frame|script|style|link|meta|base|object|embed|applet|form|input|button|svg|math|video|audio|\
     source|picture|body|html|head|marquee|details|template|textarea|portal";
+/// Names of tags in which hosts put what they say themselves.
+const HOSTS: &str =
+    "(?:command|local|bash|ide|task|persisted|environment|background|teammate|recap)[_-][a-z_-]{1,40}";
 /// Names in square brackets that chat templates use.
 const BRACKETS: &str = "inst|sys|system(?:[_ ][a-z]{1,20})?|assistant|user|developer|admin|tool_calls|tool_results|available_tools|\
     img|img_end|audio|begin_audio|prefix|suffix|middle|think|args|call_id|tool_content|system_prompt|model_settings";
@@ -23,8 +27,8 @@ struct Step {
     put: fn(&Captures<'_>, &str) -> String,
 }
 
-static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
-    let step = |pattern: &str, put| Step {
+fn step(pattern: &str, put: fn(&Captures<'_>, &str) -> String) -> Step {
+    Step {
         // No class here needs Unicode, and its tables are large.
         pattern: RegexBuilder::new(pattern)
             .unicode(false)
@@ -32,14 +36,31 @@ static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
             .build()
             .expect("a test runs every step"),
         put,
-    };
+    }
+}
+
+/// What is done to text that is quoted as it was: no more than keeps it from passing for structure.
+static TAG_STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
+    vec![
+        step(&format!("<( {{0,3}}/? {{0,3}}(?:{STRUCTURE}|{HOSTS})\\b)"), tag),
+        step(r"<(\|[a-z_]{1,40}\|>|｜)", |found, _| {
+            format!("‹{}", group(found, 1))
+        }),
+        step(
+            r"\[( ?/? ?(?:inst|tool_calls|tool_results|available_tools) ?)\]",
+            |found, _| format!("({})", group(found, 1)),
+        ),
+    ]
+});
+
+static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
     vec![
         // Three or more make a fence.
         step("`{3,}|~{3,}", |_, _| " ".to_owned()),
         step(r"<( {0,3}(?:/|\||!|\?|｜))", |found, _| {
             format!("‹{}", group(found, 1))
         }),
-        step(&format!("<( {{0,3}}(?:{TAGS})\\b)"), tag),
+        step(&format!("<( {{0,3}}(?:{STRUCTURE}|{HTML})\\b)"), tag),
         // Autolinks (CommonMark, 6.5), but no `<std::vector>`.
         step(r"<([a-z][a-z0-9+.-]{1,31}:[a-z0-9/])", |found, _| {
             format!("‹{}", group(found, 1))
@@ -78,8 +99,21 @@ pub fn defanged(line: &str) -> String {
     if !line.contains(['<', '>', '[', '`', '~', ':']) && !line.contains("tokens)") {
         return prompt::neutral(line);
     }
+    one_line(&prompt::neutral(&stepped(line, &STEPS)))
+}
+
+/// One line in which no tag of a host's or of a chat template's is left: of code that is shown as it was, nothing else is
+/// changed.
+pub fn detagged(line: &str) -> String {
+    if !line.contains(['<', '[']) {
+        return prompt::neutral(line);
+    }
+    prompt::neutral(&stepped(line, &TAG_STEPS))
+}
+
+fn stepped<'l>(line: &'l str, steps: &[Step]) -> Cow<'l, str> {
     let mut line = Cow::Borrowed(line);
-    for step in STEPS.iter() {
+    for step in steps {
         if step.pattern.is_match(&line) {
             let before = line.into_owned();
             line = Cow::Owned(
@@ -89,7 +123,7 @@ pub fn defanged(line: &str) -> String {
             );
         }
     }
-    one_line(&prompt::neutral(&line))
+    line
 }
 
 /// A type's parameter such as `Vec<User>` is no tag.

@@ -57,6 +57,47 @@ fn a_message_is_one_line_with_its_payload_verbatim() {
 }
 
 #[test]
+fn numbers_that_no_history_has_are_refused_by_name() {
+    type Change = fn(&mut MessageRecord);
+    let changes: [(&str, Change); 5] = [
+        ("seq", |record| record.seq = i64::MAX),
+        ("exchange", |record| record.exchange = i64::MAX - 1),
+        ("session", |record| record.session = i64::MIN),
+        ("tokens", |record| record.tokens = i64::MAX),
+        ("tokens", |record| record.tokens = -1),
+    ];
+    for (field, change) in changes {
+        let mut changed = record(1, 1);
+        change(&mut changed);
+        let error = Line::parse(&changed.line()).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}` is ")), "{error}");
+    }
+    let head = r#"{"journal":1,"agent_id":"a","project":null,"settings":{"n":9223372036854775807},
+        "created_at":9223372036854775807,"as_of":null,"budget_tokens":5,"last_seq":3,"last_exchange":2,"first_exchange":1,
+        "sessions":[{"session":7,"first_exchange":1,"opened_at":0,"ended_at":null,"end_reason":null}],"evictions":[],"marks":[]}"#;
+    assert!(
+        matches!(Line::parse(head), Ok(Line::Head(_))),
+        "times and settings may be any"
+    );
+    for (from, to, field) in [
+        ("\"last_seq\":3", "\"last_seq\":9223372036854775807", "last_seq"),
+        (
+            "\"budget_tokens\":5",
+            "\"budget_tokens\":4611686018427387904",
+            "budget_tokens",
+        ),
+        (
+            "\"session\":7",
+            "\"session\":9223372036854775806",
+            "sessions.0.session",
+        ),
+    ] {
+        let error = Line::parse(&head.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}` is ")), "{error}");
+    }
+}
+
+#[test]
 fn every_payload_comes_back_byte_for_byte() {
     for payload in [
         r#"{"a": 1.0, "b":1e400,  "a":"\u0041\/"}"#,

@@ -1,9 +1,9 @@
 //! The text of the journal's lines.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{Head, JOURNAL_VERSION, MessageRecord};
 use crate::domain::{agent::AgentId, message::Format, time::Timestamp};
@@ -31,6 +31,65 @@ pub enum LineError {
     /// A message without its payload.
     #[error("no line of a journal: message {0} has no payload")]
     NoPayload(i64),
+    /// A number that no history has, with which sums would overflow.
+    #[error(
+        "no line of a journal: `{field}` is {found}, and recapd counts from {} to {}; export the agent again",
+        range(.field).start(),
+        range(.field).end()
+    )]
+    Number {
+        /// The field, with those that it stands in: `evictions.3.tokens`.
+        field: String,
+        /// Its value.
+        found: i64,
+    },
+}
+
+/// The largest number of a message, an exchange and the like: what every reader of JSON keeps exactly (RFC 8259, 6).
+const NUMBER_MAX: i64 = (1 << 53) - 1;
+/// The most tokens of one thing: more than any history has, and few enough that eight million of them have a sum.
+const TOKENS_MAX: i64 = 1 << 40;
+
+/// The numbers that a field can have, by its name.
+fn range(field: &str) -> RangeInclusive<i64> {
+    let name = field.rsplit('.').next().unwrap_or_default();
+    if name.contains("tokens") {
+        0..=TOKENS_MAX
+    } else {
+        -NUMBER_MAX..=NUMBER_MAX
+    }
+}
+
+fn checked(field: &str, found: i64) -> Result<(), LineError> {
+    if range(field).contains(&found) {
+        return Ok(());
+    }
+    let field = field.to_owned();
+    Err(LineError::Number { field, found })
+}
+
+/// Checks every number below `value`, but times, which may be any, and settings, which have limits of their own.
+fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    match value {
+        Value::Number(number) => number.as_i64().map_or(Ok(()), |found| checked(path, found)),
+        Value::Array(values) => {
+            let mut places = values.iter().enumerate();
+            places.try_for_each(|(place, value)| check_numbers(&below(&place.to_string()), value))
+        }
+        Value::Object(members) => {
+            let is_counted = |name: &str| !(name.ends_with("_at") || ["as_of", "settings"].contains(&name));
+            let mut members = members.iter().filter(|(name, _)| is_counted(name));
+            members.try_for_each(|(name, value)| check_numbers(&below(name), value))
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
 }
 
 /// Tells a head from a message.
@@ -74,7 +133,10 @@ impl Line {
     pub fn parse(line: &str) -> Result<Self, LineError> {
         match serde_json::from_str::<Probe>(line)?.journal {
             Some(version) if version > JOURNAL_VERSION => Err(LineError::TooNew(version)),
-            Some(_) => Ok(Self::Head(serde_json::from_str(line)?)),
+            Some(_) => {
+                check_numbers("", &serde_json::from_str(line)?)?;
+                Ok(Self::Head(serde_json::from_str(line)?))
+            }
             None => Ok(Self::Message(MessageRecord::parse(line)?)),
         }
     }
@@ -112,6 +174,14 @@ impl MessageRecord {
 
     fn parse(line: &str) -> Result<Self, LineError> {
         let wire: WireMessage<'_> = serde_json::from_str(line)?;
+        for (field, found) in [
+            ("seq", wire.seq),
+            ("exchange", wire.exchange),
+            ("session", wire.session),
+            ("tokens", wire.tokens),
+        ] {
+            checked(field, found)?;
+        }
         let payload = match (wire.payload, wire.payload_text) {
             (Some(json), _) => json.get().to_owned(),
             (None, Some(text)) => text.into_owned(),

@@ -10,8 +10,20 @@ fn commands(host: Host) -> Commands {
         host,
         program: "recapd".to_owned(),
         options: Vec::new(),
-        announces: false,
+        events: events(host),
+        scope: Scope::User,
     }
+}
+
+/// What the newest version of the host knows, but announcements.
+fn events(host: Host) -> Vec<Event> {
+    let newest = HostProgram::Found {
+        version: "2.1.332".parse().unwrap(),
+        program: "claude".into(),
+    };
+    let mut events = support(host, Scope::User, &newest).unwrap().events;
+    events.retain(|event| *event != Event::UserPromptSubmit);
+    events
 }
 
 #[test]
@@ -27,8 +39,12 @@ fn an_empty_file_gets_all_events() {
     );
     assert_eq!(
         settings["hooks"].as_object().unwrap().len(),
-        Event::ALL.len() - 1,
+        Event::ALL.len() - 2,
         "{text}"
+    );
+    assert!(
+        settings["hooks"].get("StopFailure").is_none(),
+        "Codex has no such event"
     );
     assert!(settings["hooks"].get("UserPromptSubmit").is_none());
     assert_eq!(installed(&text, &commands(Host::Codex)).unwrap(), text);
@@ -101,7 +117,7 @@ fn other_options_replace_the_entries() {
     let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let other = Commands {
         options: vec!["--agent".to_owned(), "me-{session}".to_owned()],
-        announces: true,
+        events: Event::ALL.to_vec(),
         ..commands(Host::ClaudeCode)
     };
     let changed = installed(&text, &other).unwrap();
@@ -120,6 +136,53 @@ fn other_options_replace_the_entries() {
         lines.contains('-') && lines.lines().any(|line| line.starts_with('+')),
         "{lines}"
     );
+}
+
+#[test]
+fn an_event_that_is_not_known_any_more_is_taken_out() {
+    let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    assert!(new.contains("StopFailure") && new.contains("PostCompact"));
+    let mut old = commands(Host::ClaudeCode);
+    old.events
+        .retain(|event| !matches!(event, Event::StopFailure | Event::PostCompact));
+    let changed = installed(&new, &old).unwrap();
+    assert!(
+        !changed.contains("StopFailure") && !changed.contains("PostCompact"),
+        "{changed}"
+    );
+    assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
+}
+
+/// The command that an event has in the settings.
+fn command(settings: &str, event: &str) -> String {
+    let settings: Value = serde_json::from_str(settings).unwrap();
+    let command = &settings["hooks"][event][0]["hooks"][0]["command"];
+    command.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
+    for host in [Host::ClaudeCode, Host::Codex] {
+        let shared = Commands {
+            scope: Scope::Project,
+            ..commands(host)
+        };
+        let text = installed("{}", &shared).unwrap();
+        let mut shell = std::process::Command::new("/bin/sh");
+        let output = shell
+            .args(["-c", &command(&text, "Stop")])
+            .env("PATH", "/nowhere")
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        assert_eq!(installed(&text, &shared).unwrap(), text);
+        assert_eq!(uninstalled(&text).unwrap(), "{}");
+        // One form takes the other's place.
+        let own = installed(&text, &commands(host)).unwrap();
+        assert_eq!(own.matches("recapd hook Stop").count(), 1, "{own}");
+        assert!(!own.contains("command -v"), "{own}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! at the file's end.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -218,7 +218,7 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
     if End::of(&file)?.last != Some(last) || !is_called(&file, path)? {
         return Ok(false);
     }
-    std::fs::create_dir_all(past)?;
+    make_folder(past)?;
     let place = free_place(past)?;
     std::fs::rename(path, &place)?;
     sync_folder(&place)?;
@@ -271,6 +271,15 @@ fn hold(file: &File) -> io::Result<()> {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(io::Error::other("somebody else is writing it")),
     }
+}
+
+/// Makes a folder of conversations, for its owner alone, if it isn't there.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// Opens or makes a file that only its owner may read, since it holds conversations.

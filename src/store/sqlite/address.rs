@@ -7,6 +7,21 @@ use std::{
 
 use sqlx::sqlite::SqliteConnectOptions;
 
+use crate::store::{StoreError, StoreResult};
+
+/// How a file is opened at `url`. Without a path SQLite would make a database that is gone when it is closed.
+///
+/// # Errors
+/// If it is no address of a file.
+pub(in crate::store) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {
+    let options = SqliteConnectOptions::from_str(url)?;
+    if options.get_filename().as_os_str().is_empty() {
+        let reason = "no database is named, and HOME isn't set; name one with --db or database.url";
+        return Err(StoreError::Unavailable(reason.to_owned().into()));
+    }
+    Ok(options)
+}
+
 /// The file that is opened at `url`; `None` if that is no address of a file.
 pub fn file_of(url: &str) -> Option<PathBuf> {
     if !url.starts_with("sqlite:") {

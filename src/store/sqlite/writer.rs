@@ -258,7 +258,7 @@ async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) ->
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::OutageKind, Synchronous},
+        super::{super::OutageKind, MissingFolder, Synchronous},
         *,
     };
 
@@ -302,6 +302,7 @@ mod tests {
                 group_commit_max: 1,
                 busy_timeout_ms: 7,
                 synchronous,
+                missing_folder: MissingFolder::Refuse,
             };
             let mut connection = connect(&file, &settings).unwrap();
             let Half::Direct(direct) = connection.half() else {

@@ -137,6 +137,7 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
     command
         .env_clear()
         .env("TMPDIR", folder.path())
+        .env("HOME", folder.path())
         .current_dir(folder.path());
     command.args([
         "serve",
@@ -171,7 +172,9 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let summary = stdout(&run(&["summary", "demo"]));
     assert!(summary.contains("## Previously in This Session"), "{summary}");
-    assert!(!folder.path().join("recapd.db").exists());
+    for made in ["recapd.db", ".local"] {
+        assert!(!folder.path().join(made).exists(), "{made}");
+    }
     let refused = recapd()
         .args(["serve", "--demo", "--db", "x.db"])
         .output()

@@ -71,6 +71,7 @@ fn a_machine_on_which_nothing_is_yet_is_told_what_to_do() {
     for (name, verdict) in [
         ("config", "ok"),
         ("disk", "ok"),
+        ("files", "ok"),
         ("clock", "skip"),
         ("window", "ok"),
         ("time zone", "ok"),

@@ -149,7 +149,7 @@ impl Session {
         let arguments = ["hook", "status", "--json"].map(str::to_owned);
         let output = block_in_place(|| self.run(&arguments, String::new()));
         let statuses: Value = serde_json::from_slice(&output.stdout).unwrap();
-        statuses[0].clone()
+        statuses["agents"][0].clone()
     }
 }
 

@@ -258,6 +258,7 @@ async fn a_daemon_that_runs_is_found() {
         let mut command = recapd();
         command
             .current_dir(empty.path())
+            .env("HOME", empty.path())
             .args(args)
             .args(["--set", &listen]);
         command.output().unwrap()
@@ -303,6 +304,7 @@ async fn a_daemon_that_has_too_much_to_do_is_told_from_another_program() {
             let address = monotone::at(status, body).await;
             let output = recapd()
                 .current_dir(empty.path())
+                .env("HOME", empty.path())
                 .args(["agents", "--set", &format!("http.listen={address}")])
                 .output()
                 .unwrap();

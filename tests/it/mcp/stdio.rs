@@ -29,6 +29,8 @@ impl Host {
             .arg("mcp")
             .args(arguments)
             .current_dir(folder)
+            .env("HOME", folder)
+            .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,5 +1,7 @@
 //! What is SQLite's alone: one daemon at a time, lookers beside it, and the schema.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
 use recapd::{
     domain::{recall::Query, redaction::Redactor},
     store::{
@@ -74,6 +76,30 @@ async fn a_part_of_a_backup_is_gone_unless_it_is_kept() {
     let part = take(&settings, &file).await.unwrap();
     assert!(part.keep().await.unwrap() > 0 && file.exists());
     store.close().await;
+}
+
+/// The log and its index get the database's mode from SQLite, whatever the umask is.
+#[tokio::test]
+async fn an_open_database_is_its_owners_or_its_groups() {
+    for (folder_mode, expected) in [(0o755, 0o600), (0o2770, 0o660)] {
+        let folder = TempDir::new().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(folder_mode)).unwrap();
+        let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
+        let files: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            files.len(),
+            4,
+            "the database, its log, the log's index, the lock: {files:?}"
+        );
+        for file in files {
+            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, expected, "{file:?}");
+        }
+        store.close().await;
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use recapd::store::{
     inbox::InboxStore,
     operate::OperatorStore,
     postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
-    sqlite::{SqliteSettings, Synchronous},
+    sqlite::{MissingFolder, SqliteSettings, Synchronous},
 };
 use sqlx::{
     AssertSqlSafe, Column as _, Connection as _, PgConnection, Row as _, SqliteConnection, TypeInfo as _,
@@ -210,6 +210,7 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
         group_commit_max: 16,
         busy_timeout_ms: 60_000,
         synchronous: Synchronous::Off,
+        missing_folder: MissingFolder::Refuse,
     }
 }
 

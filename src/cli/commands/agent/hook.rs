@@ -4,11 +4,11 @@
 //! exit code or output would disturb the agent.
 
 mod called;
+mod install;
+mod status;
 
 use std::{
-    fs,
-    io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
-    path::{Path, PathBuf},
+    io::{self, Read as _},
     process::ExitCode,
 };
 
@@ -20,10 +20,12 @@ use crate::{
     cli::{Shared, exit::Failed, terminal::output},
     clock::SystemClock,
     config::{Config, Environment},
-    hook::{self, Call, Event, Host, INPUT_BYTES_MAX, Input, install},
+    hook::{self, Call, Event, Host, INPUT_BYTES_MAX, Input},
     tokenizer,
 };
 pub(in crate::cli) use called::called;
+use install::Install;
+use status::status;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -47,7 +49,7 @@ enum Command {
     Uninstall(Install),
     /// Print what a hook would do with the input on stdin, and what a session would be given
     Test(Test),
-    /// Print what waits for the daemon, and when something was last pushed and injected
+    /// Print what waits for the daemon, when something was last pushed and injected, and whether the settings fit the host
     Status,
     /// Send what waits for the daemon, with more time than a hook has
     Drain,
@@ -85,32 +87,6 @@ struct Fire {
     /// The agent's id; {host}, {project} and {session} stand for what they say [default: {host}:{project}]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-}
-
-#[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-struct Install {
-    /// Whose settings
-    #[arg(value_enum)]
-    host: Host,
-    /// Those of the project in the working directory
-    #[arg(long, conflicts_with = "user")]
-    project: bool,
-    /// Those of the user, for all projects [default]
-    #[arg(long)]
-    user: bool,
-    /// Only show what would change
-    #[arg(long)]
-    dry_run: bool,
-    /// Don't ask
-    #[arg(long)]
-    yes: bool,
-    /// The agent's id, as with EVENT: {host}, {project} and {session} stand for what they say
-    #[arg(long, value_name = "AGENT")]
-    agent: Option<String>,
-    /// The program that hosts call
-    #[arg(long, value_name = "PROGRAM", default_value = "recapd")]
-    program: String,
 }
 
 #[derive(Debug, Args)]
@@ -172,8 +148,8 @@ impl Hook {
             return Ok(ExitCode::SUCCESS);
         }
         match self.command {
-            Command::Install(install) => install.change(config, shared, environment, true),
-            Command::Uninstall(install) => install.change(config, shared, environment, false),
+            Command::Install(install) => install.put_in(config, shared, environment),
+            Command::Uninstall(install) => install.take_out(shared, environment),
             Command::Test(test) => test.run(config, shared, environment),
             Command::Drain => {
                 let server = daemon(config, shared);
@@ -261,170 +237,4 @@ impl Test {
         output::note(&format!("{}, agent {agent}: {told}", host.name()));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-impl Install {
-    fn change(
-        &self,
-        config: &Config,
-        shared: &Shared,
-        environment: &Environment,
-        is_install: bool,
-    ) -> Result<ExitCode, Failed> {
-        let folder = self.project.then(|| Path::new("."));
-        let file = install::settings_file(self.host, folder, environment)
-            .ok_or_else(|| Failed::usage("HOME isn't set; set it, or use --project".to_owned()))?;
-        let before = read(&file)?;
-        let after = if is_install {
-            install::installed(&before, &self.commands(config, shared))
-        } else {
-            install::uninstalled(&before)
-        };
-        let after = after.map_err(|error| Failed::usage(format!("{}: {error}", file.display())))?;
-        let diff = (after != before).then(|| install::diff(&before, &after));
-        if let Some(diff) = &diff {
-            self.show(&format!("{}\n{diff}", file.display()), shared)?;
-        }
-        let is_written = diff.is_some() && !self.dry_run;
-        if is_written {
-            if !self.yes && !confirmed(!shared.no_input)? {
-                return Err(Failed::usage("nothing was changed".to_owned()));
-            }
-            write(&file, &after)?;
-        }
-        if shared.json {
-            let file = file.display().to_string();
-            output::json(&json!({ "file": file, "diff": diff, "written": is_written }))?;
-        } else if diff.is_none() {
-            output::text(&format!("{}: nothing to change", file.display()))?;
-        } else if is_written {
-            output::text(if is_install && self.host == Host::Codex {
-                "written; Codex asks you to trust the hooks: /hooks"
-            } else {
-                "written"
-            })?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Shows what changes. Where programs read the output, only somebody who is asked about it is shown.
-    fn show(&self, change: &str, shared: &Shared) -> io::Result<()> {
-        if !shared.json {
-            return output::text(change);
-        }
-        if !self.yes && !self.dry_run {
-            output::error(change);
-        }
-        Ok(())
-    }
-
-    /// The options of this call that each hook needs as well.
-    fn commands(&self, config: &Config, shared: &Shared) -> install::Commands {
-        let mut options = Vec::new();
-        // Hooks run in other folders.
-        let shown = |path: &PathBuf| {
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            absolute.display().to_string()
-        };
-        let file = shared.config.as_ref().map(shown);
-        let token_file = shared.token_file.as_ref().map(shown);
-        let server = shared.server.as_ref().map(|server| server.base.clone());
-        for (name, value) in [
-            ("--agent", &self.agent),
-            ("--server", &server),
-            ("--token-file", &token_file),
-            ("--config", &file),
-        ] {
-            if let Some(value) = value {
-                options.extend([name.to_owned(), value.clone()]);
-            }
-        }
-        install::Commands {
-            host: self.host,
-            program: self.program.clone(),
-            options,
-            announces: config.hook.announce,
-        }
-    }
-}
-
-fn read(file: &Path) -> Result<String, Failed> {
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(Failed::usage(format!("{}: {error}", file.display()))),
-        Ok(of) if of.len() > install::SETTINGS_BYTES_MAX => Err(Failed::usage(format!(
-            "{} is too long for settings",
-            file.display()
-        ))),
-        Ok(_) => {
-            fs::read_to_string(file).map_err(|error| Failed::usage(format!("{}: {error}", file.display())))
-        }
-    }
-}
-
-fn confirmed(may_ask: bool) -> Result<bool, Failed> {
-    if !may_ask || !io::stdin().is_terminal() {
-        let why = if may_ask {
-            "this isn't a terminal to ask on"
-        } else {
-            "this would be asked about"
-        };
-        return Err(Failed::usage(format!("{why}; say --yes or --dry-run")));
-    }
-    let mut stderr = io::stderr().lock();
-    stderr.write_all(b"Write this? [y/N] ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Writes settings whole or not at all, where a link leads to, with the permissions that they have.
-fn write(file: &Path, text: &str) -> Result<(), Failed> {
-    let file: PathBuf = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut written = tempfile::NamedTempFile::new_in(folder)?;
-    written.write_all(text.as_bytes())?;
-    if let Ok(of) = fs::metadata(&file) {
-        fs::set_permissions(written.path(), of.permissions())?;
-    }
-    written
-        .persist(&file)
-        .map_err(|error| Failed::from(error.error))?;
-    Ok(())
-}
-
-fn status(shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
-    let statuses = hook::statuses(environment);
-    if shared.json {
-        output::json(&statuses)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if statuses.is_empty() {
-        output::text(
-            "no hook has run here yet; put them in with `recapd hook install claude-code` or codex",
-        )?;
-    }
-    for status in statuses {
-        let at = |at: Option<crate::domain::time::Timestamp>| {
-            at.map_or_else(|| "never".to_owned(), |at| at.to_string())
-        };
-        let mut text = format!(
-            "{}  pushed {}, injected {}, {} waiting ({} bytes)",
-            status.agent_id,
-            at(status.last_push_at),
-            at(status.last_injection_at),
-            status.spool_segments,
-            status.spool_bytes
-        );
-        if status.refused > 0 {
-            text.extend([", ", &status.refused.to_string(), " refused"]);
-        }
-        if let Some(error) = &status.last_error {
-            text.extend(["\n  last error: ", error]);
-        }
-        output::text(&text)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }

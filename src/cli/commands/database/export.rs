@@ -58,7 +58,7 @@ impl Export {
             let file = self.output.as_deref().filter(|path| path.as_os_str() != "-");
             let exported = match file {
                 Some(path) => self.write_file(&store, path, &bar).await?,
-                None => self.write_all(&store, &mut io::stdout(), &bar).await?,
+                None => self.write_all(&store, &mut output::JsonLines, &bar).await?,
             };
             bar.finish_and_clear();
             // With the journal on stdout there is no place for a report.

@@ -61,6 +61,7 @@ pub(super) async fn from_inside(
     let mut checks = vec![
         Check::ok("config", "read and checked"),
         surroundings::disk(config),
+        surroundings::files(config),
         database::clock(Some(store), now).await,
         surroundings::window(config),
         surroundings::time_zone(config, now),
@@ -138,6 +139,7 @@ impl Doctor {
         let (found, store) = database::checks(config).await;
         checks.extend(found);
         checks.push(surroundings::disk(config));
+        checks.push(surroundings::files(config));
         checks.push(database::clock(store.as_ref(), now).await);
         checks.push(surroundings::window(config));
         checks.push(surroundings::time_zone(config, now));

@@ -51,7 +51,7 @@ const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 #[command(after_help = "\
 Examples:
   recapd serve --demo                                 a conversation to look at, without a key
-  recapd serve                                        on 127.0.0.1:7411, database in ./recapd.db
+  recapd serve                                        on 127.0.0.1:7411, database in ~/.local/state/recapd
   recapd serve --config /etc/recapd/config.toml       as the service does
   recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
 
@@ -125,6 +125,7 @@ impl Serve {
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
         config.database.url = sqlite::url_of(&folder.path().join("demo.db"));
+        config.database.is_in_state_folder = false;
         open::block_on(serve(&config, loaded.prices.clone(), given, exporter))
     }
 }

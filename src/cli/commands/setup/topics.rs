@@ -52,9 +52,12 @@ Terminals and logs
   LC_ALL, LC_CTYPE, LANG          whether a terminal is shown ASCII alone
   RUST_LOG                        what is logged, whatever log.level says
 
+The user's own files
+  XDG_STATE_HOME, HOME            where the database is that nobody names, and
+                                  what hooks keep that the daemon couldn't take
+
 Hooks
   RECAPD_HOOK                     `off` switches them off
-  XDG_STATE_HOME, HOME            where they keep what the daemon couldn't take
   CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
   CLAUDE_PROJECT_DIR              set by Claude Code: whose history it is
 

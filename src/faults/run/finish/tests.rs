@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::*;
-use crate::store::sqlite::{SqliteSettings, Synchronous};
+use crate::store::sqlite::{MissingFolder, SqliteSettings, Synchronous};
 
 /// Agents by what is pending of them, and by their rows.
 const LIVES: &str = "
@@ -23,6 +23,7 @@ async fn who_lost_his_row_is_not_helped_out() {
         group_commit_max: 1,
         busy_timeout_ms: 5_000,
         synchronous: Synchronous::Off,
+        missing_folder: MissingFolder::Refuse,
     };
     let store = SqlStore::open(&settings.into()).await.unwrap();
     let mut past = SqliteConnection::connect(&url).await.unwrap();

@@ -3,7 +3,7 @@ use crate::store::{
     ClaimRequest, Store as _,
     operate::OperatorStore as _,
     sql::{Lock, SqlStore},
-    sqlite::{SqliteSettings, Synchronous},
+    sqlite::{MissingFolder, SqliteSettings, Synchronous},
 };
 
 /// A claim looks whether anything is due before it takes its turn to write.
@@ -16,6 +16,7 @@ async fn a_pause_between_the_look_and_the_claim_is_heeded() {
         group_commit_max: 8,
         busy_timeout_ms: 1_000,
         synchronous: Synchronous::Off,
+        missing_folder: MissingFolder::Refuse,
     };
     let store = SqlStore::open(&settings.into()).await.unwrap();
     let (agent, now): (AgentId, _) = ("a".parse().unwrap(), Timestamp(0));

@@ -1,10 +1,106 @@
 //! `recapd hook install` and `uninstall`.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use super::super::{code, json, recapd, stderr, stdout};
 
 const SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"permissions\": { \"allow\": [] }\n}\n";
+
+/// A folder for the `PATH` with a program that says it is that version of Claude Code.
+fn claude(home: &Path, version: &str) -> String {
+    let folder = home.join(format!("claude-{version}"));
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("claude");
+    if !program.exists() {
+        fs::write(&program, format!("#!/bin/sh\necho '{version} (Claude Code)'\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder.display().to_string()
+}
+
+#[test]
+fn no_event_is_written_that_the_host_does_not_know() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(".claude/settings.json");
+    let run = |path: &str, args: &[&str]| {
+        let mut command = recapd();
+        let command = command.arg("hook").args(args).current_dir(home.path());
+        let output = command
+            .env("HOME", home.path())
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        (code(&output), stdout(&output), stderr(&output))
+    };
+    let install = ["install", "claude-code", "--user", "--yes"];
+    let named = || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        ["PostCompact", "StopFailure", "SessionEnd"].map(|event| text.contains(event))
+    };
+    let [new, old, older] = ["2.1.332", "2.1.50", "1.0.100"].map(|version| claude(home.path(), version));
+    let (ended, _, told) = run(&older, &install);
+    assert_eq!((ended, named()), (Some(2), [false; 3]), "{told}");
+    assert!(
+        told.contains("1.0.100") && told.contains("claude update"),
+        "{told}"
+    );
+    for (path, why) in [
+        ("/nowhere", "no `claude` is in the PATH"),
+        (&old, "Claude Code 2.1.50"),
+    ] {
+        let (ended, _, told) = run(path, &install);
+        assert_eq!((ended, named()), (Some(0), [false, false, true]), "{told}");
+        assert!(
+            told.contains(why) && told.contains("StopFailure and PostCompact"),
+            "{told}"
+        );
+    }
+    let (_, shown, _) = run(&new, &["status"]);
+    assert!(
+        shown.contains("hint: the host knows StopFailure and PostCompact, too"),
+        "{shown}"
+    );
+    assert_eq!(run(&new, &install).0, Some(0));
+    assert_eq!(named(), [true; 3]);
+    // The host goes back to an older version.
+    let (_, shown, _) = run(&old, &["status"]);
+    assert!(
+        shown.contains("problem: Claude Code 2.1.50 doesn't know StopFailure"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("say `recapd hook install claude-code --user` now"),
+        "{shown}"
+    );
+    assert_eq!(run(&old, &install).0, Some(0));
+    assert_eq!(named(), [false, false, true]);
+}
+
+#[test]
+fn shared_settings_harm_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
+    let mut command = recapd();
+    let command = command.args(["hook", "install", "claude-code", "--project", "--yes", "--json"]);
+    let command = command.current_dir(project.path()).env("HOME", home.path());
+    let output = command
+        .env("PATH", claude(home.path(), "2.1.332"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        json(&output)["left_out"],
+        serde_json::json!(["StopFailure", "PostCompact"])
+    );
+    let text = fs::read_to_string(project.path().join(".claude/settings.json")).unwrap();
+    assert!(
+        !text.contains("StopFailure") && !text.contains("PostCompact"),
+        "{text}"
+    );
+    assert!(
+        text.contains("command -v recapd >/dev/null 2>&1 && recapd hook Stop"),
+        "{text}"
+    );
+}
 
 #[test]
 fn hooks_are_put_in_and_taken_out_again() {
@@ -17,6 +113,7 @@ fn hooks_are_put_in_and_taken_out_again() {
             .arg("hook")
             .args(args)
             .env("HOME", home.path())
+            .env("PATH", claude(home.path(), "2.1.332"))
             .output()
             .unwrap();
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));

@@ -7,6 +7,7 @@ use crate::{
     cli::backend::{cure, remote},
     config::{Ageing, Config, Environment},
     domain::{time::Timestamp, zone::Zone},
+    store::sqlite,
 };
 
 /// Less free space than this is a failure, in bytes: a commit may not fit any more.
@@ -22,6 +23,9 @@ pub(super) fn disk(config: &Config) -> Check {
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
+    // The user's state folder is made with the database.
+    let mut above = folder.ancestors().filter(|_| config.database.is_in_state_folder);
+    let folder = above.find(|folder| folder.exists()).unwrap_or(folder);
     let found = match rustix::fs::statvfs(folder) {
         Ok(found) => found,
         Err(error) => {
@@ -46,6 +50,24 @@ pub(super) fn disk(config: &Config) -> Check {
     } else {
         Check::ok(name, detail)
     }
+}
+
+/// Who can read the database's files.
+pub(super) fn files(config: &Config) -> Check {
+    let name = "files";
+    let Some(file) = cure::file(&config.database.url) else {
+        return Check::skip(name, "the database is on a server");
+    };
+    let exposed = sqlite::exposed(&file);
+    if exposed.is_empty() {
+        return Check::ok(name, "nobody else can read the database");
+    }
+    let names: Vec<String> = exposed.iter().map(|file| file.display().to_string()).collect();
+    let names = names.join(" ");
+    let fix = format!(
+        "chmod go= {names}; where a group shares the database: chmod 2770 its folder, chmod 660 the files"
+    );
+    Check::warn(name, format!("others can read what was said: {names}"), fix)
 }
 
 /// Whether a request has room for a full window: what has none is neither sent nor summarised.
@@ -137,16 +159,17 @@ pub(super) fn notify_socket(environment: &Environment) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
     use super::super::Verdict;
     use super::*;
-    use crate::store::sqlite;
 
     #[test]
     fn the_disk_of_the_database_is_looked_at() {
         let mut config = Config::default();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("50% off");
-        std::fs::create_dir(&path).unwrap();
+        fs::create_dir(&path).unwrap();
         config.database.url = sqlite::url_of(&path.join("recapd.db"));
         let found = disk(&config).detail;
         assert!(found.ends_with("50% off"), "{found}");
@@ -154,6 +177,35 @@ mod tests {
         assert_eq!(disk(&config).verdict, Verdict::Fail);
         config.database.url = "postgres://recapd@db/recapd".to_owned();
         assert_eq!(disk(&config).verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn files_that_others_can_read_are_warned_of() {
+        let mut config = Config::default();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("recapd.db");
+        config.database.url = sqlite::url_of(&file);
+        for (mode, verdict) in [
+            (0o600, Verdict::Ok),
+            (0o640, Verdict::Warn),
+            (0o604, Verdict::Warn),
+        ] {
+            for name in ["recapd.db", "recapd.db-wal"] {
+                let file = folder.path().join(name);
+                fs::write(&file, "").unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let found = files(&config);
+            assert_eq!(found.verdict, verdict, "{mode:o} {}", found.detail);
+            assert_eq!(found.detail.contains("recapd.db-wal"), verdict == Verdict::Warn);
+        }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o2770)).unwrap();
+        for name in ["recapd.db", "recapd.db-wal"] {
+            fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o660)).unwrap();
+        }
+        assert_eq!(files(&config).verdict, Verdict::Ok);
+        config.database.url = "postgres://recapd@db/recapd".to_owned();
+        assert_eq!(files(&config).verdict, Verdict::Skip);
     }
 
     #[test]

@@ -1,0 +1,255 @@
+//! `recapd hook install` and `uninstall`: showing, asking, writing.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cli::{Shared, exit::Failed, terminal::output},
+    config::{Config, Environment},
+    hook::{
+        Event, Host,
+        install::{self, HostProgram, InstallError, Scope, Support},
+    },
+};
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(super) struct Install {
+    /// Whose settings
+    #[arg(value_enum)]
+    host: Host,
+    /// Those of the project in the working directory
+    #[arg(long, conflicts_with = "user")]
+    project: bool,
+    /// Those of the user, for all projects [default]
+    #[arg(long)]
+    user: bool,
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+    /// The agent's id, as with EVENT: {host}, {project} and {session} stand for what they say
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// The program that hosts call
+    #[arg(long, value_name = "PROGRAM", default_value = "recapd")]
+    program: String,
+}
+
+/// What becomes of a settings file.
+struct Change {
+    file: PathBuf,
+    before: String,
+    after: String,
+}
+
+impl Install {
+    /// Adds the hooks.
+    pub(super) fn put_in(
+        &self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let file = self.file(environment)?;
+        let before = read(&file).map_err(Failed::usage)?;
+        let program = install::find(self.host, environment);
+        let support = install::support(self.host, self.scope(), &program)
+            .map_err(|error| Failed::usage(format!("nothing was changed: {error}")))?;
+        let commands = self.commands(config, shared, &support.events);
+        let after = install::installed(&before, &commands).map_err(|error| in_file(&file, &error))?;
+        if let Some(note) = left_out(&support, self.scope(), &program) {
+            output::note(&note);
+        }
+        self.change(&Change { file, before, after }, shared, &left_out_names(&support))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Takes them out.
+    pub(super) fn take_out(&self, shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+        let file = self.file(environment)?;
+        let before = read(&file).map_err(Failed::usage)?;
+        let after = install::uninstalled(&before).map_err(|error| in_file(&file, &error))?;
+        self.change(&Change { file, before, after }, shared, &[])?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn file(&self, environment: &Environment) -> Result<PathBuf, Failed> {
+        let folder = self.project.then(|| Path::new("."));
+        install::settings_file(self.host, folder, environment)
+            .ok_or_else(|| Failed::usage("HOME isn't set; set it, or use --project".to_owned()))
+    }
+
+    fn scope(&self) -> Scope {
+        if self.project { Scope::Project } else { Scope::User }
+    }
+
+    /// Shows the change, asks, and writes it.
+    fn change(&self, change: &Change, shared: &Shared, left_out: &[&str]) -> Result<(), Failed> {
+        let Change { file, before, after } = change;
+        let diff = (after != before).then(|| install::diff(before, after));
+        if let Some(diff) = &diff {
+            self.show(&format!("{}\n{diff}", file.display()), shared)?;
+        }
+        let is_written = diff.is_some() && !self.dry_run;
+        if is_written {
+            if !self.yes && !confirmed(!shared.no_input)? {
+                return Err(Failed::usage("nothing was changed".to_owned()));
+            }
+            write(file, after)?;
+        }
+        if shared.json {
+            let file = file.display().to_string();
+            output::json(
+                &json!({ "file": file, "diff": diff, "written": is_written, "left_out": left_out }),
+            )?;
+        } else if diff.is_none() {
+            output::text(&format!("{}: nothing to change", file.display()))?;
+        } else if is_written {
+            let is_empty = install::review(after, self.host, self.scope(), || HostProgram::Missing)
+                .is_ok_and(|review| review.is_none());
+            output::text(if !is_empty && self.host == Host::Codex {
+                "written; Codex asks you to trust the hooks: /hooks"
+            } else {
+                "written"
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Shows what changes. Where programs read the output, only somebody who is asked about it is shown.
+    fn show(&self, change: &str, shared: &Shared) -> io::Result<()> {
+        if !shared.json {
+            return output::text(change);
+        }
+        if !self.yes && !self.dry_run {
+            output::error(change);
+        }
+        Ok(())
+    }
+
+    /// The options of this call that each hook needs as well.
+    fn commands(&self, config: &Config, shared: &Shared, events: &[Event]) -> install::Commands {
+        let mut options = Vec::new();
+        // Hooks run in other folders.
+        let shown = |path: &PathBuf| {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            absolute.display().to_string()
+        };
+        let file = shared.config.as_ref().map(shown);
+        let token_file = shared.token_file.as_ref().map(shown);
+        let server = shared.server.as_ref().map(|server| server.base.clone());
+        for (name, value) in [
+            ("--agent", &self.agent),
+            ("--server", &server),
+            ("--token-file", &token_file),
+            ("--config", &file),
+        ] {
+            if let Some(value) = value {
+                options.extend([name.to_owned(), value.clone()]);
+            }
+        }
+        install::Commands {
+            host: self.host,
+            program: self.program.clone(),
+            options,
+            events: events
+                .iter()
+                .copied()
+                .filter(|event| *event != Event::UserPromptSubmit || config.hook.announce)
+                .collect(),
+            scope: self.scope(),
+        }
+    }
+}
+
+fn in_file(file: &Path, error: &InstallError) -> Failed {
+    Failed::usage(format!("{}: {error}", file.display()))
+}
+
+fn left_out_names(support: &Support) -> Vec<&'static str> {
+    support.left_out.iter().map(|event| event.name()).collect()
+}
+
+/// Which events get no hook, and why.
+fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<String> {
+    if support.left_out.is_empty() {
+        return None;
+    }
+    let names = left_out_names(support).join(" and ");
+    let why = match (scope, program) {
+        (Scope::Project, _) => {
+            "who shares this file may have a Claude Code that doesn't know them".to_owned()
+        }
+        (_, HostProgram::Found { version, program }) => {
+            format!(
+                "Claude Code {version} ({}) doesn't know them; say this again once it is newer",
+                program.display()
+            )
+        }
+        (_, HostProgram::Missing) => {
+            "no `claude` is in the PATH, so that its version isn't known; say this again once it is"
+                .to_owned()
+        }
+        (_, HostProgram::Silent(why)) => format!("{why}, so that the version of Claude Code isn't known"),
+    };
+    Some(format!(
+        "without hooks at {names}: {why}, and an event that it doesn't know makes it ignore the whole file"
+    ))
+}
+
+/// The text of settings, empty where there is no file.
+///
+/// # Errors
+/// Why the file can't be read, with its name.
+pub(super) fn read(file: &Path) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(failed(&error)),
+        Ok(of) if of.len() > install::SETTINGS_BYTES_MAX => Err(failed(&"it is too long for settings")),
+        Ok(_) => fs::read_to_string(file).map_err(|error| failed(&error)),
+    }
+}
+
+fn confirmed(may_ask: bool) -> Result<bool, Failed> {
+    if !may_ask || !io::stdin().is_terminal() {
+        let why = if may_ask {
+            "this isn't a terminal to ask on"
+        } else {
+            "this would be asked about"
+        };
+        return Err(Failed::usage(format!("{why}; say --yes or --dry-run")));
+    }
+    let mut stderr = io::stderr().lock();
+    stderr.write_all(b"Write this? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Writes settings whole or not at all, where a link leads to, with the permissions that they have.
+fn write(file: &Path, text: &str) -> Result<(), Failed> {
+    let file: PathBuf = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut written = tempfile::NamedTempFile::new_in(folder)?;
+    written.write_all(text.as_bytes())?;
+    if let Ok(of) = fs::metadata(&file) {
+        fs::set_permissions(written.path(), of.permissions())?;
+    }
+    written
+        .persist(&file)
+        .map_err(|error| Failed::from(error.error))?;
+    Ok(())
+}

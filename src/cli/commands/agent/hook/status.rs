@@ -1,0 +1,129 @@
+//! `recapd hook status`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    cli::{Shared, exit::Failed, terminal::output},
+    config::Environment,
+    domain::time::Timestamp,
+    hook::{
+        self, Host,
+        install::{self, Review, Scope},
+    },
+};
+
+/// Prints what hooks left behind, and whether the settings that call them fit the hosts.
+pub(super) fn status(shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+    let statuses = hook::statuses(environment);
+    let settings = settings(environment);
+    if shared.json {
+        output::json(&json!({ "agents": statuses, "settings": settings }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if statuses.is_empty() {
+        output::text(
+            "no hook has run here yet; put them in with `recapd hook install claude-code` or codex",
+        )?;
+    }
+    for status in statuses {
+        let at = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        let mut text = format!(
+            "{}  pushed {}, injected {}, {} waiting ({} bytes)",
+            status.agent_id,
+            at(status.last_push_at),
+            at(status.last_injection_at),
+            status.spool_segments,
+            status.spool_bytes
+        );
+        if status.refused > 0 {
+            text.extend([", ", &status.refused.to_string(), " refused"]);
+        }
+        if let Some(error) = &status.last_error {
+            text.extend(["\n  last error: ", error]);
+        }
+        output::text(&text)?;
+    }
+    for found in &settings {
+        output::text(&found.text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A settings file with hooks of recapd's.
+#[derive(Serialize)]
+struct SettingsStatus {
+    host: &'static str,
+    file: String,
+    /// The events that have a hook.
+    events: Vec<&'static str>,
+    /// What is wrong with it, and the cure.
+    problem: Option<String>,
+    hint: Option<String>,
+}
+
+impl SettingsStatus {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}  hooks of {} at {}",
+            self.file,
+            self.host,
+            self.events.join(", ")
+        );
+        if let Some(problem) = &self.problem {
+            text.extend(["\n  problem: ", problem]);
+        }
+        if let Some(hint) = &self.hint {
+            text.extend(["\n  hint: ", hint]);
+        }
+        text
+    }
+}
+
+/// The settings of the user, and of the project in the working directory, as far as there are hooks in them.
+fn settings(environment: &Environment) -> Vec<SettingsStatus> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut found = Vec::new();
+    for host in [Host::ClaudeCode, Host::Codex] {
+        for scope in [Scope::User, Scope::Project] {
+            let folder = (scope == Scope::Project).then(|| Path::new("."));
+            let Some(file) = install::settings_file(host, folder, environment) else {
+                continue;
+            };
+            // The home folder may be the working directory.
+            let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+            if !files.contains(&real) {
+                found.extend(reviewed(&file, host, scope, environment));
+                files.push(real);
+            }
+        }
+    }
+    found
+}
+
+fn reviewed(file: &Path, host: Host, scope: Scope, environment: &Environment) -> Option<SettingsStatus> {
+    let reviewed = super::install::read(file).and_then(|text| {
+        let review = install::review(&text, host, scope, || install::find(host, environment));
+        review.map_err(|error| error.to_string())
+    });
+    let review = match reviewed {
+        Ok(review) => review?,
+        Err(error) => Review {
+            events: Vec::new(),
+            problem: Some(error),
+            hint: None,
+        },
+    };
+    Some(SettingsStatus {
+        host: host.name(),
+        file: file.display().to_string(),
+        events: review.events.into_iter().map(hook::Event::name).collect(),
+        problem: review.problem,
+        hint: review.hint,
+    })
+}

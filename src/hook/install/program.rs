@@ -1,0 +1,204 @@
+//! Asking a host for its version.
+
+use std::{
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use super::Version;
+use crate::{config::Environment, hook::Host};
+
+/// How long a host may take to say its version: one of Node's starts slowly from a cold disk.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// The most bytes of the answer that are read.
+const ANSWER_BYTES_MAX: u64 = 4_096;
+/// Where Claude Code's installers put it, below the user's home, which needn't be in the `PATH`.
+const PLACES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];
+
+/// The host's program, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostProgram {
+    /// It said its version; the oldest one if there are several.
+    Found {
+        /// The version.
+        version: Version,
+        /// The file.
+        program: PathBuf,
+    },
+    /// It isn't there.
+    Missing,
+    /// It is there, and didn't say its version; why.
+    Silent(String),
+}
+
+/// Looks for `host` in the `PATH` and where its installers put it, and asks what it finds. Codex isn't asked: see
+/// [`super::version`].
+pub fn find(host: Host, environment: &Environment) -> HostProgram {
+    if host == Host::Codex {
+        return HostProgram::Missing;
+    }
+    let answers = programs(environment).into_iter().map(|program| asked(&program));
+    // One that doesn't answer may be older than the others.
+    answers.reduce(older).unwrap_or(HostProgram::Missing)
+}
+
+fn older(one: HostProgram, other: HostProgram) -> HostProgram {
+    match (&one, &other) {
+        (HostProgram::Silent(_), _) => one,
+        (_, HostProgram::Silent(_)) => other,
+        (HostProgram::Found { version: first, .. }, HostProgram::Found { version: second, .. })
+            if second < first =>
+        {
+            other
+        }
+        _ => one,
+    }
+}
+
+/// The programs that the user may start as `claude`, each once.
+fn programs(environment: &Environment) -> Vec<PathBuf> {
+    let folders = std::env::split_paths(environment.get("PATH").unwrap_or_default());
+    // A relative folder is another one wherever the user stands.
+    let in_path = folders.filter(|folder| folder.is_absolute());
+    let mut in_path = in_path.map(|folder| folder.join("claude"));
+    let first = in_path.find(|file| is_program(file));
+    let home = environment.get("HOME").map(Path::new);
+    let others = home
+        .into_iter()
+        .flat_map(|home| PLACES.map(|place| home.join(place)));
+    let mut found: Vec<PathBuf> = Vec::new();
+    for file in first.into_iter().chain(others.filter(|file| is_program(file))) {
+        let file = file.canonicalize().unwrap_or(file);
+        if !found.contains(&file) {
+            found.push(file);
+        }
+    }
+    found
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
+}
+
+/// What `PROGRAM --version` says: `2.1.50 (Claude Code)`.
+fn asked(program: &Path) -> HostProgram {
+    let silent = |why: &str| HostProgram::Silent(format!("`{} --version` {why}", program.display()));
+    let mut command = Command::new(program);
+    command
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let answer = match command.spawn().and_then(|child| answer(child, ANSWER_TIME_MAX)) {
+        Ok(answer) => answer,
+        Err(error) => return silent(&format!("fails: {error}")),
+    };
+    match answer.split_whitespace().find_map(|word| word.parse().ok()) {
+        Some(version) => HostProgram::Found {
+            version,
+            program: program.to_owned(),
+        },
+        None => silent("names no version"),
+    }
+}
+
+/// What a process prints, until it ends or `time` is up.
+fn answer(mut child: Child, time: Duration) -> io::Result<String> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
+            // Nobody listens any more once the time is up.
+            sender.send(read.map(|_| bytes)).ok();
+        });
+    }
+    let answer = receiver.recv_timeout(time);
+    // It has said what there was to say, or takes too long.
+    child.kill().ok();
+    child.wait()?;
+    let late = || {
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("no answer in {} s", time.as_secs()),
+        )
+    };
+    let bytes = answer.map_err(|_| late())??;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A folder with programs below it: place and script.
+    fn home(programs: &[(&str, &str)]) -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        for (place, script) in programs {
+            let file = home.path().join(place);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        home
+    }
+
+    fn found(programs: &[(&str, &str)]) -> HostProgram {
+        let home = home(programs);
+        let home = home.path().display().to_string();
+        let path = format!(".:{home}/none:{home}/bin");
+        find(
+            Host::ClaudeCode,
+            &[("HOME", home), ("PATH", path)].into_iter().collect(),
+        )
+    }
+
+    #[test]
+    fn the_oldest_program_decides() {
+        let version = |found: HostProgram| match found {
+            HostProgram::Found { version, .. } => version.to_string(),
+            other => format!("{other:?}"),
+        };
+        let new = ("bin/claude", "echo '2.1.90 (Claude Code)'");
+        assert_eq!(version(found(&[new])), "2.1.90");
+        assert_eq!(
+            version(found(&[new, (PLACES[0], "echo '2.1.9 (Claude Code)'")])),
+            "2.1.9"
+        );
+        assert_eq!(version(found(&[(PLACES[1], "echo 2.1.91"), new])), "2.1.90");
+        assert_eq!(found(&[]), HostProgram::Missing);
+        assert_eq!(find(Host::Codex, &Environment::default()), HostProgram::Missing);
+    }
+
+    #[test]
+    fn no_version_is_no_guess() {
+        for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
+            let told = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
+            assert!(
+                matches!(&told, HostProgram::Silent(said) if said.contains(why)),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let mut command = Command::new("sh");
+        let child = command
+            .args(["-c", "exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        // Held open: it waits for ever.
+        let _input = child.stdin.take();
+        let error = answer(child, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,180 @@
+//! Whether settings still fit the host that reads them.
+
+use serde_json::Value;
+
+use super::{HOOKS, HostProgram, InstallError, Scope, has_own, json::InvalidJson, support, version};
+use crate::hook::{Event, Host};
+
+/// What is to be said of settings with hooks of recapd's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// The events that have one.
+    pub events: Vec<Event>,
+    /// What is wrong, and what to do about it.
+    pub problem: Option<String>,
+    /// What could be better, and how.
+    pub hint: Option<String>,
+}
+
+/// Reviews the text of settings of `host`; none if no hook of recapd's is in it. The host is asked for its version only if one
+/// is.
+///
+/// # Errors
+/// If the text can't be parsed.
+pub fn review(
+    settings: &str,
+    host: Host,
+    scope: Scope,
+    program: impl FnOnce() -> HostProgram,
+) -> Result<Option<Review>, InstallError> {
+    let events = own_events(settings)?;
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let program = program();
+    let again = match scope {
+        Scope::User => format!("recapd hook install {} --user", host.name()),
+        Scope::Project => format!("recapd hook install {} --project", host.name()),
+    };
+    let (problem, hint) = match support(host, scope, &program) {
+        Err(unsupported) => (Some(unsupported.to_string()), None),
+        Ok(support) => {
+            let unknown = named(&events, &support.left_out);
+            let problem = (!unknown.is_empty()).then(|| warning(&unknown, scope, &program, &again));
+            (problem, missing(&events, &support.events, &again))
+        }
+    };
+    Ok(Some(Review {
+        events,
+        problem,
+        hint,
+    }))
+}
+
+/// The events for which an entry of recapd's stands in the settings.
+fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
+    if settings.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let root: Value = serde_json::from_str(settings).map_err(|error| InvalidJson::new(&error))?;
+    let has_entry = |event: &Event| {
+        let groups = root
+            .get(HOOKS)
+            .and_then(|hooks| hooks.get(event.name())?.as_array());
+        groups.into_iter().flatten().any(has_own)
+    };
+    Ok(Event::ALL.into_iter().filter(has_entry).collect())
+}
+
+/// The names of those in `events` that are in `others`, too.
+fn named(events: &[Event], others: &[Event]) -> Vec<&'static str> {
+    let both = events.iter().filter(|event| others.contains(event));
+    both.map(|event| event.name()).collect()
+}
+
+fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -> String {
+    let named = unknown.join(" and ");
+    let effect = "ignores the whole file, `permissions` included";
+    match (scope, program) {
+        (Scope::User, HostProgram::Found { version, .. }) => {
+            format!(
+                "Claude Code {version} doesn't know {named} and {effect}: say `{again}` now, or update it"
+            )
+        }
+        _ => {
+            let complete = version::complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TRIED);
+            format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
+        }
+    }
+}
+
+/// Events that the host knows and that have no hook yet. Prompts are announced only on demand.
+fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
+    let missing = known
+        .iter()
+        .filter(|event| **event != Event::UserPromptSubmit && !events.contains(event));
+    let names: Vec<&str> = missing.map(|event| event.name()).collect();
+    (!names.is_empty()).then(|| format!("the host knows {}, too: say `{again}`", names.join(" and ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+
+    fn claude(version: &str) -> HostProgram {
+        HostProgram::Found {
+            version: version.parse().unwrap(),
+            program: "claude".into(),
+        }
+    }
+
+    fn settings_for(host: Host, scope: Scope, version: &str) -> String {
+        let support = support(host, scope, &claude(version)).unwrap();
+        let commands = Commands {
+            host,
+            program: "recapd".to_owned(),
+            options: Vec::new(),
+            events: support.events,
+            scope,
+        };
+        installed("", &commands).unwrap()
+    }
+
+    fn reviewed(settings: &str, scope: Scope, program: HostProgram) -> Review {
+        review(settings, Host::ClaudeCode, scope, || program)
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_host_that_was_changed_is_told_of() {
+        let new = settings_for(Host::ClaudeCode, Scope::User, "2.1.332");
+        let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
+        let fits = reviewed(&new, Scope::User, claude("2.1.78"));
+        assert_eq!((fits.problem, fits.hint), (None, None));
+        let down = reviewed(&new, Scope::User, claude("2.1.50")).problem.unwrap();
+        assert!(
+            down.contains("2.1.50 doesn't know StopFailure and PostCompact"),
+            "{down}"
+        );
+        assert!(down.contains("recapd hook install claude-code --user"), "{down}");
+        let up = reviewed(&old, Scope::User, claude("2.1.90"));
+        assert_eq!(up.problem, None);
+        assert!(
+            up.hint
+                .unwrap()
+                .contains("knows StopFailure and PostCompact, too")
+        );
+        let unknown = reviewed(&new, Scope::User, HostProgram::Missing).problem.unwrap();
+        assert!(unknown.contains("before 2.1.78 may not know"), "{unknown}");
+        let untried = reviewed(&old, Scope::User, claude("1.0.80")).problem.unwrap();
+        assert!(
+            untried.contains("1.0.80") && untried.contains("claude update"),
+            "{untried}"
+        );
+        let shared = reviewed(&new, Scope::Project, claude("2.1.332")).problem.unwrap();
+        assert!(shared.contains("--project"), "{shared}");
+    }
+
+    #[test]
+    fn settings_without_hooks_ask_nobody() {
+        for settings in [
+            "",
+            "{}",
+            r#"{"hooks":{"StopFailure":[{"hooks":[{"command":"say"}]}]}}"#,
+        ] {
+            let review = review(settings, Host::ClaudeCode, Scope::User, || panic!("asked"));
+            assert_eq!(review.unwrap(), None, "{settings}");
+        }
+        let broken = review("{", Host::ClaudeCode, Scope::User, || panic!("asked"));
+        assert!(broken.is_err());
+    }
+
+    #[test]
+    fn codex_may_have_any_version() {
+        let settings = settings_for(Host::Codex, Scope::Project, "2.1.332");
+        let found = review(&settings, Host::Codex, Scope::Project, || HostProgram::Missing);
+        let found = found.unwrap().unwrap();
+        assert_eq!((found.problem, found.hint, found.events.len()), (None, None, 7));
+    }
+}

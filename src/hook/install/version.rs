@@ -1,0 +1,195 @@
+//! Which version of a host knows which event.
+//!
+//! Where the table comes from: the list of events in the packages `@anthropic-ai/claude-code` of npm, 1.0.41 to 2.1.332, and
+//! trials with 1.0.128, 2.0.76, 2.1.50, 2.1.75 to 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
+//! `permissions.deny` are applied). Up to 2.1.80 at least, a file that names an unknown event is ignored as a whole, without a
+//! word; from 2.1.110 on only the event is.
+//!
+//! Codex ignores an event that it doesn't know and nothing else, and its hooks stand in a file of their own (0.130, 0.150 and
+//! 0.171, asked by `hooks/list` of `codex app-server`), so that its version isn't asked for. None of them has `StopFailure`.
+
+use std::{fmt, str::FromStr};
+
+use super::{HostProgram, Scope};
+use crate::hook::{Event, Host};
+
+/// A version of a host. Anything behind the third number is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version([u32; 3]);
+
+/// The oldest version of Claude Code that was tried.
+pub const OLDEST_TRIED: Version = Version([1, 0, 128]);
+
+/// Each event with the first version of Claude Code that knows it. Those of [`OLDEST_TRIED`] are older than that:
+/// `SessionEnd`, the youngest of them, came with 1.0.85.
+const CLAUDE_CODE: [(Event, Version); 8] = [
+    (Event::SessionStart, OLDEST_TRIED),
+    (Event::UserPromptSubmit, OLDEST_TRIED),
+    (Event::Stop, OLDEST_TRIED),
+    (Event::SubagentStop, OLDEST_TRIED),
+    (Event::PreCompact, OLDEST_TRIED),
+    (Event::SessionEnd, OLDEST_TRIED),
+    (Event::PostCompact, Version([2, 1, 76])),
+    (Event::StopFailure, Version([2, 1, 78])),
+];
+
+/// The first version of `host` that knows `event`; none if no version does.
+fn since(host: Host, event: Event) -> Option<Version> {
+    match host {
+        Host::ClaudeCode => CLAUDE_CODE
+            .into_iter()
+            .find(|(known, _)| *known == event)
+            .map(|(_, since)| since),
+        Host::Codex => (event != Event::StopFailure).then_some(Version([0, 0, 0])),
+    }
+}
+
+/// The events that may be written for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Support {
+    /// Those that are sure to be known by whoever reads the file.
+    pub events: Vec<Event>,
+    /// Those that some version of the host knows, but perhaps not the one that reads the file.
+    pub left_out: Vec<Event>,
+}
+
+/// Why no hook may be written for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tried: one that doesn't know an event ignores the \
+     whole settings file, `permissions` included. Update it (`claude update`), then say this again"
+)]
+pub struct Unsupported(pub Version);
+
+/// The events that may be written to settings of `host` for readers in `scope`, where `program` was found.
+///
+/// # Errors
+/// If the host is older than what was tried.
+pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, Unsupported> {
+    let found = match (host, program) {
+        (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TRIED => {
+            return Err(Unsupported(*version));
+        }
+        (_, HostProgram::Found { version, .. }) if scope == Scope::User => *version,
+        // Others may have any version that was tried.
+        _ => OLDEST_TRIED,
+    };
+    let all = Event::ALL.into_iter();
+    let known = all.filter_map(|event| Some((event, since(host, event)?)));
+    let (sure, unsure): (Vec<_>, Vec<_>) = known.partition(|(_, since)| *since <= found);
+    let names = |events: Vec<(Event, Version)>| events.into_iter().map(|(event, _)| event).collect();
+    Ok(Support {
+        events: names(sure),
+        left_out: names(unsure),
+    })
+}
+
+/// The first version of `host` that knows all of its events.
+pub(super) fn complete(host: Host) -> Option<Version> {
+    let events = Event::ALL.into_iter();
+    events.filter_map(|event| since(host, event)).max()
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl FromStr for Version {
+    type Err = ();
+
+    /// Reads `2.1.50`, with anything but a digit behind it.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.splitn(3, '.');
+        let mut number = || {
+            let part = parts.next().ok_or(())?;
+            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            part.get(..end).unwrap_or_default().parse().map_err(|_| ())
+        };
+        Ok(Self([number()?, number()?, number()?]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claude(version: &str) -> HostProgram {
+        HostProgram::Found {
+            version: version.parse().unwrap(),
+            program: "claude".into(),
+        }
+    }
+
+    /// The names of what may be written, and of what is left out.
+    fn names(host: Host, scope: Scope, program: &HostProgram) -> (usize, Vec<&'static str>) {
+        let support = support(host, scope, program).unwrap();
+        let left_out = support.left_out.into_iter().map(Event::name).collect();
+        (support.events.len(), left_out)
+    }
+
+    #[test]
+    fn a_version_is_given_the_events_that_it_knows() {
+        for (version, left_out) in [
+            ("1.0.128", &["StopFailure", "PostCompact"][..]),
+            ("2.0.76", &["StopFailure", "PostCompact"]),
+            ("2.1.50", &["StopFailure", "PostCompact"]),
+            ("2.1.75", &["StopFailure", "PostCompact"]),
+            ("2.1.76", &["StopFailure"]),
+            ("2.1.77", &["StopFailure"]),
+            ("2.1.78", &[]),
+            ("2.1.332", &[]),
+            ("3.0.0", &[]),
+        ] {
+            let (count, found) = names(Host::ClaudeCode, Scope::User, &claude(version));
+            assert_eq!(found, left_out, "{version}");
+            assert_eq!(count + left_out.len(), Event::ALL.len(), "{version}");
+        }
+    }
+
+    #[test]
+    fn whose_version_is_not_known_is_given_what_all_know() {
+        let unsure = ["StopFailure", "PostCompact"];
+        for (scope, program) in [
+            (Scope::Project, claude("2.1.332")),
+            (Scope::User, HostProgram::Missing),
+            (Scope::User, HostProgram::Silent("no answer".to_owned())),
+        ] {
+            assert_eq!(names(Host::ClaudeCode, scope, &program).1, unsure, "{program:?}");
+        }
+        for scope in [Scope::User, Scope::Project] {
+            let (count, left_out) = names(Host::Codex, scope, &HostProgram::Missing);
+            assert_eq!((count, left_out.len()), (Event::ALL.len() - 1, 0));
+        }
+    }
+
+    #[test]
+    fn what_was_not_tried_is_refused_with_a_cure() {
+        for scope in [Scope::User, Scope::Project] {
+            let error = support(Host::ClaudeCode, scope, &claude("1.0.127")).unwrap_err();
+            let told = error.to_string();
+            assert!(
+                told.contains("1.0.127") && told.contains("claude update"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn versions_are_read_and_compared_by_their_numbers() {
+        let version = |text: &str| text.parse::<Version>();
+        for (text, shown) in [
+            ("2.1.50", "2.1.50"),
+            ("2.1.50-beta.1", "2.1.50"),
+            ("10.0.1 (x)", "10.0.1"),
+        ] {
+            assert_eq!(version(text).unwrap().to_string(), shown);
+        }
+        for text in ["", "2", "2.1", "2.1.", "a.b.c", "99999999999.1.1"] {
+            assert_eq!(version(text), Err(()), "{text}");
+        }
+        assert!(version("2.1.9").unwrap() < version("2.1.10").unwrap());
+    }
+}

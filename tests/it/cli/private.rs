@@ -1,0 +1,164 @@
+//! Where the database is that nobody names, and who can read what commands make.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use super::{code, json, package_file, recapd, stderr, stdout};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// The files in a folder that others than their owner can read.
+fn exposed(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let exposed = entries.filter(|entry| mode(&entry.path()) & 0o077 != 0);
+    exposed
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn what_commands_make_is_the_users_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = package_file("examples/two-weeks.jsonl");
+    let run = |args: &[&str]| {
+        let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
+    };
+    run(&[
+        "replay",
+        example.to_str().unwrap(),
+        "--agent",
+        "a",
+        "--db",
+        "replay.db",
+    ]);
+    run(&["export", "-o", "export.jsonl", "--db", "replay.db"]);
+    run(&["backup", "backup.db", "--db", "replay.db"]);
+    run(&["restore", "backup.db", "--db", "restored.db"]);
+    run(&["copy", "replay.db", "copy.db"]);
+    run(&["import", "export.jsonl", "--db", "import.db"]);
+    run(&["migrate", "up", "--db", "migrate.db"]);
+    run(&["token", "create", "me", "--scope", "admin", "--db", "migrate.db"]);
+    assert!(fs::read_dir(folder.path()).unwrap().count() >= 8);
+    assert_eq!(exposed(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_restored_for_a_group_is_the_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+    let run = |args: &[&str]| {
+        let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
+    };
+    run(&["migrate", "up", "--db", "one.db"]);
+    run(&["backup", "shared/backup.db", "--db", "one.db"]);
+    run(&["restore", "shared/backup.db", "--db", "shared/restored.db"]);
+    run(&["migrate", "up", "--db", "shared/new.db"]);
+    let modes = ["backup.db", "restored.db", "new.db"].map(|name| mode(&shared.join(name)));
+    assert_eq!(modes, [0o600, 0o660, 0o660]);
+}
+
+#[test]
+fn a_database_that_nobody_names_is_in_the_users_state_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = recapd();
+        command.current_dir(elsewhere.path()).env("HOME", home.path());
+        command
+            .args(args)
+            .args(["--set", "http.listen=127.0.0.1:1"])
+            .output()
+            .unwrap()
+    };
+    let made = run(&["migrate", "up"]);
+    assert_eq!(code(&made), Some(0), "{}", stderr(&made));
+    let folder = home.path().join(".local/state/recapd");
+    assert_eq!((mode(&folder), mode(&folder.join("recapd.db"))), (0o700, 0o600));
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    let shown = stdout(&run(&["config", "show"]));
+    assert!(
+        shown.contains(&format!("sqlite:{}", folder.join("recapd.db").display())),
+        "{shown}"
+    );
+    let of_state = recapd()
+        .env("HOME", home.path())
+        .env("XDG_STATE_HOME", elsewhere.path().join("state"))
+        .args(["migrate", "up"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&of_state), Some(0), "{}", stderr(&of_state));
+    assert!(elsewhere.path().join("state/recapd/recapd.db").exists());
+}
+
+#[test]
+fn a_database_that_lies_in_the_working_directory_is_not_taken_for_ones_own() {
+    let home = tempfile::tempdir().unwrap();
+    let foreign = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = recapd();
+        command.current_dir(foreign.path()).env("HOME", home.path());
+        command
+            .args(args)
+            .args(["--set", "http.listen=127.0.0.1:1"])
+            .output()
+            .unwrap()
+    };
+    let example = package_file("examples/two-weeks.jsonl");
+    let planted = run(&[
+        "replay",
+        example.to_str().unwrap(),
+        "--agent",
+        "planted",
+        "--db",
+        "recapd.db",
+    ]);
+    assert_eq!(code(&planted), Some(0), "{}", stderr(&planted));
+    let output = run(&["summary", "planted"]);
+    assert_eq!(code(&output), Some(69), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("isn't used unless it is named: --db recapd.db"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(code(&run(&["summary", "planted", "--db", "recapd.db"])), Some(0));
+}
+
+#[test]
+fn without_a_home_a_database_has_to_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["verify"][..], &["migrate", "up"], &["backup", "to.db"]] {
+        let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
+        assert_ne!(code(&output), Some(0), "{args:?}");
+        assert!(
+            stderr(&output).contains("no database is named"),
+            "{args:?} {}",
+            stderr(&output)
+        );
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn files_that_others_can_read_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("one.db");
+    let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
+    assert_eq!(code(&run(&["migrate", "up"])), Some(0));
+    fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
+    let report = json(&run(&[
+        "doctor",
+        "--offline",
+        "--json",
+        "--set",
+        "http.listen=127.0.0.1:1",
+    ]));
+    let checks = report["checks"].as_array().unwrap();
+    let files = checks.iter().find(|check| check["name"] == "files").unwrap();
+    assert_eq!(files["verdict"], "warn", "{files}");
+    assert!(files["fix"].as_str().unwrap().contains("chmod go= "), "{files}");
+}
