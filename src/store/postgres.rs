@@ -107,6 +107,13 @@ impl Postgres {
         Ok(postgres)
     }
 
+    /// As [`Self::look`], for daemon work.
+    pub(super) async fn open_as_is(settings: &PostgresSettings) -> StoreResult<Self> {
+        let postgres = Self::look(settings).await?;
+        super::schema::check_closed(&mut postgres.reader().await?).await?;
+        Ok(postgres)
+    }
+
     /// Its connections.
     pub(super) fn pool(&self) -> &PgPool {
         self.pool.pool()
