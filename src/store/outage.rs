@@ -15,9 +15,8 @@ const SQLITE_NOTADB: i32 = 26;
 const SQLITE_RESULT: i32 = 0xff;
 /// PostgreSQL's `disk_full`, whatever it was that found no room.
 const DISK_FULL: &str = "53100";
-/// A statement that took too long, and one that waited too long for a lock: PostgreSQL's `query_canceled` and
-/// `lock_not_available`.
-const TOO_LONG: [&str; 2] = ["57014", "55P03"];
+/// A statement that took too long: PostgreSQL's `query_canceled`.
+const TOO_LONG: &str = "57014";
 /// PostgreSQL's `data_corrupted` and `index_corrupted`.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
@@ -114,7 +113,7 @@ fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
     if let Some(refusal) = refusal.try_downcast_ref::<PgDatabaseError>() {
         return match refusal.code() {
             DISK_FULL => OutageKind::Full,
-            code if TOO_LONG.contains(&code) => OutageKind::Busy,
+            TOO_LONG => OutageKind::Busy,
             code if DAMAGED.contains(&code) => OutageKind::Corrupt,
             _ => OutageKind::Io,
         };
