@@ -390,6 +390,26 @@ async fn held(connection: &mut PgConnection) -> bool {
     free == 0
 }
 
+/// As where each transaction gets another connection of the server's.
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_is_named() {
+    let database = Database::create().await;
+    let settings = PostgresSettings {
+        connections: 1,
+        ..postgres_settings(database.url())
+    };
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
+    let forget = "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN EXECUTE ''DEALLOCATE ALL''; RETURN NULL; END'; \
+                  CREATE TRIGGER forget AFTER INSERT ON agents FOR EACH ROW EXECUTE FUNCTION forget()";
+    execute(&mut database.connect().await, forget).await;
+    let failed = store.append(append(&agent("b"), turns(1..=2))).await.unwrap_err();
+    assert!(
+        failed.to_string().contains("pooler in transaction mode"),
+        "{failed}"
+    );
+}
+
 /// What the server can't do with a value it can never do: it is no reason to try again, and none to hold up others.
 #[tokio::test]
 async fn what_the_server_cannot_hold_is_refused_for_good() {
