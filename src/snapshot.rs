@@ -1,7 +1,7 @@
 //! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
 //!
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
-//! the database is away it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
+//! the database is away, or takes its time, it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
 //! that document alone.
 
 mod believed;
@@ -10,16 +10,18 @@ mod kept;
 pub mod project;
 mod reply;
 mod running;
+mod single_flight;
 mod waiting;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use believed::{AtHand, Believed, in_time};
+use believed::{AtHand, Believed, patience};
 use copies::{Copies, Held};
 use sha2::{Digest as _, Sha256};
+use single_flight::{Boarded, SingleFlight, late, of_all};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
@@ -55,6 +57,8 @@ pub use running::running;
 const BYTES_MAX: usize = 128 << 20;
 /// How many bytes of a document's hash stand in its `ETag`.
 const TAG_BYTES: usize = 12;
+/// The longest that a changed snapshot is read for before anybody asks.
+const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
 /// What is said to have failed.
 const RENDERING: &str = "rendering a document";
 
@@ -95,7 +99,7 @@ impl Snapshot {
 pub struct Reading<S = Snapshot> {
     /// The snapshot.
     pub snapshot: Arc<S>,
-    /// Set while the database is away: the time as of which the copy is known to be right.
+    /// Set while the database is away or takes its time: the time as of which the copy is known to be right.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -107,26 +111,17 @@ impl<S> Reading<S> {
         }
     }
 
-    /// What a reader gets: the snapshot that was `loaded`, or while the database is away the copy, marked stale.
-    ///
-    /// # Errors
-    /// The error of loading, if there is no copy.
-    fn or_copy(
-        loaded: StoreResult<Option<Arc<S>>>,
-        copy: Option<(Arc<S>, Timestamp)>,
-    ) -> StoreResult<Option<Self>> {
-        match (loaded, copy) {
-            (Ok(snapshot), _) => Ok(snapshot.map(Self::fresh)),
-            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
-                snapshot,
-                stale_since: Some(read_at),
-            })),
-            (Err(error), None) => Err(error),
+    /// A copy that is right as of `read_at`, and may be outdated.
+    fn stale(snapshot: Arc<S>, read_at: Timestamp) -> Self {
+        Self {
+            snapshot,
+            stale_since: Some(read_at),
         }
     }
 }
 
-/// The snapshots of all agents that a reader asked for.
+/// The snapshots of all agents that a reader asked for; clones share them.
+#[derive(Clone)]
 pub struct Snapshots {
     store: Arc<dyn Store>,
     counter: Arc<dyn TokenCounter>,
@@ -134,8 +129,9 @@ pub struct Snapshots {
     tokens_max: i64,
     redactor: Redactor,
     ageing: Ageing,
-    copies: Copies,
-    waiting: Waiting,
+    copies: Arc<Copies>,
+    loads: SingleFlight<AgentId, Arc<Snapshot>>,
+    waiting: Arc<Waiting>,
     contact: Contact,
 }
 
@@ -154,8 +150,9 @@ impl Snapshots {
             tokens_max,
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
-            copies: Copies::within(BYTES_MAX),
-            waiting: Waiting::default(),
+            copies: Arc::new(Copies::within(BYTES_MAX)),
+            loads: SingleFlight::default(),
+            waiting: Arc::default(),
             contact: Contact::default(),
         }
     }
@@ -170,7 +167,7 @@ impl Snapshots {
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self {
-            copies: Copies::within(bytes_max),
+            copies: Arc::new(Copies::within(bytes_max)),
             ..self
         }
     }
@@ -208,23 +205,59 @@ impl Snapshots {
         Self { ageing, ..self }
     }
 
-    /// The summary of `agent`; `None` if there is no such agent.
+    /// The summary of `agent`; `None` if there is no such agent. A copy is answered within a fraction of a second, whatever the
+    /// database does.
     ///
     /// # Errors
-    /// When the database fails, or rendering panics, and there is no copy.
+    /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
-        let lost_since = self.contact.lost_since();
-        let loaded = match self.copies.used(agent, |held| held.copy.at_hand(lost_since)) {
+        let has_copy = match self.at_hand_of(agent) {
             Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
-            Some(AtHand::Due) => in_time(self.load(agent, true)).await,
-            Some(AtHand::Outdated) | None => self.load(agent, true).await,
+            outdated => outdated.is_some(),
         };
-        Reading::or_copy(loaded, self.copies.used(agent, |held| held.copy.dated()))
+        let read = timeout(patience(has_copy), self.read_anew(agent)).await;
+        let copy = self.copies.used(agent, |held| held.copy.dated());
+        match (read.unwrap_or_else(|_| Err(late())), copy) {
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Reading::stale(snapshot, read_at))),
+            (read, _) => read,
+        }
     }
 
-    /// What `agent` works on, from the database; `None` also if that fails, since a brief says enough without it.
+    fn at_hand_of(&self, agent: &AgentId) -> Option<AtHand<Snapshot>> {
+        let lost_since = self.contact.lost_since();
+        self.copies.used(agent, |held| held.copy.at_hand(lost_since))
+    }
+
+    /// The summary from the database, by a load that begins now or is as good as one.
+    async fn read_anew(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
+        loop {
+            let load = || {
+                let (snapshots, agent) = (self.clone(), agent.clone());
+                async move { snapshots.load(&agent, true).await }
+            };
+            match self.loads.board(agent, load) {
+                Boarded::Own(flight) => {
+                    let landed = flight.await.map_err(|error| of_all(&error))?;
+                    return Ok(landed.map(Reading::fresh));
+                }
+                // It may have looked before a change that this reader knows of: then its copy is marked.
+                Boarded::Others(flight) => {
+                    drop(flight.await);
+                    if let Some(AtHand::Reading(reading)) = self.at_hand_of(agent) {
+                        return Ok(Some(reading));
+                    }
+                }
+                Boarded::None => return Err(late()),
+            }
+        }
+    }
+
+    /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
     pub async fn running(&self, agent: &AgentId) -> Option<Running> {
-        let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor).await;
+        let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
+        let found = timeout(patience(true), found)
+            .await
+            .unwrap_or_else(|_| Err(late()));
         let told = found.inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
         told.ok().flatten()
     }
@@ -335,7 +368,12 @@ impl Snapshots {
     }
 
     async fn refresh(&self, agent: &AgentId) {
-        if self.copies.has(agent) && self.load(agent, false).await.is_err() {
+        if !self.copies.has(agent) {
+            return;
+        }
+        // Meanwhile no other change is heard of.
+        let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
+        if !matches!(refreshed, Ok(Ok(_))) {
             self.copies.outdate(agent);
         }
     }

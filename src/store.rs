@@ -159,9 +159,9 @@ pub enum StoreError {
     /// Another daemon holds this database.
     #[error("{0} is in use by another recapd")]
     InUse(String),
-    /// The database rolled the transaction back several times because of conflicts with others: nothing is wrong, and
-    /// nothing was changed.
-    #[error("the database undid the change for the sake of another one: {0}")]
+    /// The database rolled the transaction back several times because of conflicts with others, or others held what it would lock:
+    /// nothing is wrong, and nothing was changed.
+    #[error("the change gave way to others, try again: {0}")]
     Contended(String),
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]

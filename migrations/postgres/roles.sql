@@ -25,6 +25,12 @@ BEGIN
     END;
   END LOOP;
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO agent_rw, reader, agent_own', current_schema());
+  -- Before PostgreSQL 15 every role could create in `public`, and clusters keep that through upgrades. A function there can be a
+  -- closer match for what recapd calls than PostgreSQL's own: recapd refuses to start in such a schema.
+  IF EXISTS (SELECT 1 FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = current_schema()
+             AND a.grantee = 0 AND a.privilege_type = 'CREATE') THEN
+    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema());
+  END IF;
 END $$;
 
 GRANT SELECT ON messages, exchanges, agent_summary, agent_pending, agent_facts, summary_documents, refused_messages

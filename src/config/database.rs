@@ -30,7 +30,7 @@ pub struct DatabaseConfig {
     pub group_commit_max: usize,
     /// SQLite: connections that read.
     pub readers: u32,
-    /// How long an operation waits for a write lock (SQLite) or a connection (PostgreSQL).
+    /// How long an operation waits for a write lock (SQLite), or for a connection and for what others hold (PostgreSQL).
     pub busy_timeout_ms: u64,
     /// SQLite: when a commit reaches the disk.
     pub synchronous: Synchronous,

@@ -3,6 +3,8 @@
 //! Hosts drop an output entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
 //! which it estimates by bytes.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,6 +15,7 @@ use super::{
     push::Gathered,
 };
 use crate::{
+    client::PLACEHOLDER,
     digest::digest,
     domain::{
         agent::AgentId,
@@ -153,15 +156,15 @@ impl Call<'_> {
                 std::fs::remove_file(&cache).ok();
                 None
             }
-            Told::Away => {
-                let text = read_text(&cache)?;
-                let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;
+            Told::Away => cached(&cache),
+            // That there is something to be told is worth knowing: it can be asked for later (seed 003).
+            Told::Unavailable => cached(&cache).or_else(|| {
                 Some(Brief {
-                    text: text.to_owned(),
-                    version: version.parse().ok()?,
-                    copied_at: Some(touched_at(&cache)?),
+                    text: PLACEHOLDER.to_owned(),
+                    version: 0,
+                    copied_at: None,
                 })
-            }
+            }),
         }
     }
 
@@ -205,6 +208,17 @@ impl Injection {
         // At worst it is injected again.
         replace_json(&file, &state).ok();
     }
+}
+
+/// The last copy of a brief.
+fn cached(cache: &Path) -> Option<Brief> {
+    let text = read_text(cache)?;
+    let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;
+    Some(Brief {
+        text: text.to_owned(),
+        version: version.parse().ok()?,
+        copied_at: Some(touched_at(cache)?),
+    })
 }
 
 /// Notes that a session's context was emptied: nothing that was injected is in view any more.

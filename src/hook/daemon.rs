@@ -49,6 +49,8 @@ pub(super) enum Told {
     },
     /// The daemon doesn't know the agent.
     Unknown,
+    /// The daemon has no copy, and its database is away.
+    Unavailable,
     /// The daemon can't be asked.
     Away,
 }
@@ -97,6 +99,7 @@ impl Http {
         match self.ask(request) {
             Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
             Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(Told::Away),
+            Ok(reply) if reply.status == 503 => Told::Unavailable,
             _ => Told::Away,
         }
     }

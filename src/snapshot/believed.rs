@@ -1,7 +1,6 @@
 //! A copy of a document, and how long it is believed to be current: one rule for agents' documents and for projects'.
 
 use std::{
-    future::Future,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Reading;
-use crate::{
-    domain::time::Timestamp,
-    store::{StoreError, StoreResult},
-};
+use crate::domain::time::Timestamp;
 
 /// How long a copy is believed without a look at the database, in milliseconds: a notice may have been missed, and on
 /// SQLite nothing announces what another program wrote.
 pub(super) const BELIEVED_MS: u64 = 60_000;
-/// The longest that a reader with a copy waits for the database when it checks whether the copy is still current.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
+/// The longest that a reader with a copy waits for the database: whoever sends a request with the summary waits for it, and a copy that
+/// is a little old is of use.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(150);
+/// The longest that a reader without one waits: then it is told that there is none, and goes on.
+const FIRST_TIME_MAX: Duration = Duration::from_millis(1_800);
 
 /// A copy of a document, and when it was read.
 pub(super) struct Believed<S> {
@@ -117,8 +116,7 @@ impl<S> Believed<S> {
     }
 }
 
-/// The result of `look`, or an error if the database takes too long: for readers that have a copy to use in that case.
-pub(super) async fn in_time<T>(look: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-    let looked = timeout(LOOK_TIME_MAX, look).await;
-    looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".into())))
+/// How long a reader waits for the database, with a copy at hand or without.
+pub(super) fn patience(has_copy: bool) -> Duration {
+    if has_copy { LOOK_TIME_MAX } else { FIRST_TIME_MAX }
 }

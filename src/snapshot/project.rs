@@ -11,17 +11,21 @@ use std::{
 
 use hashlink::LruCache;
 use serde::Serialize;
-use tokio::sync::broadcast::{
-    Receiver,
-    error::{RecvError, TryRecvError},
+use tokio::{
+    sync::broadcast::{
+        Receiver,
+        error::{RecvError, TryRecvError},
+    },
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
     RENDERING, Reading,
-    believed::{AtHand, Believed, in_time},
+    believed::{AtHand, Believed, patience},
     fingerprint,
+    single_flight::{Boarded, SingleFlight, late, of_all},
 };
 use crate::{
     clock::Clock,
@@ -111,14 +115,16 @@ impl Held {
     }
 }
 
-/// The documents of all projects that a reader asked for.
+/// The documents of all projects that a reader asked for; clones share them.
+#[derive(Clone)]
 pub struct ProjectSnapshots {
     store: Arc<dyn Store>,
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     policy: SummaryPolicy,
     redactor: Redactor,
-    held: Mutex<LruCache<ProjectId, Arc<Held>>>,
+    held: Arc<Mutex<LruCache<ProjectId, Arc<Held>>>>,
+    loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
     contact: Contact,
 }
 
@@ -137,7 +143,8 @@ impl ProjectSnapshots {
             clock,
             policy,
             redactor,
-            held: Mutex::new(LruCache::new(DOCUMENTS_MAX)),
+            held: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
+            loads: SingleFlight::default(),
             contact: Contact::default(),
         }
     }
@@ -155,28 +162,73 @@ impl ProjectSnapshots {
         Self { contact, ..self }
     }
 
-    /// The summary of `project`; `None` if no agent belongs to it.
+    /// The summary of `project`; `None` if no agent belongs to it. A copy is answered within a fraction of a second, whatever the
+    /// database does.
     ///
     /// # Errors
-    /// When the database fails, or rendering panics, and there is no copy.
+    /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
-        let loaded = match held.as_ref().map(|held| (held, held.copy.at_hand(lost_since))) {
-            Some((_, AtHand::Reading(reading))) => return Ok(Some(reading)),
-            Some((held, AtHand::Due)) => in_time(self.look_again(project, held)).await,
-            Some((_, AtHand::Outdated)) | None => self.load(project).await,
+        let due = match held.as_ref().map(|held| held.copy.at_hand(lost_since)) {
+            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
+            Some(AtHand::Due) => held.clone(),
+            Some(AtHand::Outdated) | None => None,
         };
-        let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.copy.snapshot)));
-        Reading::or_copy(loaded, held.map(|held| held.copy.dated()))
+        let read = timeout(patience(held.is_some()), self.read_anew(project, due)).await;
+        let copy = self.held().peek(project).map(|held| held.copy.dated());
+        match (read.unwrap_or_else(|_| Err(late())), copy) {
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Reading::stale(snapshot, read_at))),
+            (read, _) => read,
+        }
+    }
+
+    /// The document from the database, by a load that begins now or is as good as one; or the copy that is `due`, if it still holds.
+    async fn read_anew(
+        &self,
+        project: &ProjectId,
+        due: Option<Arc<Held>>,
+    ) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
+        loop {
+            match self.loads.board(project, || self.load_of(project, due.clone())) {
+                Boarded::Own(flight) => {
+                    let landed = flight.await.map_err(|error| of_all(&error))?;
+                    return Ok(landed.map(Reading::fresh));
+                }
+                Boarded::Others(flight) => {
+                    drop(flight.await);
+                    let held = self.held().peek(project).map(Arc::clone);
+                    let at_hand = held.map(|held| held.copy.at_hand(self.contact.lost_since()));
+                    if let Some(AtHand::Reading(reading)) = at_hand {
+                        return Ok(Some(reading));
+                    }
+                }
+                Boarded::None => return Err(late()),
+            }
+        }
+    }
+
+    /// What goes on when nobody waits for it any more.
+    fn load_of(
+        &self,
+        project: &ProjectId,
+        due: Option<Arc<Held>>,
+    ) -> impl Future<Output = StoreResult<Option<Arc<ProjectSnapshot>>>> + Send + 'static {
+        let (projects, project) = (self.clone(), project.clone());
+        async move {
+            let loaded = match &due {
+                Some(held) => projects.look_again(&project, held).await,
+                None => projects.load(&project).await,
+            };
+            Ok(loaded?.map(|held| Arc::clone(&held.copy.snapshot)))
+        }
     }
 
     /// The copy, if it is still current, which is right as of now then; else as [`Self::load`].
     async fn look_again(&self, project: &ProjectId, held: &Arc<Held>) -> StoreResult<Option<Arc<Held>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
-            // Composing may take longer than this reader waits. Marked outdated, it makes the next reader wait as long
-            // as it takes.
+            // Composing may take longer than this reader waits: those after it are to wait for the same.
             self.replace(project, held, &held.outdated(false));
             return self.load(project).await;
         }

@@ -40,6 +40,18 @@ pub async fn other_encoding(settings: &DatabaseSettings) -> StoreResult<Option<S
     schema::other_encoding(&mut connection).await
 }
 
+/// The schemas of a server that every role may create in, though recapd finds names there.
+///
+/// # Errors
+/// [`StoreError::Unavailable`](super::StoreError::Unavailable).
+pub async fn open_schemas(settings: &DatabaseSettings) -> StoreResult<Vec<String>> {
+    let DatabaseSettings::Postgres(settings) = settings else {
+        return Ok(Vec::new());
+    };
+    let mut connection = postgres::alone(settings, settings.statement_timeout_ms).await?;
+    schema::open_schemas(&mut connection).await
+}
+
 /// The first thing that is broken in a file, if anything is. Reads all of it.
 ///
 /// # Errors

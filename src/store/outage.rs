@@ -15,9 +15,14 @@ const SQLITE_NOTADB: i32 = 26;
 const SQLITE_RESULT: i32 = 0xff;
 /// PostgreSQL's `disk_full`, whatever it was that found no room.
 const DISK_FULL: &str = "53100";
-/// A statement that took too long, and one that waited too long for a lock: PostgreSQL's `query_canceled` and
-/// `lock_not_available`.
-const TOO_LONG: [&str; 2] = ["57014", "55P03"];
+/// A statement that took too long: PostgreSQL's `query_canceled`.
+const TOO_LONG: &str = "57014";
+/// A prepared statement that isn't there, or is already: PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`.
+/// recapd's own can only be elsewhere where somebody gives each transaction another connection.
+const POOLED: [&str; 2] = ["26000", "42P05"];
+/// What that is, and the cure.
+const POOLER: &str = "a pooler in transaction mode stands before the server: let it pool sessions, or name the server itself \
+                      (database.url; docs/postgres.md)";
 /// PostgreSQL's `data_corrupted` and `index_corrupted`.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
@@ -92,8 +97,18 @@ impl From<&sqlx::Error> for Outage {
             _ => error.as_database_error().map_or(OutageKind::Io, of_refusal),
         };
         let reason = error.to_string();
-        Self { kind, reason }
+        let outage = Self { kind, reason };
+        if is_pooled(error) {
+            outage.of(POOLER)
+        } else {
+            outage
+        }
     }
+}
+
+fn is_pooled(error: &sqlx::Error) -> bool {
+    let refusal = error.as_database_error();
+    refusal.is_some_and(|refusal| refusal.code().is_some_and(|code| POOLED.contains(&code.as_ref())))
 }
 
 impl From<&io::Error> for Outage {
@@ -114,7 +129,7 @@ fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
     if let Some(refusal) = refusal.try_downcast_ref::<PgDatabaseError>() {
         return match refusal.code() {
             DISK_FULL => OutageKind::Full,
-            code if TOO_LONG.contains(&code) => OutageKind::Busy,
+            TOO_LONG => OutageKind::Busy,
             code if DAMAGED.contains(&code) => OutageKind::Corrupt,
             _ => OutageKind::Io,
         };

@@ -2,7 +2,12 @@
 //!
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
+//!
+//! A daemon may stop in the midst of a transaction (its machine is suspended), and then holds its agent until the server cuts it off.
+//! That must concern nobody else: writes of one agent wait in the process and not with a connection each ([`admission`]), whoever finds
+//! a row held gives its connection back and tries again, and some connections are for reads alone.
 
+mod admission;
 mod bell;
 mod member;
 mod replica;
@@ -24,8 +29,11 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
-use tokio::sync::Mutex;
-use tracing::warn;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
+use tracing::debug;
 
 use super::{
     ClaimRequest, StoreError, StoreResult,
@@ -37,10 +45,11 @@ use super::{
     },
     timeouts::Timeouts,
 };
-use crate::domain::{agent::AgentId, work::Lease};
+use crate::domain::{agent::AgentId, number::usize_or_max, work::Lease};
 
 pub(super) use schema::MIGRATIONS;
 
+use admission::Admission;
 use timed::{TimedPool, refusal, within};
 
 /// How a database is opened.
@@ -73,10 +82,19 @@ pub enum Clock {
     Caller,
 }
 
-const BEGIN: &str = "BEGIN";
+/// A write waits for a row for a moment only, with its connection: about as long as an ordinary transaction holds one. And the server
+/// ends a transaction from which it hears nothing for some seconds, in milliseconds both.
+const BEGIN: &str =
+    "BEGIN; SET LOCAL lock_timeout = 50; SET LOCAL idle_in_transaction_session_timeout = 3000";
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-/// So often a transaction is tried that the server undoes for the sake of another one.
-const TRIES_MAX: u32 = 4;
+/// So often a transaction is tried at least, that the server undoes for the sake of another one or that finds a row held …
+const TRIES_MIN: u32 = 4;
+/// … with this pause before the second try; each further one is twice as long …
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+/// … up to this one.
+const RETRY_MAX: Duration = Duration::from_millis(200);
+/// One of so many connections is for what doesn't wait for rows: reads, claims, readiness.
+const READERS_SHARE: u32 = 4;
 /// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
 const FAMILIES: &str = "recapd families";
 /// A connection that was used within this time is taken to be alive.
@@ -85,6 +103,9 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// An open database.
 pub(super) struct Postgres {
     pool: TimedPool,
+    admission: Admission,
+    /// How long a write waits for its turn, and tries to get what it locks.
+    patience: Duration,
     timeouts: Timeouts,
     /// Of a server that is a moment behind, for reads that may be.
     replica: Option<Replica>,
@@ -107,6 +128,13 @@ impl Postgres {
         Ok(postgres)
     }
 
+    /// As [`Self::look`], for daemon work.
+    pub(super) async fn open_as_is(settings: &PostgresSettings) -> StoreResult<Self> {
+        let postgres = Self::look(settings).await?;
+        super::schema::check_closed(&mut postgres.reader().await?).await?;
+        Ok(postgres)
+    }
+
     /// Its connections.
     pub(super) fn pool(&self) -> &PgPool {
         self.pool.pool()
@@ -120,6 +148,8 @@ impl Postgres {
     async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
             pool: pool(settings, &settings.url).await?,
+            admission: Admission::default(),
+            patience: Duration::from_millis(settings.acquire_timeout_ms),
             timeouts: Timeouts::default(),
             replica: settings
                 .read_url
@@ -131,19 +161,28 @@ impl Postgres {
         })
     }
 
-    /// Runs `work` in a transaction, and again if the server undid it for the sake of another one.
+    /// Runs `work` in a transaction, and again if the server undid it for the sake of another one, or somebody holds what it locks.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
-        for try_number in 1..TRIES_MAX {
+        let deadline = Instant::now() + self.patience;
+        let _turn = self.admission.turn(&lock, deadline).await?;
+        let (mut pause, mut try_number) = (RETRY_FIRST, 1);
+        loop {
             match self.try_to_write(&lock, work.clone()).await {
-                Err(StoreError::Contended(reason)) => warn!(reason, try_number, "store.contended"),
+                Err(StoreError::Contended(reason))
+                    if try_number < TRIES_MIN || Instant::now() + pause < deadline =>
+                {
+                    debug!(reason, try_number, "store.contended");
+                }
                 outcome => return outcome,
             }
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+            try_number += 1;
         }
-        self.try_to_write(&lock, work).await
     }
 
     async fn try_to_write<F, T>(&self, lock: &Lock, work: F) -> StoreResult<T>
@@ -151,7 +190,7 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let begun = self.heed(self.pool.begin(BEGIN).await).await?;
+        let begun = self.heed(self.pool.begin_write(BEGIN).await).await?;
         let mut tx = Connection::from(begun).judged_by(self.clock);
         match lock {
             Lock::Nothing => {}
@@ -330,7 +369,14 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> 
         Err(sqlx::Error::PoolTimedOut) => return Err(refusal(&options).await.into()),
         made => made?,
     };
-    Ok(TimedPool::over(pool, settings.statement_timeout_ms))
+    let writers = writers_max(settings.connections);
+    Ok(TimedPool::over(pool, settings.statement_timeout_ms).with_writers(writers))
+}
+
+/// How many of so many connections may write at the same time.
+fn writers_max(connections: u32) -> usize {
+    let readers = (connections / READERS_SHARE).max(1);
+    usize_or_max(connections.saturating_sub(readers).max(1))
 }
 
 /// To ask each connection whether it lives before each use would be a round trip per statement.
@@ -355,6 +401,12 @@ fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_connections_are_for_who_reads() {
+        let writers = [1, 2, 3, 8, 16].map(writers_max);
+        assert_eq!(writers, [1, 1, 2, 6, 12]);
+    }
 
     #[test]
     fn a_connection_begins_without_what_poolers_refuse() {

@@ -215,6 +215,7 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     let before = read(connection).await?;
     before.can_go_on()?;
     check_encoding(connection, &before).await?;
+    check_closed(connection).await?;
     let migrator = migrator(connection.dialect());
     match connection.dialect() {
         Dialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
@@ -238,6 +239,39 @@ async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreRes
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a server's schema in which every role may create: statements name functions as PostgreSQL does, and one in that schema that
+/// takes the very types of a call goes before PostgreSQL's own. It would run with recapd's rights.
+pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()> {
+    let open = open_schemas(connection).await?;
+    if open.is_empty() {
+        return Ok(());
+    }
+    let cures: Vec<String> = open
+        .iter()
+        .map(|schema| format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC"))
+        .collect();
+    Err(StoreError::Schema(format!(
+        "every role may create functions in the schema {}, and recapd could be made to call them; as the owner of the database: {}; or \
+         leave it out of the role's search_path",
+        open.join(", "),
+        cures.join("; ")
+    )))
+}
+
+/// The schemas that a server's statements find names in, of which every role may create in; quoted where they have to be.
+pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec<String>> {
+    if connection.dialect() == Dialect::Sqlite {
+        return Ok(Vec::new());
+    }
+    let sql = sql!(
+        "-- postgres/schema.open\nSELECT quote_ident(n.nspname) FROM pg_namespace n \
+         WHERE n.nspname = ANY (current_schemas(false)) AND EXISTS (SELECT 1 FROM aclexplode(n.nspacl) a \
+         WHERE a.grantee = 0 AND a.privilege_type = 'CREATE') ORDER BY n.nspname"
+    );
+    let found = query(sql).fetch_all(connection).await?;
+    found.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// The encoding of a server's database, if it is another than the one that recapd needs.

@@ -9,6 +9,7 @@ mod logs;
 mod providers;
 mod resilience;
 mod service;
+mod silence;
 mod traces;
 
 use std::{

@@ -29,6 +29,8 @@ use crate::support::{
 
 /// As long as a copy is believed.
 const BELIEVED: Duration = Duration::from_mins(1);
+/// The longest that the reader of a copy waits.
+const COPY_TIME_MAX: Duration = Duration::from_millis(300);
 /// So often the database may be late for a look where it has to be in time once.
 const LOOKS_MAX: usize = 100;
 
@@ -139,7 +141,7 @@ async fn a_projects_document_is_looked_at_again_like_a_summary() {
     assert!(later(&get).await.is_none());
 }
 
-/// Of a large project more is read than whoever looks again waits for: the next reader does.
+/// Of a large project more is read than any reader waits for: composing goes on, and is given up only if it never ends.
 #[tokio::test]
 async fn a_project_that_changed_is_composed_however_long_that_takes() {
     let db = SqliteBackend::fresh().await;
@@ -158,10 +160,74 @@ async fn a_project_that_changed_is_composed_however_long_that_takes() {
             slow.trouble("project", Trouble::Hang);
             assert!(get().await.stale_since.is_some(), "it isn't composed in time");
             slow.recover();
+            pass_believed().await;
             seen = pending_in(&get().await);
         }
     }
     assert_eq!(seen, 3);
+}
+
+/// A copy is answered at once, however long the database takes and whatever is known of the copy.
+#[tokio::test]
+async fn a_copy_that_is_outdated_is_read_without_a_wait_for_the_database() {
+    let db = SqliteBackend::fresh().await;
+    let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
+    store.append(append(&agent, turns(1..=3))).await.unwrap();
+    store.set_project(&agent, Some(&project), T0).await.unwrap();
+    let slow = Arc::new(TroubledStore::new(db.store()));
+    let counter = tokenizer::ceiling_counter();
+    let snapshots = Snapshots::new(
+        Arc::<TroubledStore>::clone(&slow),
+        counter,
+        Arc::new(SystemClock),
+        10_000,
+    );
+    let projects = Arc::new(projects(Arc::<TroubledStore>::clone(&slow)));
+    let snapshots = Arc::new(snapshots);
+    let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
+    let (following, changes, until_then) = (Arc::clone(&snapshots), notices.changes(), stop.clone());
+    let followed = tasks.spawn(async move { following.follow(changes, until_then).await });
+    assert_eq!(pending(&snapshots, &agent).await, Some(2));
+    assert_eq!(pending_in(&projects.get(&project).await.unwrap().unwrap()), 2);
+
+    store.append(append(&agent, turns(4..=4))).await.unwrap();
+    slow.trouble("summary", Trouble::Hang);
+    slow.trouble("project", Trouble::Hang);
+    slow.trouble("project_stamp", Trouble::Hang);
+    notices.all_changed();
+    let stale = async || {
+        snapshots
+            .get(&agent)
+            .await
+            .unwrap()
+            .unwrap()
+            .stale_since
+            .is_some()
+    };
+    until(stale).await;
+    pass_believed().await;
+    for _ in 0..3 {
+        let began = Instant::now();
+        let reading = snapshots.get(&agent).await.unwrap().unwrap();
+        assert_eq!(reading.snapshot.pending_exchanges, 2);
+        assert!(reading.stale_since.is_some());
+        let of_project = projects.get(&project).await.unwrap().unwrap();
+        assert_eq!(pending_in(&of_project), 2);
+        assert!(began.elapsed() < 2 * COPY_TIME_MAX, "{:?}", began.elapsed());
+    }
+    // Whoever has no copy is told so, soon.
+    let other = "b".parse().unwrap();
+    let began = Instant::now();
+    let none = snapshots.get(&other).await.unwrap_err();
+    assert!(matches!(none, StoreError::Unavailable(_)), "{none}");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+
+    // What hung is given up, and the next reader sees all.
+    slow.recover();
+    pass_believed().await;
+    until(async || pending(&snapshots, &agent).await == Some(3)).await;
+    stop.cancel();
+    followed.await.unwrap();
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ pub(crate) mod conversation;
 pub(crate) mod fake_provider;
 pub(crate) mod flaky_batches;
 pub(crate) mod flaky_store;
+pub(crate) mod line;
 pub(crate) mod monotone;
 pub(crate) mod port;
 pub(crate) mod postgres;

@@ -4569,7 +4569,7 @@ export interface operations {
                     etag?: string;
                     /** @description Exchanges that wait to be summarised. */
                     "recapd-pending-exchanges"?: number;
-                    /** @description While the database is away: the age of this copy, such as `41s`. */
+                    /** @description While the database is away or takes its time: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The summary's version. */
                     "recapd-version"?: number;
@@ -4597,7 +4597,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
-            /** @description There is no copy and no database. As Markdown, the text is one that can be shown to a model. */
+            /** @description There is no copy, and the database doesn't answer within two seconds. As Markdown, the text is one that can be shown to a model. */
             503: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4948,7 +4948,7 @@ export interface operations {
                 headers: {
                     /** @description Changes whenever the document does. */
                     etag?: string;
-                    /** @description While the database is away: the age of this copy, such as `41s`. */
+                    /** @description While the database is away or takes its time: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The request's id: the client's own, if it sent one. */
                     "x-request-id"?: string;
@@ -4974,7 +4974,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
-            /** @description There is no copy and no database. */
+            /** @description There is no copy, and the database doesn't answer within two seconds. */
             503: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */

@@ -251,7 +251,15 @@ impl Problem {
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",
             ),
-            StoreError::Unavailable(_) | StoreError::Contended(_) => {
+            StoreError::Contended(_) => {
+                tracing::warn!(%error, "http.contended");
+                Self::new(
+                    DATABASE_UNAVAILABLE,
+                    "others hold what this would change; nothing was changed",
+                )
+                .hint("send it again; messages with ids are stored once")
+            }
+            StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "http.database_unavailable");
                 Self::new(
                     DATABASE_UNAVAILABLE,

@@ -249,9 +249,9 @@ impl AsRef<[u8]> for Markdown {
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
         ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
-    responses((status = 200, description = "The document.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
         (status = 304, description = "It is known already."),
-        (status = 503, description = "There is no copy and no database.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
         answers::OfAgent),
 )]

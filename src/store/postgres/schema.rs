@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
     (
         1,
         "schema",
@@ -76,5 +76,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
         15,
         "facts",
         include_str!("../../../migrations/postgres/0015_facts.sql"),
+    ),
+    (
+        16,
+        "definer",
+        include_str!("../../../migrations/postgres/0016_definer.sql"),
     ),
 ];

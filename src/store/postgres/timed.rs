@@ -8,7 +8,7 @@
 //! transactions don't hand their connection out to be closed. So a transaction is made of its statements here, and the way
 //! back has its time as well.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
@@ -20,7 +20,10 @@ use sqlx::{
     postgres::{PgArguments, PgConnectOptions, PgRow},
     query::Query,
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use crate::domain::number::usize_or_max;
@@ -45,7 +48,14 @@ pub(in crate::store) struct Timed {
 enum Held {
     Alone(PgConnection),
     /// Counted among those that are out until it is back in its pool.
-    Pooled(PoolConnection<Postgres>, TaskTrackerToken),
+    Pooled(PoolConnection<Postgres>, Loan),
+}
+
+/// What a pooled connection counts as, until it is back.
+struct Loan {
+    out: TaskTrackerToken,
+    /// One of the few that may write at the same time, if it does.
+    write: Option<OwnedSemaphorePermit>,
 }
 
 impl Held {
@@ -154,15 +164,18 @@ impl Timed {
 impl Drop for Timed {
     /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
     fn drop(&mut self) {
-        let Some(Held::Pooled(pooled, out)) = self.held.take() else {
+        let Some(Held::Pooled(pooled, loan)) = self.held.take() else {
             return;
         };
         if self.watch.is_lost {
             drop(pooled.detach());
-        } else {
-            out.task_tracker()
-                .spawn(give_back(pooled, self.in_transaction, self.watch.patience));
+            return;
         }
+        let (in_transaction, patience) = (self.in_transaction, self.watch.patience);
+        loan.out.task_tracker().spawn(async move {
+            give_back(pooled, in_transaction, patience).await;
+            drop(loan.write);
+        });
     }
 }
 
@@ -183,6 +196,8 @@ pub(super) struct TimedPool {
     statement_ms_max: u64,
     /// The connections at work, and those on their way back.
     out: TaskTracker,
+    /// Those that may still begin to write.
+    writers: Arc<Semaphore>,
 }
 
 impl TimedPool {
@@ -192,7 +207,14 @@ impl TimedPool {
             pool,
             statement_ms_max,
             out: TaskTracker::new(),
+            writers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
         }
+    }
+
+    /// The same, of which at most so many write at the same time.
+    pub(super) fn with_writers(self, writers_max: usize) -> Self {
+        let writers = Arc::new(Semaphore::new(writers_max));
+        Self { writers, ..self }
     }
 
     pub(super) fn pool(&self) -> &PgPool {
@@ -201,19 +223,31 @@ impl TimedPool {
 
     /// A connection for statements that commit by themselves.
     pub(super) async fn acquire(&self) -> Result<Timed, sqlx::Error> {
+        self.lend(None).await
+    }
+
+    async fn lend(&self, write: Option<OwnedSemaphorePermit>) -> Result<Timed, sqlx::Error> {
         let pooled = self.pool.acquire().await?;
-        let held = Held::Pooled(pooled, self.out.token());
+        let out = self.out.token();
+        let held = Held::Pooled(pooled, Loan { out, write });
         Ok(Timed::over(held, self.statement_ms_max))
     }
 
     /// A transaction that `statement` begins.
     pub(super) async fn begin(&self, statement: &'static str) -> Result<Timed, sqlx::Error> {
-        let mut timed = self.acquire().await?;
-        // Who gives up in the midst of it doesn't know whether it has begun.
-        timed.in_transaction = true;
-        let (connection, watch) = timed.live()?;
-        watch.wait(connection.execute(statement)).await?;
-        Ok(timed)
+        let timed = self.acquire().await?;
+        begun(timed, statement).await
+    }
+
+    /// The same, of one that may wait for others: some connections are left to those that don't.
+    pub(super) async fn begin_write(&self, statement: &'static str) -> Result<Timed, sqlx::Error> {
+        let free = Arc::clone(&self.writers).acquire_owned();
+        let write = timeout(self.pool.options().get_acquire_timeout(), free)
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)?
+            .map_err(|_| sqlx::Error::PoolClosed)?;
+        let timed = self.lend(Some(write)).await?;
+        begun(timed, statement).await
     }
 
     /// What `given` stands for: where nothing was given in time though there was room, the server was waited for, and the
@@ -231,6 +265,14 @@ impl TimedPool {
     pub(super) async fn close(self) {
         self.pool.close().await;
     }
+}
+
+async fn begun(mut timed: Timed, statement: &'static str) -> Result<Timed, sqlx::Error> {
+    // Who gives up in the midst of it doesn't know whether it has begun.
+    timed.in_transaction = true;
+    let (connection, watch) = timed.live()?;
+    watch.wait(connection.execute(statement)).await?;
+    Ok(timed)
 }
 
 /// Why a pool got no connection: it only says that it waited in vain, also where nobody listens.

@@ -116,7 +116,7 @@ impl SqlStore {
                 Database::Sqlite(Box::new(Sqlite::open_as_is(settings).await?))
             }
             DatabaseSettings::Postgres(settings) => {
-                Database::Postgres(Box::new(Postgres::look(settings).await?))
+                Database::Postgres(Box::new(Postgres::open_as_is(settings).await?))
             }
         };
         Ok(Self::over(database))

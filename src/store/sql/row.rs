@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// PostgreSQL's codes for a transaction that it rolled back because of another one: `serialization_failure`,
-/// `deadlock_detected`. The whole transaction can be retried at once.
-const UNDONE: [&str; 2] = ["40001", "40P01"];
+/// `deadlock_detected`, and `lock_not_available` where somebody holds what it would lock. The whole transaction can be retried.
+const UNDONE: [&str; 3] = ["40001", "40P01", "55P03"];
 /// PostgreSQL's classes of errors about a value it can never store: one that its type doesn't have (a time before 4713
 /// BC), and one that is too large (a key too long for an index).
 const IMPOSSIBLE: [&str; 2] = ["22", "54"];

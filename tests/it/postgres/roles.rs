@@ -219,6 +219,127 @@ async fn a_later_view_is_read_by_who_reads_its_sisters() {
     }
 }
 
+/// Names in functions that run as their owner which could be somebody else's: called, read, written or cast to without a schema.
+const UNQUALIFIED: &str = r"
+    SELECT p.proname || ': ' || found[1] FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace,
+      regexp_replace(regexp_replace(p.prosrc, '--[^\n]*', '', 'g'), '''[^'']*''', '''''', 'g') AS source,
+      LATERAL (SELECT regexp_matches(source, '(?<![.\w])([a-z_]\w*)\s*\(', 'gi') UNION ALL
+               SELECT regexp_matches(source, '\y(?:from|join|into|update)\s+([a-z_]\w*)(?![\w.])', 'gi') UNION ALL
+               SELECT regexp_matches(source, '::\s*([a-z_]\w*)(?![\w.])', 'gi')) AS names (found)
+    WHERE p.prosecdef AND n.nspname NOT LIKE 'pg_%' AND n.nspname <> 'information_schema'
+      AND lower(found[1]) NOT IN ('if', 'or', 'and', 'in', 'not', 'exists', 'values', 'coalesce', 'nullif')
+    UNION ALL
+    SELECT p.proname || ' is set to ' || coalesce(array_to_string(p.proconfig, '; '), 'nothing')
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE p.prosecdef AND n.nspname NOT LIKE 'pg_%'
+      AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
+    ORDER BY 1";
+
+/// A closer match for what a function calls than PostgreSQL's own, which takes any integer.
+const PLANTED: &str =
+    "CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS
+    'BEGIN RAISE EXCEPTION ''taken over as %'', current_user; END'";
+
+async fn unqualified(owner: &mut PgConnection) -> Vec<String> {
+    sqlx::query_scalar(UNQUALIFIED).fetch_all(owner).await.unwrap()
+}
+
+/// The schema before migration 16.
+async fn migrate_before(owner: &mut PgConnection) {
+    let all = migrations().await;
+    let known = all.iter().filter(|migration| migration.version < 16);
+    let earlier = Migrator::with_migrations(known.cloned().collect());
+    earlier.run(owner).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_runs_as_its_owner_names_nothing_that_others_could_plant() {
+    let database = Database::empty().await;
+    let mut owner = database.connect().await;
+    migrate_before(&mut owner).await;
+    let before = unqualified(&mut owner).await;
+    for name in ["hashtextextended", "recapd_scope", "message_inbox", "pg_notify"] {
+        let line = format!("recapd_take_message: {name}");
+        assert!(before.contains(&line), "the look misses {name}: {before:?}");
+    }
+    migrations().await.run(&mut owner).await.unwrap();
+    assert_eq!(unqualified(&mut owner).await, [""; 0]);
+    let definers = "SELECT count(*) FROM pg_proc WHERE prosecdef AND proname LIKE 'recapd%'";
+    let definers: i64 = sqlx::query_scalar(definers).fetch_one(&mut owner).await.unwrap();
+    assert_eq!(definers, 1);
+}
+
+#[tokio::test]
+async fn a_planted_function_is_not_called_as_the_owner() {
+    let database = Database::empty().await;
+    let mut owner = database.connect().await;
+    migrate_before(&mut owner).await;
+    execute(&mut owner, PLANTED).await;
+    refused(&mut owner, &insert("a"), "taken over").await;
+    migrations().await.run(&mut owner).await.unwrap();
+    allowed(&mut owner, &insert("a"), 1).await;
+    // Also where recapd has a schema of its own, and the other one is searched, too.
+    execute(
+        &mut owner,
+        r#"CREATE SCHEMA "Own's"; SET search_path = "Own's", public"#,
+    )
+    .await;
+    migrations().await.run(&mut owner).await.unwrap();
+    allowed(&mut owner, &insert("a"), 1).await;
+    let kept = r#"SELECT 1 FROM "Own's".message_inbox WHERE content = 'Hello'"#;
+    allowed(&mut owner, kept, 1).await;
+}
+
+/// The group is granted to all who are agents, so all could be the agent of its name.
+#[tokio::test]
+async fn a_role_that_is_taken_on_makes_nobody_another_agent() {
+    let mut cast = Cast::new().await;
+    let one = cast.one.clone();
+    let team = format!("team-{one}");
+    execute(
+        &mut cast.owner,
+        format!("CREATE ROLE \"{team}\" IN ROLE agent_own"),
+    )
+    .await;
+    cast.names.push(team.clone());
+    let mut own = cast.login(&one, &format!("agent_own, \"{team}\"")).await;
+    for taken in ["agent_own", &team] {
+        run(&mut own, &format!("SET ROLE \"{taken}\"")).await.unwrap();
+        refused(&mut own, &insert(taken), "may not write messages of agent").await;
+        allowed(&mut own, &insert(&one), 1).await;
+        allowed(&mut own, ALL, 4).await;
+    }
+    cast.leave().await;
+}
+
+/// Who is several is the one whose role it takes on, and nobody before.
+#[tokio::test]
+async fn a_program_that_acts_for_several_is_one_at_a_time() {
+    let mut cast = Cast::new().await;
+    let (one, other) = (cast.one.clone(), cast.other.clone());
+    drop(cast.login(&one, "agent_own").await);
+    let gateway = format!("gateway-{one}");
+    let mut several = cast.login(&gateway, &format!("\"{one}\"")).await;
+    execute(&mut cast.owner, format!("ALTER ROLE \"{gateway}\" NOINHERIT")).await;
+    refused(&mut several, ALL, "permission denied").await;
+    run(&mut several, &format!("SET ROLE \"{one}\"")).await.unwrap();
+    allowed(&mut several, ALL, 4).await;
+    allowed(&mut several, &insert(&one), 1).await;
+    refused(&mut several, &insert(&other), "may not write messages of agent").await;
+
+    // A name that is nobody's any more isn't everybody's.
+    let renamed = format!("renamed-{one}");
+    let rename = format!("ALTER ROLE \"{one}\" RENAME TO \"{renamed}\"");
+    execute(&mut cast.owner, rename).await;
+    for name in cast.names.iter_mut().filter(|name| **name == one) {
+        name.clone_from(&renamed);
+    }
+    allowed(&mut several, ALL, 0).await;
+    refused(&mut several, &insert(&one), "may not write messages of agent").await;
+    drop(several);
+    cast.leave().await;
+}
+
 /// As the page on security says.
 #[tokio::test]
 async fn locks_can_be_taken_away_from_roles() {

@@ -29,6 +29,11 @@ use crate::support::{
     postgres::{Database, execute},
 };
 
+/// Long enough on a busy machine, and far less than the server waits for a row that is held.
+const SOON: std::time::Duration = std::time::Duration::from_secs(2);
+/// So often a write is polled while it is looked for where it stands.
+const STEPS_MAX: usize = 200;
+
 /// A daemon's store, judged by the server's clock.
 async fn daemon(database: &Database) -> Arc<SqlStore> {
     let settings = PostgresSettings {
@@ -273,10 +278,9 @@ async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
     );
 }
 
-/// The server ends a deadlock by undoing one of the transactions. Here it is the store's, because it is the last to wait, and
-/// because the other one waits longer before it looks for one.
+/// Two that wait for each other: the store gives way, and does it again.
 #[tokio::test]
-async fn what_a_deadlock_undid_is_done_again() {
+async fn what_gave_way_to_another_is_done_again() {
     let database = Database::create().await;
     let store = SqlStore::open(&postgres_settings(database.url()).into())
         .await
@@ -285,21 +289,125 @@ async fn what_a_deadlock_undid_is_done_again() {
     store.append(append(&a, turns(1..=2))).await.unwrap();
     let (mut past, mut look) = (database.connect().await, database.connect().await);
     execute(&mut past, "SET deadlock_timeout = '60s'; BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'a' FOR UPDATE").await;
-    // The append holds the agent, and stops before it comes to its row of the queue, until the other one waits for the agent.
-    let mut gate = database.connect().await;
-    execute(&mut gate, "BEGIN; LOCK TABLE evictions IN EXCLUSIVE MODE").await;
     let other = async {
+        // The append holds the agent, and waits for its row of the queue.
         until_waiting(&mut look, 1).await;
         let agent = "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT";
-        let open = async {
-            until_waiting(&mut look, 2).await;
-            execute(&mut gate, "COMMIT").await;
-        };
-        tokio::join!(execute(&mut past, agent), open);
+        execute(&mut past, agent).await;
     };
     let (outcome, ()) = tokio::join!(store.append(append(&a, turns(3..=3))), other);
     assert_eq!(outcome.unwrap().first_exchange, 3);
     assert!(store.verify(&a).await.unwrap().breaches.is_empty());
+}
+
+/// As where another daemon stopped in the midst of a transaction, and its clients came here.
+#[tokio::test]
+async fn writes_of_agents_that_are_held_hold_up_nothing_else() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    let held: Vec<String> = (0..8).map(|number| format!("held-{number}")).collect();
+    for name in held.iter().map(String::as_str).chain(["free"]) {
+        wake(&store, name, T0).await;
+    }
+    let mut other = database.connect().await;
+    execute(
+        &mut other,
+        "BEGIN; SELECT 1 FROM agents WHERE agent_id LIKE 'held-%' FOR UPDATE",
+    )
+    .await;
+    let blocked = TaskTracker::new();
+    let appends: Vec<_> = (0..24)
+        .map(|number| {
+            let (store, held) = (Arc::clone(&store), agent(&held[number % held.len()]));
+            blocked.spawn(async move { store.append(append(&held, turns(1..=1))).await })
+        })
+        .collect();
+    until_waiting(&mut database.connect().await, 1).await;
+    for number in 1..=20 {
+        let goes_on = async {
+            store.ping().await.unwrap();
+            store
+                .append(append(&agent("free"), turns(number..=number)))
+                .await
+                .unwrap();
+            store.summary(&agent("held-0")).await.unwrap();
+            store.claim(at("daemon", LEASE_MS, T0)).await.unwrap()
+        };
+        timeout(SOON, goes_on)
+            .await
+            .expect("who writes to another agent doesn't wait");
+    }
+    assert!(
+        appends.iter().all(|append| !append.is_finished()),
+        "they are held"
+    );
+    execute(&mut other, "ROLLBACK").await;
+    for append in appends {
+        append.await.unwrap().unwrap();
+    }
+}
+
+/// A daemon that stopped (its machine is suspended) can't end its transaction: the server does.
+#[tokio::test]
+async fn a_transaction_that_is_left_alone_is_ended_soon() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    wake(&store, "a", T0).await;
+    let (mut gate, mut look) = (database.connect().await, database.connect().await);
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name = 'recapd' AND state = 'idle in transaction'";
+    let a = agent("a");
+    // Polled until the server waits for what comes next, which never does.
+    let stopped = async {
+        loop {
+            let mut append = Box::pin(store.append(append(&a, turns(1..=1))));
+            for _ in 0..STEPS_MAX {
+                if append.as_mut().now_or_never().is_some() {
+                    break;
+                }
+                let idle: i64 = sqlx::query_scalar(idle).fetch_one(&mut look).await.unwrap();
+                if idle == 1 && held(&mut gate).await {
+                    return append;
+                }
+            }
+        }
+    };
+    let stopped = timeout(PATIENCE, stopped)
+        .await
+        .expect("it stops in the midst of one");
+    let other = daemon(&database).await;
+    other
+        .append(append(&a, turns(2..=2)))
+        .await
+        .expect("the server has ended it");
+    drop(stopped);
+}
+
+/// Whether somebody holds the agent.
+async fn held(connection: &mut PgConnection) -> bool {
+    let free = "SELECT count(*) FROM (SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE SKIP LOCKED) a";
+    let free: i64 = sqlx::query_scalar(free).fetch_one(connection).await.unwrap();
+    free == 0
+}
+
+/// As where each transaction gets another connection of the server's.
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_is_named() {
+    let database = Database::create().await;
+    let settings = PostgresSettings {
+        connections: 1,
+        ..postgres_settings(database.url())
+    };
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
+    let forget = "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN EXECUTE ''DEALLOCATE ALL''; RETURN NULL; END'; \
+                  CREATE TRIGGER forget AFTER INSERT ON agents FOR EACH ROW EXECUTE FUNCTION forget()";
+    execute(&mut database.connect().await, forget).await;
+    let failed = store.append(append(&agent("b"), turns(1..=2))).await.unwrap_err();
+    assert!(
+        failed.to_string().contains("pooler in transaction mode"),
+        "{failed}"
+    );
 }
 
 /// What the server can't do with a value it can never do: it is no reason to try again, and none to hold up others.

@@ -208,6 +208,27 @@ async fn a_database_of_another_encoding_is_refused() {
     }
 }
 
+/// Before PostgreSQL 15 `public` was so, and clusters stay so through upgrades.
+#[tokio::test]
+async fn a_schema_in_which_every_role_may_create_is_refused() {
+    let place = Place::postgres().await;
+    let open = "GRANT CREATE ON SCHEMA public TO PUBLIC";
+    place.raw(open).await;
+    let settings = place.settings();
+    let cure = "REVOKE CREATE ON SCHEMA public FROM PUBLIC";
+    let refused = refusal(SqlStore::open(&settings).await);
+    assert!(refused.contains(cure), "{refused}");
+    assert!(schema::status(&settings).await.unwrap().is_missing());
+    assert_eq!(examine::open_schemas(&settings).await.unwrap(), ["public"]);
+    place.raw(cure).await;
+    schema::up(&settings).await.unwrap();
+    SqlStore::open_as_is(&settings).await.unwrap().close().await;
+    place.raw(open).await;
+    let refused = refusal(SqlStore::open_as_is(&settings).await);
+    assert!(refused.contains(cure), "{refused}");
+    SqlStore::look(&settings).await.unwrap().close().await;
+}
+
 /// It was taken once, and works as long as nobody inserts what isn't UTF-8.
 #[tokio::test]
 async fn a_database_without_an_encoding_goes_on_and_is_warned_of() {

@@ -61,7 +61,11 @@ impl Database {
         )
         .await;
         connection.close().await.unwrap();
-        Self { name, server }
+        let database = Self { name, server };
+        // As it is from PostgreSQL 15 on.
+        let close = "REVOKE CREATE ON SCHEMA public FROM PUBLIC";
+        execute(&mut database.connect().await, close).await;
+        database
     }
 
     /// Its name on the server.

@@ -10,10 +10,14 @@ use crate::{
     assembly,
     cli::{
         Shared,
-        backend::{open, remote::Remote},
-        exit::Failed,
+        backend::{
+            open,
+            remote::{Remote, Server},
+        },
+        exit::{Failed, UNAVAILABLE},
         terminal::output,
     },
+    client::PLACEHOLDER,
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
@@ -67,13 +71,13 @@ fn shared_summary(
     is_raw: bool,
 ) -> Result<ExitCode, Failed> {
     let document = open::block_on(async {
-        match &shared.server {
-            Some(server) => {
-                let path = format!("/v1/projects/{project}/summary");
-                let text = Remote::new(server)?.get(&path, "application/json").await?;
-                Ok(serde_json::from_str::<Value>(&text).map_err(anyhow::Error::new)?)
-            }
+        let document = match &shared.server {
+            Some(server) => asked(project, server).await,
             None => compose(project, config).await,
+        };
+        match document {
+            Err(failed) => Err(in_place_of_unavailable(failed, config, shared)?),
+            document => document,
         }
     })?;
     if shared.json {
@@ -84,6 +88,12 @@ fn shared_summary(
         output::text(&content(&document))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn asked(project: &ProjectId, server: &Server) -> Result<Value, Failed> {
+    let path = format!("/v1/projects/{project}/summary");
+    let text = Remote::new(server)?.get(&path, "application/json").await?;
+    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
 async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> {
@@ -130,6 +140,16 @@ fn has_past(document: &Value) -> bool {
     has(document) || members.is_some_and(|members| members.iter().any(has))
 }
 
+/// Prints what a prompt has in the place of a summary that can't be had for now (seed 003), where a server is asked for it. Returns the
+/// failure, which is told besides.
+fn in_place_of_unavailable(failed: Failed, config: &Config, shared: &Shared) -> Result<Failed, Failed> {
+    let is_server = shared.server.is_some() || config.database.is_postgres();
+    if failed.code() == UNAVAILABLE && is_server && !shared.json {
+        output::text(PLACEHOLDER)?;
+    }
+    Ok(failed)
+}
+
 /// Prints documents as they are.
 fn print_raw(documents: &[Value]) -> std::io::Result<()> {
     let texts = documents
@@ -148,10 +168,9 @@ impl Summary {
             return shared_summary(project, config, shared, self.raw);
         }
         open::block_on(async {
-            let documents = match (self.rev, &shared.server) {
-                (Some(version), _) => vec![self.earlier(version, config, shared).await?],
-                (None, Some(server)) => self.ask(&Remote::new(server)?).await?,
-                (None, None) => self.read(config).await?,
+            let documents = match self.documents(config, shared).await {
+                Err(failed) => return Err(in_place_of_unavailable(failed, config, shared)?),
+                documents => documents?,
             };
             if shared.json {
                 output::one_or_all(&documents)?;
@@ -162,6 +181,14 @@ impl Summary {
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+
+    async fn documents(&self, config: &Config, shared: &Shared) -> Result<Vec<Value>, Failed> {
+        match (self.rev, &shared.server) {
+            (Some(version), _) => Ok(vec![self.earlier(version, config, shared).await?]),
+            (None, Some(server)) => self.ask(&Remote::new(server)?).await,
+            (None, None) => self.read(config).await,
+        }
     }
 
     /// A version that is kept.

@@ -4,15 +4,16 @@ mod crew;
 mod demo;
 mod examiner;
 mod name;
+mod patience;
 mod service;
 mod traces;
 
-use std::{convert::Infallible, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
 use futures::StreamExt as _;
-use tokio::{net::TcpListener, time::Instant};
+use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::{
@@ -38,14 +39,8 @@ use crate::{
 };
 use crew::Crew;
 use examiner::Examiner;
+use patience::patiently;
 use traces::Traces;
-
-/// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
-const SERVER_PATIENCE: Duration = Duration::from_secs(30);
-/// The first wait before it is tried again; each further one is twice as long.
-const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
-/// No wait is longer.
-const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -231,10 +226,12 @@ async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) ->
     let (notify, clock) = (&given.notify, &given.clock);
     let keys = ApiKeys::of(config, &given.environment)?;
     let models = keys.clone().models(config, clock)?;
-    let opening = service::starting(notify, "opening the database", open_database(config));
+    let database = &config.database;
+    let opening = patiently(database, || assembly::open_store(config));
+    let opening = service::starting(notify, "opening the database", opening);
     let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
     let access = Arc::new(access(config, store.clone(), clock).await?);
-    let taking = Box::pin(name::take(|| store.join(owner)));
+    let taking = Box::pin(name::take(|| patiently(database, || store.join(owner))));
     let member = service::starting(notify, "taking its name", taking).await?;
     let listener = listen(&config.http).await?;
     let model = format!("{}/{}", models.model.provider(), models.model.model());
@@ -253,7 +250,7 @@ async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) ->
     .with_database(&store);
     given.logging.count_into(&parts.metrics);
     parts.metrics.service.reloaded(true, parts.clock.now());
-    let reclaimed = make_up(&store, &parts, owner).await?;
+    let reclaimed = patiently(database, || make_up(&store, &parts, owner)).await?;
     if given.is_demo {
         demo::tell(&parts).await?;
         crate::cli::terminal::output::note(demo::NEXT);
@@ -307,24 +304,6 @@ async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, St
     Ok(reclaimed)
 }
 
-/// Opens the database. A server may be starting at the same time, or just be away.
-async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
-    let patience = Instant::now() + SERVER_PATIENCE;
-    let mut wait = SERVER_WAIT_FIRST;
-    loop {
-        match assembly::open_store(config).await {
-            Err(StoreError::Unavailable(outage))
-                if config.database.is_postgres() && Instant::now() + wait < patience =>
-            {
-                warn!(database = %config.database.url, reason = %outage, "database.away");
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(SERVER_WAIT_MAX);
-            }
-            opened => return opened,
-        }
-    }
-}
-
 /// A database that can't be opened is named, with the cure; other errors say both.
 fn unopened(config: &Config, error: StoreError) -> Failed {
     match error {
@@ -347,7 +326,7 @@ async fn access(
             .with_file(path.into())
             .map_err(|error| Failed::tokens_file(&error))?,
     };
-    access.refresh().await?;
+    patiently(&config.database, || access.refresh()).await?;
     if is_near || access.has_tokens() {
         return Ok(access);
     }

@@ -41,6 +41,7 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
         checks.push(Check::ok("schema", format!("version {version}")));
     }
     checks.extend(encoding(&settings, &schema).await);
+    checks.extend(rights(&settings).await);
     if let Some(file) = cure::file(url) {
         let bytes = file.metadata().map_or(0, |found| found.len());
         checks.push(writing(url, &settings).await);
@@ -66,6 +67,16 @@ async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check>
         format!("{encoding}: one text inserted by SQL that isn't UTF-8 holds up all that wait behind it");
     let fix = format!("`recapd export`, and `recapd import` into another one: {UTF8_CURE}");
     Some(Check::warn("encoding", detail, fix))
+}
+
+/// What is to be said of a server's database in which every role may plant functions.
+async fn rights(settings: &DatabaseSettings) -> Option<Check> {
+    let open = examine::open_schemas(settings).await.ok()?.join(", ");
+    (!open.is_empty()).then(|| {
+        let detail = format!("every role may create functions in {open}, which recapd could be made to call");
+        let fix = format!("REVOKE CREATE ON SCHEMA {open} FROM PUBLIC");
+        Check::fail("rights", detail, fix)
+    })
 }
 
 async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
