@@ -105,7 +105,11 @@ impl Daemon {
         let at = message.at.unwrap_or(now.plus_ms(APART_MS));
         self.clock.set(at.max(now));
         self.work().await?;
-        let outcome = self.parts.keeper.replay(&self.agent, vec![message.clone()]).await?;
+        let outcome = self
+            .parts
+            .keeper
+            .replay(&self.agent, vec![message.clone()])
+            .await?;
         let evicted = outcome.evictions.iter().map(|eviction| eviction.tokens);
         self.lived.evicted_tokens += evicted.sum::<i64>();
         self.lived.document_tokens.push(self.document_tokens);

@@ -2,8 +2,8 @@
 //! summary at each update. Computed, not measured: the same on any machine.
 //!
 //! `cargo bench --bench condense -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. Beside it
-//! stands a generated conversation of short turns, live, once in a window that gives way in steps and once in a small one that
-//! slides.
+//! stands a generated conversation of short turns, live, in the same window, in a small one, and in one that slides, where what
+//! left mostly waits for as long as it may.
 //!
 //! Assumed:
 //! - The model answers as models do: an item for two or three exchanges, with texts of some 60, 25 and 10 tokens, and two facts
@@ -45,11 +45,10 @@ const PLAIN_BATCH: i64 = 3;
 const TURNS: usize = 5_000;
 /// The same where nobody measures.
 const QUICK_TURNS: usize = 100;
-/// A window that slides, of so many tokens.
-const SLIDING: Budgeted = Budgeted {
-    budget_tokens: 4_000,
-    low_water: 1.0,
-};
+/// The turns in small windows, which take an update for every few of them.
+const TURNS_IN_SMALL: usize = 1_500;
+/// A small window, in tokens.
+const SMALL_TOKENS: i64 = 8_000;
 
 /// A way to keep a summary, and what it came to.
 struct Way {
@@ -67,7 +66,18 @@ async fn main() -> anyhow::Result<()> {
     let is_measured = std::env::args().any(|argument| argument == "--bench");
     let turns = turns::short_turns(if is_measured { TURNS } else { QUICK_TURNS })?;
     compare("live, short turns", &turns, stepping(&turns)).await?;
-    compare("live, short turns, sliding", &turns, SLIDING).await
+    let few = turns.get(..2 * TURNS_IN_SMALL).unwrap_or(&turns);
+    let small = |low_water| Budgeted {
+        budget_tokens: SMALL_TOKENS,
+        low_water,
+    };
+    compare(
+        "live, short turns",
+        few,
+        small(Config::default().window.low_water),
+    )
+    .await?;
+    compare("live, short turns, sliding", few, small(1.0)).await
 }
 
 /// The default window; a fifth of a conversation that would fit into it as it is.
@@ -157,7 +167,10 @@ fn print(title: &str, lived: &Lived, plain: Way) {
         table.row(way.name, &way.cells(lived.evicted_exchanges, &plain));
     }
     table.print();
-    let mut table = Table::new("recapd's model tokens per evicted token", &["× rewriting", "× at its updates"]);
+    let mut table = Table::new(
+        "recapd's model tokens per evicted token",
+        &["× rewriting", "× at its updates"],
+    );
     let [rewriting, recapd, _] = &ways;
     let ratios = |per_token: fn(&Way) -> f64| {
         [&plain, rewriting].map(|other| format!("{:.2}", per_token(recapd) / per_token(other).max(1e-9)))
@@ -202,7 +215,9 @@ impl Way {
             ..Usage::default()
         };
         // Call by call none is long.
-        let price = config::shipped_prices().of(PRICED).map(|price| Price { long: None, ..*price });
+        let price = config::shipped_prices()
+            .of(PRICED)
+            .map(|price| Price { long: None, ..*price });
         price.map_or(0, |price| price.cost_microusd(usage)) as f64 / 1e6 * self.factor
     }
 }

@@ -130,7 +130,9 @@ fn answer(request: &ModelRequest) -> String {
 fn items_max(user: &str) -> usize {
     let asked = user.rsplit_once(", at most ").map(|(_, asked)| asked);
     let number = asked.and_then(|asked| asked.split_whitespace().next());
-    number.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX)
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(usize::MAX)
 }
 
 fn facts(request: &ModelRequest, last: Option<&i64>, text: &mut dyn FnMut(usize) -> String) -> Value {

@@ -345,8 +345,7 @@ impl Worker {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
         };
-        self.portions
-            .were_left_out(&hold.lease.agent, &completed.missing);
+        self.portions.were_left_out(&hold.lease.agent, &completed.missing);
         Ok(completed)
     }
 

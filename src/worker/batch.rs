@@ -8,7 +8,13 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::{Worker, ageing::as_of, ask::FIRST, condensed::{Condensed, Gaps}, request::Subject};
+use super::{
+    Worker,
+    ageing::as_of,
+    ask::FIRST,
+    condensed::{Condensed, Gaps},
+    request::Subject,
+};
 use crate::{
     domain::{
         batch::cost_in_batch_microusd, demand::UserWords, price::Usage, summary::item::Origin,

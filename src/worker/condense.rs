@@ -465,7 +465,10 @@ impl Worker {
         };
         let mut condensed = Condensed::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
         if told.stands_in {
-            condensed.items.iter_mut().for_each(|item| item.provisional = true);
+            condensed
+                .items
+                .iter_mut()
+                .for_each(|item| item.provisional = true);
         }
         Ok((condensed, told.is_by_first))
     }

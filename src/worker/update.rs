@@ -312,8 +312,7 @@ impl Worker {
         let stands_in = items
             .iter()
             .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
-        let is_left =
-            |(item, dropped): &(Item, bool)| item.item != 0 && item.provisional && !dropped;
+        let is_left = |(item, dropped): &(Item, bool)| item.item != 0 && item.provisional && !dropped;
         let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
         let all = items.into_iter().chain(dropped.map(|item| (item, true)));
         let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);

@@ -310,7 +310,10 @@ fn middling(first: i64, last: i64) -> String {
 fn sloppy(first: i64, last: i64) -> String {
     let text = format!("Worked on exchange {first}");
     let item = |exchanges: serde_json::Value| json!({"exchanges": exchanges, "text": text, "brief": text, "gist": text});
-    let items = json!([item(json!(format!("{first}-{last}"))), item(json!([last.to_string(), last]))]);
+    let items = json!([
+        item(json!(format!("{first}-{last}"))),
+        item(json!([last.to_string(), last]))
+    ]);
     format!("Here are the items:\n```json\n{items}\n```")
 }
 
