@@ -47,6 +47,9 @@ pub use model::{Models, model, models};
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
 /// What an item of three texts takes in an answer.
 const ITEM_TOKENS: i64 = 230;
+/// How many small exchanges one item stands for where there are many: of the five that models may join mostly not all belong
+/// together.
+const EXCHANGES_PER_ITEM: i64 = 3;
 /// A worker that knows of nothing to do looks at the queue after so many polls all the same: whoever writes to the
 /// database by hand wakes nobody.
 const POLLS_RESTED: u64 = 30;
@@ -372,14 +375,18 @@ fn batch_tokens_min(config: &Config) -> i64 {
     }
 }
 
-/// The most exchanges of a question: so many that an answer has room for an item about each. One that is cut off is billed and
-/// of no use.
-fn exchanges_max(config: &Config) -> i64 {
-    let exchanges_max = config.worker.batch_exchanges_max;
+/// The most items that an answer has room for. One that is cut off is billed and of no use.
+fn items_max(config: &Config) -> i64 {
     match config.model.mode {
-        ModelMode::Offline => exchanges_max,
-        _ => exchanges_max.min((config.model.output_tokens_max / ITEM_TOKENS).max(1)),
+        ModelMode::Offline => i64::MAX,
+        _ => (config.model.output_tokens_max / ITEM_TOKENS).max(1),
     }
+}
+
+/// The most exchanges of a question: small ones are joined to as many items as an answer has room for.
+fn exchanges_max(config: &Config) -> i64 {
+    let joined = items_max(config).saturating_mul(EXCHANGES_PER_ITEM);
+    config.worker.batch_exchanges_max.min(joined)
 }
 
 fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> WorkerSettings {
@@ -407,6 +414,7 @@ fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> W
         },
         prompt: PromptLimits {
             material_chars_max: usize_or_max(chars_max),
+            items_max: usize_or_max(items_max(config)),
         },
         output_tokens_max: config.model.output_tokens_max,
         thinking_reserve_tokens: config.model.thinking_reserve_tokens,
@@ -485,6 +493,19 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_is_about_no_more_than_its_answer_has_room_for() {
+        let mut config = Config::default();
+        let sizes = |config: &Config| (items_max(config), exchanges_max(config));
+        assert_eq!(sizes(&config), (i64::MAX, config.worker.batch_exchanges_max));
+        config.model.mode = ModelMode::Anthropic;
+        assert_eq!(sizes(&config), (17, 51));
+        config.model.output_tokens_max = 100;
+        assert_eq!(sizes(&config), (1, 3));
+        config.worker.batch_exchanges_max = 2;
+        assert_eq!(sizes(&config), (1, 2));
+    }
 
     #[test]
     fn the_results_of_a_batch_can_be_read() {

@@ -555,6 +555,7 @@ mod tests {
         ];
         let limits = PromptLimits {
             material_chars_max: 20_000,
+            ..PromptLimits::default()
         };
         for messages in [many_calls, big_result, many_lines] {
             let prompt = Prompt::new(PromptMaterial::of(&[transcript(&messages)]), "k3v9x2m7", limits).user;

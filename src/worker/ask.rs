@@ -134,10 +134,11 @@ impl Worker {
                 }
                 Err(failed) => failed,
             };
-            if question.asking == Asking::Divisible && self.may_lie_in_one(&failed) {
+            let is_left_out = self.is_left_out(hold, question, &failed);
+            if question.asking == Asking::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
                 return Err(failed);
             }
-            let is_beyond = is_known || self.is_beyond(place, hold, question, &failed);
+            let is_beyond = is_known || is_left_out || self.is_beyond(place, hold, question, &failed);
             let is_hopeless = is_beyond && self.is_hopeless(place, &failed);
             may_be_back |= !is_hopeless && !failed.is_refusal();
             let is_last = self.settings.retry.is_last(&hold.lease);
@@ -209,6 +210,13 @@ impl Worker {
             self.portions.was_beyond(agent, asked, place, error.clone());
         }
         is_beyond
+    }
+
+    /// Whether a model that left those exchanges out before says nothing of use when they are revisited.
+    fn is_left_out(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
+        let is_useless = matches!(failed, CondenseError::Reply(_) | CondenseError::Coverage(_));
+        let portions = &self.portions;
+        question.is_revisit && is_useless && portions.has_left_out(&hold.lease.agent, question.asked)
     }
 
     /// Whether the model can never summarise an exchange that is beyond it: it has answered other questions, so the
@@ -298,7 +306,8 @@ impl Worker {
         Ok(believed)
     }
 
-    /// The answer with what it left out, which is asked about once more, by itself. What is missing then keeps its digests.
+    /// The answer with what it left out, which is asked about once more, by itself. What is missing then has digests, until it
+    /// is revisited.
     async fn completed(
         &self,
         model: &dyn ChatModel,
@@ -332,10 +341,12 @@ impl Worker {
         answer.input_tokens += more.input_tokens;
         answer.output_tokens += more.output_tokens;
         let words = UserWords::of(&request.transcripts);
-        Ok(match self.believed(&more.text, &checked.missing, &words) {
+        let completed = match self.believed(&more.text, &checked.missing, &words) {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
-        })
+        };
+        self.portions.were_left_out(&hold.lease.agent, &completed.missing);
+        Ok(completed)
     }
 
     /// Calls a model until the question isn't too much for it; of one exchange the material is cut.

@@ -8,7 +8,13 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::{Worker, ageing::as_of, ask::FIRST, condensed::Condensed, request::Subject};
+use super::{
+    Worker,
+    ageing::as_of,
+    ask::FIRST,
+    condensed::{Condensed, Gaps},
+    request::Subject,
+};
 use crate::{
     domain::{
         batch::cost_in_batch_microusd, demand::UserWords, price::Usage, summary::item::Origin,
@@ -119,7 +125,9 @@ impl Worker {
             let checked = self
                 .believed(&batched.answer.answer, &batched.exchanges, &words)
                 .ok()?;
-            let condensed = Condensed::of(checked.into(), &told.exchanges, Origin::Model).ok()?;
+            self.portions.were_left_out(&lease.agent, &checked.missing);
+            let gaps = Gaps::of(&told);
+            let condensed = Condensed::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
             Some((told, condensed))
         }))
     }

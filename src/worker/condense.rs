@@ -7,7 +7,7 @@ use super::{
     Hold, Interruption, Worker,
     ageing::as_of,
     ask::{FIRST, Question, Told},
-    condensed::Condensed,
+    condensed::{Condensed, Gaps},
     pieces::{Asking, Pieces},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
-const PROMPT_VERSION: &str = "3";
+const PROMPT_VERSION: &str = "4";
 
 /// Why exchanges could not be condensed, by what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -463,9 +463,12 @@ impl Worker {
             };
             self.ask(hold, &question, run).await?
         };
-        let mut condensed = Condensed::of(told.answer, exchanges, told.origin)?;
-        for item in &mut condensed.items {
-            item.provisional = told.stands_in;
+        let mut condensed = Condensed::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
+        if told.stands_in {
+            condensed
+                .items
+                .iter_mut()
+                .for_each(|item| item.provisional = true);
         }
         Ok((condensed, told.is_by_first))
     }

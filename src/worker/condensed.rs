@@ -1,6 +1,9 @@
 //! What was condensed of exchanges: their items, and what they change of the facts.
 
-use super::{Worker, condense::rows};
+use super::{
+    Worker,
+    condense::{rows, worth_asking},
+};
 use crate::{
     domain::{
         reply::Answer,
@@ -14,6 +17,26 @@ use crate::{
     store::{Material, StoredExchange},
 };
 
+/// What becomes of exchanges that an answer leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// Their digests are provisional: a later update asks about them once more.
+    AskedLater,
+    /// Their digests are there to stay.
+    Lasting,
+}
+
+impl Gaps {
+    /// Those of an answer about `material`. What is left out again when it is revisited would be left out for ever.
+    pub(super) fn of(material: &Material) -> Self {
+        if material.revisited.is_empty() {
+            Self::AskedLater
+        } else {
+            Self::Lasting
+        }
+    }
+}
+
 /// What stands for exchanges in a new version.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Condensed {
@@ -24,16 +47,19 @@ pub(super) struct Condensed {
 }
 
 impl Condensed {
-    /// What an answer about `exchanges` makes of them.
+    /// What an answer about `exchanges` makes of them. Digests stand for those that it leaves out.
     pub(super) fn of(
         answer: Answer,
         exchanges: &[StoredExchange],
         origin: Origin,
+        gaps: Gaps,
     ) -> Result<Self, CoverageError> {
         let mut items = items_from(&answer.items, &rows(exchanges), origin)?;
-        // What the model left out it would leave out again: the digests of these exchanges are final.
+        let asked = worth_asking(exchanges);
+        let is_asked_later = origin == Origin::Model && gaps == Gaps::AskedLater;
         for item in &mut items {
-            item.provisional = false;
+            let is_gap = item.origin == Origin::Digest && asked.iter().any(|asked| item.covers(*asked));
+            item.provisional = is_gap && is_asked_later;
         }
         Ok(Self {
             items,

@@ -1,11 +1,12 @@
 //! How many exchanges of an agent are asked about at once, after a question was too much, and what a failure is due to.
 //!
-//! Three things are learned from how questions end: how many exchanges to ask about at once ([`size`]), whether an
-//! exchange or an outage is to blame for a failure ([`blame`]), and which exchanges are beyond which models
-//! ([`beyond`]). They are kept in memory alone: after a restart they are learned again.
+//! Four things are learned from how questions end: how many exchanges to ask about at once ([`size`]), whether an
+//! exchange or an outage is to blame for a failure ([`blame`]), which exchanges are beyond which models
+//! ([`beyond`]), and which ones answers leave out ([`left_out`]). They are kept in memory alone: after a restart they are learned again.
 
 mod beyond;
 mod blame;
+mod left_out;
 mod size;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use super::ask::FIRST;
 use crate::{domain::agent::AgentId, llm::LlmError, store::MaterialLimits};
 use beyond::Beyond;
 use blame::Alone;
+use left_out::LeftOut;
 use size::Size;
 
 /// The most agents that are remembered.
@@ -36,6 +38,7 @@ struct Kept {
     /// Agents whose questions were divided in vain: the oldest exchange of the last one, and how many answers there were then.
     vain: LruCache<AgentId, (i64, u64)>,
     beyond: Beyond,
+    left_out: LeftOut,
 }
 
 impl Default for Kept {
@@ -46,6 +49,7 @@ impl Default for Kept {
             in_vain: false,
             vain: LruCache::new(AGENTS_MAX),
             beyond: Beyond::default(),
+            left_out: LeftOut::default(),
         }
     }
 }
@@ -139,6 +143,16 @@ impl Portions {
         if !before.is_some_and(is_them) {
             kept.agents.remove(agent);
         }
+    }
+
+    /// Notes that an answer, and the one to the question about them alone, left out those exchanges.
+    pub(super) fn were_left_out(&self, agent: &AgentId, exchanges: &[i64]) {
+        self.kept().left_out.note(agent, exchanges);
+    }
+
+    /// Whether all of those exchanges were left out before.
+    pub(super) fn has_left_out(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
+        self.kept().left_out.has_all(agent, exchanges)
     }
 
     /// Somebody told of those exchanges for good.

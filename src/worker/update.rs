@@ -18,7 +18,7 @@ use crate::{
     domain::{
         summary::{
             compaction::{Composition, compose_with},
-            item::Item,
+            item::{Item, Origin},
         },
         time::Timestamp,
         work::{Lease, WOKEN_RETRY_MS_MIN},
@@ -307,9 +307,12 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // Provisional items of this update wait until a model is back: they are no reason to go on at once.
-        let stands_in = items.iter().any(|(item, _)| item.item == 0 && item.provisional);
-        let is_left = |(item, dropped): &(Item, bool)| item.provisional && !dropped;
+        // Provisional items of this update are no reason to go on at once: what stands in waits until a model is back, and what
+        // an answer left out would be left out again just now.
+        let stands_in = items
+            .iter()
+            .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
+        let is_left = |(item, dropped): &(Item, bool)| item.item != 0 && item.provisional && !dropped;
         let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
         let all = items.into_iter().chain(dropped.map(|item| (item, true)));
         let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);

@@ -31,6 +31,23 @@ fn new_part(transcripts: &[Transcript]) -> String {
 }
 
 #[test]
+fn of_many_exchanges_as_many_items_are_asked_for_as_an_answer_has_room_for() {
+    let asked = |exchanges: i64| {
+        let transcripts: Vec<Transcript> = (1..=exchanges)
+            .map(|exchange| transcript(exchange, &[(Voice::User, "", "hello")]))
+            .collect();
+        let limits = PromptLimits {
+            items_max: 3,
+            ..PromptLimits::default()
+        };
+        let user = Prompt::new(PromptMaterial::of(&transcripts), NONCE, limits).user;
+        user.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(asked(3), format!("{ASKED}#1–#3, as JSON."));
+    assert_eq!(asked(4), format!("{ASKED}#1–#4, at most 3 items, as JSON."));
+}
+
+#[test]
 fn shows_the_material_as_a_person_would_read_it() {
     let mut interrupted = transcript(5, &[(Voice::User, "alice", "Now the docs")]);
     interrupted.interrupted = true;
@@ -162,6 +179,7 @@ fn the_tail_of_a_shortened_exchange_has_its_time() {
     }
     let limits = PromptLimits {
         material_chars_max: 200,
+        ..PromptLimits::default()
     };
     let asked = Prompt::new(PromptMaterial::of(&[long]), NONCE, limits).user;
     let (_, tail) = asked.split_once("[… lines left out").unwrap();
@@ -316,6 +334,7 @@ fn big_exchanges_lose_their_middle_and_small_ones_nothing() {
     let small = transcript(2, &[(Voice::User, "", "a small question")]);
     let limits = PromptLimits {
         material_chars_max: 3_000,
+        ..PromptLimits::default()
     };
     let asked = Prompt::new(PromptMaterial::of(&[big, small]), NONCE, limits).user;
     for kept in [
@@ -345,6 +364,7 @@ fn dense_material_has_fewer_characters() {
     };
     let limits = PromptLimits {
         material_chars_max: 20_000,
+        ..PromptLimits::default()
     };
     for material in [
         lines(&[(100, dense)]),
@@ -406,7 +426,8 @@ proptest! {
         item.text = text.clone();
         let (told, items) = ([told], [&item]);
         let material = PromptMaterial { transcripts: &told, facts: &[], last_items: &items };
-        let asked = Prompt::new(material, NONCE, PromptLimits { material_chars_max: 400 }).user;
+        let limits = PromptLimits { material_chars_max: 400, ..PromptLimits::default() };
+        let asked = Prompt::new(material, NONCE, limits).user;
         let (_, inside) = asked.split_once(&format!("<{FENCE_WORD} {NONCE}>\n")).unwrap();
         let (inside, _) = inside.split_once(&format!("</{FENCE_WORD} {NONCE}>\n")).unwrap();
         prop_assert_eq!(asked.matches(FENCE_WORD).count(), 2);

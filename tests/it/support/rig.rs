@@ -136,6 +136,20 @@ impl Rig {
         assert_eq!(report.breaches, [], "{report:?}");
     }
 
+    /// How many provisional digests stand for exchanges.
+    pub(crate) async fn digests(&self) -> i64 {
+        let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 1 \
+                       AND removed_version IS NULL";
+        self.db.number(digests).await.unwrap()
+    }
+
+    /// How many digests stand for exchanges for good.
+    pub(crate) async fn lasting_digests(&self) -> i64 {
+        let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 0 \
+                       AND removed_version IS NULL";
+        self.db.number(digests).await.unwrap()
+    }
+
     /// What `verify` says.
     pub(crate) async fn verify(&self) -> AgentReport {
         let report = self.db.store().verify(&self.agent).await.unwrap();

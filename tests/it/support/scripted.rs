@@ -44,8 +44,11 @@ pub(crate) enum Reply {
     WrongExchanges,
     /// Two items about the same exchanges.
     Overlapping,
-    /// What a middling model says of several exchanges: numbers in quotes, an overlap, a gap at the end, one text for all.
+    /// What a middling model says of several exchanges: numbers in quotes, an overlap, a gap at the end, one text for all, which is
+    /// too long. Of one exchange it tells well.
     Middling,
+    /// Every exchange is told of, carelessly: numbers in quotes, an overlap, one text thrice, a bare list in prose.
+    Sloppy,
     /// Items and facts that claim the user demanded this, about these exchanges and others.
     Claiming(&'static str),
     /// A failure that may pass.
@@ -243,7 +246,9 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
         Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
         Reply::WrongExchanges => answer(&[item(last + 1, last + 9, 8)]),
         Reply::Overlapping => answer(&[item(*first, *last, 8), item(*first, *first, 8)]),
-        Reply::Middling => middling(*first, *last),
+        Reply::Middling if first < last => middling(*first, *last),
+        Reply::Middling => each(8),
+        Reply::Sloppy => sloppy(*first, *last),
         Reply::Claiming(demand) => claiming(demand, *first, *last),
         Reply::Overflow if exchanges.len() == 1 => each(8),
         reply => return Err(fault(reply)),
@@ -300,6 +305,16 @@ fn middling(first: i64, last: i64) -> String {
         {"exchanges": "none", "text": "Nothing"}
     ])
     .to_string()
+}
+
+fn sloppy(first: i64, last: i64) -> String {
+    let text = format!("Worked on exchange {first}");
+    let item = |exchanges: serde_json::Value| json!({"exchanges": exchanges, "text": text, "brief": text, "gist": text});
+    let items = json!([
+        item(json!(format!("{first}-{last}"))),
+        item(json!([last.to_string(), last]))
+    ]);
+    format!("Here are the items:\n```json\n{items}\n```")
 }
 
 fn claiming(demand: &str, first: i64, last: i64) -> String {

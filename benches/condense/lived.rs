@@ -1,0 +1,136 @@
+//! A conversation lived through by the daemon's own keeper and worker.
+
+use std::sync::Arc;
+
+use recapd::{
+    assembly::{self, Parts},
+    clock::{Clock, ManualClock},
+    config::{Config, Synchronous},
+    domain::{agent::AgentId, message::Message, time::Timestamp, tokens::TokenCounter},
+    store::{SqlStore, Store},
+};
+
+use super::usual::{Calls, UsualModel};
+
+/// Messages without a time are so far apart.
+const APART_MS: i64 = 30_000;
+
+/// The window of the agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budgeted {
+    pub(crate) budget_tokens: i64,
+    pub(crate) low_water: f64,
+}
+
+/// What recapd's calls came to over a conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Lived {
+    pub(crate) calls: Calls,
+    /// The same calls, had each read and written the whole summary.
+    pub(crate) rewriting: Calls,
+    pub(crate) evicted_tokens: i64,
+    pub(crate) evicted_exchanges: i64,
+    /// The tokens of the document after each message.
+    pub(crate) document_tokens: Vec<i64>,
+}
+
+/// The daemon's parts, and what has been counted so far.
+struct Daemon {
+    parts: Parts,
+    store: Arc<SqlStore>,
+    model: Arc<UsualModel>,
+    clock: Arc<ManualClock>,
+    agent: AgentId,
+    document_tokens: i64,
+    lived: Lived,
+}
+
+/// Lives through the conversation with the defaults for everything but the window. The clock shows the messages' times, so
+/// that what waits waits as long as it would.
+pub(crate) async fn live(
+    messages: &[Message],
+    window: Budgeted,
+    counter: Arc<dyn TokenCounter>,
+) -> anyhow::Result<Lived> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let mut config = Config::default();
+    config.window.budget_tokens = window.budget_tokens;
+    config.window.low_water = window.low_water;
+    config.model.mode = recapd::config::ModelMode::Anthropic;
+    config.database.url = format!("sqlite:{}", folder.path().join("condense.db").display());
+    config.database.synchronous = Synchronous::Off;
+    let begins = messages.first().and_then(|message| message.at);
+    let mut daemon = Daemon::new(&config, begins.unwrap_or_default(), counter).await?;
+    for message in messages {
+        daemon.say(message).await?;
+    }
+    daemon.clock.advance_ms(config.queue.max_wait_ms);
+    daemon.work().await?;
+    let row = daemon.store.agent(&daemon.agent).await?;
+    Ok(Lived {
+        evicted_exchanges: row.map_or(0, |row| row.ledger.first_exchange - 1),
+        calls: daemon.model.so_far(),
+        ..daemon.lived
+    })
+}
+
+impl Daemon {
+    async fn new(config: &Config, begins: Timestamp, counter: Arc<dyn TokenCounter>) -> anyhow::Result<Self> {
+        let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
+        let model = Arc::new(UsualModel::new(counter));
+        let clock = Arc::new(ManualClock::new(begins));
+        let time: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+        let parts = Parts::new(
+            (config, config.spend.prices()?),
+            store.clone(),
+            model.clone(),
+            time,
+            "bench",
+            0,
+        );
+        Ok(Self {
+            parts,
+            store,
+            model,
+            clock,
+            agent: "condense".parse()?,
+            document_tokens: 0,
+            lived: Lived::default(),
+        })
+    }
+
+    /// Time goes on to the message, with what becomes due until then; then it is appended.
+    async fn say(&mut self, message: &Message) -> anyhow::Result<()> {
+        let now = self.clock.now();
+        let at = message.at.unwrap_or(now.plus_ms(APART_MS));
+        self.clock.set(at.max(now));
+        self.work().await?;
+        let outcome = self
+            .parts
+            .keeper
+            .replay(&self.agent, vec![message.clone()])
+            .await?;
+        let evicted = outcome.evictions.iter().map(|eviction| eviction.tokens);
+        self.lived.evicted_tokens += evicted.sum::<i64>();
+        self.lived.document_tokens.push(self.document_tokens);
+        Ok(())
+    }
+
+    /// Works off what is due.
+    async fn work(&mut self) -> anyhow::Result<()> {
+        let before = self.model.so_far();
+        if self.parts.worker.drain().await?.is_empty() {
+            return Ok(());
+        }
+        let calls = self.model.so_far().since(before);
+        let read_tokens = self.document_tokens;
+        let row = self.store.agent(&self.agent).await?;
+        self.document_tokens = row.map_or(0, |row| row.summary_tokens);
+        self.lived.rewriting.add(Calls {
+            input_tokens: calls.input_tokens + calls.count * read_tokens,
+            output_tokens: calls.count * self.document_tokens,
+            ..calls
+        });
+        Ok(())
+    }
+}

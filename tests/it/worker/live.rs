@@ -1,0 +1,191 @@
+//! A live conversation, turn by turn, with a good model, a middling one and a hostile one: what each answer costs.
+
+use recapd::{config::Config, domain::time::MINUTE_MS, tokenizer, worker::Outcome};
+
+use crate::support::{
+    rig::{Rig, config},
+    scripted::Reply,
+};
+
+const TURNS: usize = 45;
+/// Somebody says something twice a minute.
+const TURN_MS: i64 = MINUTE_MS / 2;
+/// A batch has several of the turns, which are short.
+const BATCH_TOKENS: i64 = 80;
+/// A document that is full after some updates.
+const DOCUMENT_TOKENS: i64 = 600;
+
+fn live_config() -> Config {
+    let mut config = config();
+    config.queue.batch_tokens_min = BATCH_TOKENS;
+    config.summary.max_tokens = DOCUMENT_TOKENS;
+    config.summary.compact_by_model = false;
+    config
+}
+
+/// What came of a live conversation.
+struct Talk {
+    rig: Rig,
+    outcomes: Vec<Outcome>,
+}
+
+impl Talk {
+    /// With a model that always answers so.
+    async fn with(reply: Reply) -> Self {
+        let rig = Rig::new(&live_config()).await;
+        rig.model.plan_then([], reply);
+        let mut talk = Self {
+            rig,
+            outcomes: Vec::new(),
+        };
+        for _ in 0..TURNS {
+            talk.turn().await;
+        }
+        talk.outcomes.extend(talk.rig.drain_on(6).await);
+        talk
+    }
+
+    /// One turn, and what is due after it. Whatever was answered, the document is whole and under its ceiling.
+    async fn turn(&mut self) {
+        let rig = &self.rig;
+        rig.say(1).await;
+        rig.clock.advance_ms(TURN_MS);
+        let outcomes = rig.drain().await;
+        if !outcomes.is_empty() {
+            rig.verify().await;
+            let tokens = tokenizer::ceiling_counter().count(&rig.content().await);
+            assert!(tokens <= DOCUMENT_TOKENS, "{tokens}");
+        }
+        self.outcomes.extend(outcomes);
+    }
+
+    /// Everything that left the window has its item, and no digest waits for a better one.
+    async fn assert_whole(&self) {
+        let report = self.rig.verify().await;
+        assert_eq!(report.covered + report.in_window, report.exchanges);
+        assert_eq!((report.pending, self.rig.digests().await), (0, 0));
+    }
+
+    /// How many updates wrote a version.
+    fn completed(&self) -> usize {
+        let completed = |outcome: &&Outcome| **outcome == Outcome::Completed;
+        self.outcomes.iter().filter(completed).count()
+    }
+
+    /// How often each covered exchange was asked about, oldest first.
+    async fn asked(&self) -> Vec<usize> {
+        let covered = self.rig.row().await.ledger.summarized_through;
+        (1..=covered)
+            .map(|exchange| self.rig.model.asked_with(exchange))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_good_answer_costs_one_call() {
+    for reply in [Reply::Good, Reply::Stating] {
+        let talk = Talk::with(reply).await;
+        let updates = talk.completed();
+        assert_eq!(
+            (updates, talk.rig.model.calls()),
+            (talk.outcomes.len(), updates),
+            "{reply:?}"
+        );
+        assert!((5..=TURNS / 3).contains(&updates), "{updates}: in batches");
+        assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
+        talk.assert_whole().await;
+        assert_eq!(talk.rig.lasting_digests().await, 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_plain_is_asked_for_once() {
+    for reply in [
+        Reply::Sloppy,
+        Reply::Overlapping,
+        Reply::Oversize,
+        Reply::Claiming("Never ask twice."),
+    ] {
+        let talk = Talk::with(reply).await;
+        let updates = talk.completed();
+        assert_eq!(
+            (updates, talk.rig.model.calls()),
+            (talk.outcomes.len(), updates),
+            "{reply:?}"
+        );
+        assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
+        talk.assert_whole().await;
+        assert_eq!(talk.rig.lasting_digests().await, 0);
+    }
+}
+
+/// The answer to each question leaves out the last exchange, which is asked about by itself.
+#[tokio::test]
+async fn gaps_are_asked_for_alone_and_nothing_else_twice() {
+    let talk = Talk::with(Reply::Middling).await;
+    let (updates, model) = (talk.completed(), &talk.rig.model);
+    assert_eq!((updates, model.calls()), (talk.outcomes.len(), 2 * updates));
+    let asked = talk.asked().await;
+    assert_eq!(asked.iter().filter(|asked| **asked == 2).count(), updates);
+    assert!(asked.iter().all(|asked| (1..=2).contains(asked)), "{asked:?}");
+    let alone = (1..)
+        .zip(&asked)
+        .filter(|(exchange, _)| model.asked_about(&[*exchange]) == 1);
+    assert!(alone.clone().all(|(_, asked)| *asked == 2));
+    assert_eq!(alone.count(), updates);
+    talk.assert_whole().await;
+    assert_eq!(talk.rig.lasting_digests().await, 0);
+}
+
+/// A model that leaves the last exchange out, alone, too: four questions about that one, of which two are about it alone once
+/// it is revisited, and then its digest stays.
+#[tokio::test]
+async fn who_always_leaves_something_out_isnt_asked_for_ever() {
+    let talk = Talk::with(Reply::Partial).await;
+    assert!(talk.outcomes.iter().all(|outcome| *outcome == Outcome::Completed));
+    let asked = talk.asked().await;
+    assert!(asked.iter().all(|asked| (1..=5).contains(asked)), "{asked:?}");
+    let calls = talk.rig.model.calls();
+    assert!(calls <= 3 * talk.completed(), "{calls}");
+    assert!(talk.rig.lasting_digests().await > 0 && talk.rig.digests().await <= 1);
+}
+
+#[tokio::test]
+async fn a_hostile_model_costs_a_bounded_number_of_calls() {
+    for reply in [Reply::Garbage, Reply::WrongExchanges, Reply::Flood, Reply::Empty] {
+        let mut talk = Talk::with(reply).await;
+        let calls = talk.rig.model.calls();
+        // Twice with each attempt, of which five end in a parked row, revived once in ten minutes.
+        let minutes = (TURNS / 2 + 20).div_ceil(10);
+        assert!(calls <= minutes * 2 * 5, "{reply:?}: {calls}");
+        assert!(
+            talk.outcomes.contains(&Outcome::Parked),
+            "{reply:?}: {:?}",
+            talk.outcomes
+        );
+        // The next turn revives the row, and by then the model is a good one.
+        talk.rig.model.plan([]);
+        talk.turn().await;
+        talk.outcomes.extend(talk.rig.drain_on(3).await);
+        talk.assert_whole().await;
+        assert_eq!(talk.rig.lasting_digests().await, 0, "{reply:?}");
+    }
+}
+
+/// After each kind of nonsense a good answer comes: what digests stood for is told of by then.
+#[tokio::test]
+async fn after_every_kind_of_nonsense_the_summary_is_whole() {
+    let mut talk = Talk::with(Reply::Good).await;
+    for reply in Reply::ALL {
+        talk.rig.model.plan_then([reply, reply], Reply::Good);
+        for _ in 0..6 {
+            talk.turn().await;
+        }
+    }
+    talk.rig.model.plan([]);
+    for _ in 0..30 {
+        talk.turn().await;
+    }
+    talk.outcomes.extend(talk.rig.drain_on(3).await);
+    talk.assert_whole().await;
+}
