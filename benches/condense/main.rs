@@ -103,7 +103,7 @@ async fn compare(name: &str, messages: &[Message], window: Budgeted) -> anyhow::
     let plain = rewrite(messages, window.budget_tokens, &lived);
     let Budgeted { budget_tokens, .. } = window;
     let title = format!("{name}: {} messages, a window of {budget_tokens}", messages.len());
-    print(&title, &lived, plain);
+    print(&title, &lived, &plain);
     Ok(())
 }
 
@@ -137,7 +137,7 @@ fn rewrite(messages: &[Message], budget_tokens: i64, lived: &Lived) -> Way {
     }
 }
 
-fn print(title: &str, lived: &Lived, plain: Way) {
+fn print(title: &str, lived: &Lived, plain: &Way) {
     let mut table = Table::new(
         title,
         &[
@@ -163,8 +163,8 @@ fn print(title: &str, lived: &Lived, plain: Way) {
         by_recapd("recapd", lived.calls, 1.0),
         by_recapd("recapd, in batches", lived.calls, 0.5),
     ];
-    for way in std::iter::once(&plain).chain(&ways) {
-        table.row(way.name, &way.cells(lived.evicted_exchanges, &plain));
+    for way in std::iter::once(plain).chain(&ways) {
+        table.row(way.name, &way.cells(lived.evicted_exchanges, plain));
     }
     table.print();
     let mut table = Table::new(
@@ -173,7 +173,7 @@ fn print(title: &str, lived: &Lived, plain: Way) {
     );
     let [rewriting, recapd, _] = &ways;
     let ratios = |per_token: fn(&Way) -> f64| {
-        [&plain, rewriting].map(|other| format!("{:.2}", per_token(recapd) / per_token(other).max(1e-9)))
+        [plain, rewriting].map(|other| format!("{:.2}", per_token(recapd) / per_token(other).max(1e-9)))
     };
     table.row("read", &ratios(Way::read));
     table.row("read and written", &ratios(Way::together));

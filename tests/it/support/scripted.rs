@@ -238,7 +238,8 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
         answer(&items)
     };
     Ok(match reply {
-        Reply::Good | Reply::Held => each(8),
+        Reply::Middling if first < last => middling(*first, *last),
+        Reply::Good | Reply::Held | Reply::Middling => each(8),
         Reply::Oversize => each(2_000),
         Reply::Partial if first < last => answer(&[item(*first, exchanges[exchanges.len() - 2], 8)]),
         Reply::Partial | Reply::Empty => String::new(),
@@ -246,8 +247,6 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
         Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
         Reply::WrongExchanges => answer(&[item(last + 1, last + 9, 8)]),
         Reply::Overlapping => answer(&[item(*first, *last, 8), item(*first, *first, 8)]),
-        Reply::Middling if first < last => middling(*first, *last),
-        Reply::Middling => each(8),
         Reply::Sloppy => sloppy(*first, *last),
         Reply::Claiming(demand) => claiming(demand, *first, *last),
         Reply::Overflow if exchanges.len() == 1 => each(8),
