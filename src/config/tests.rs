@@ -8,6 +8,7 @@ use super::{keys::INTEGER_LIMITS, *};
 use crate::threads::READERS_MAX;
 
 mod errors;
+mod place;
 mod secrets;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -37,47 +38,6 @@ fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loa
 fn documented() -> Vec<(String, String)> {
     let documented = reference::documented().into_iter();
     documented.map(|found| (found.key(), found.comment)).collect()
-}
-
-#[test]
-fn a_database_that_nobody_names_is_in_the_state_folder() {
-    let of = |environment: Pairs<'_>| {
-        environment
-            .iter()
-            .copied()
-            .collect::<Environment>()
-            .state_folder()
-    };
-    let home = ("HOME", "/home/me");
-    for (environment, folder) in [
-        (&[home][..], Some("/home/me/.local/state/recapd")),
-        (&[home, ("XDG_STATE_HOME", "/state")], Some("/state/recapd")),
-        (
-            &[home, ("XDG_STATE_HOME", "state")],
-            Some("/home/me/.local/state/recapd"),
-        ),
-        (&[("HOME", ".")], None),
-        (&[], None),
-    ] {
-        assert_eq!(
-            of(environment).as_deref(),
-            folder.map(Path::new),
-            "{environment:?}"
-        );
-    }
-    let url = |sets: &[&str], folder: Option<&str>| {
-        let loader = Loader::new().state_folder(folder.map(Into::into));
-        let loader = sets.iter().fold(loader, |loader, set| loader.set(*set));
-        let database = loader.load().unwrap().config.database;
-        (database.url, database.is_in_state_folder)
-    };
-    assert_eq!(
-        url(&[], Some("/a b%")),
-        ("sqlite:/a b%25/recapd.db".to_owned(), true)
-    );
-    assert_eq!(url(&[], None), (String::new(), false));
-    let named = ["database.url=sqlite:recapd.db"];
-    assert_eq!(url(&named, Some("/a")), ("sqlite:recapd.db".to_owned(), false));
 }
 
 #[test]

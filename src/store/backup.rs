@@ -126,7 +126,7 @@ fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(sqlite::OWN_MODE);
     match options.open(file) {
-        Ok(made) => made
+        Ok(empty) => empty
             .set_permissions(Permissions::from_mode(mode))
             .map_err(failed(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -67,9 +67,9 @@ fn numbers_that_no_history_has_are_refused_by_name() {
         ("tokens", |record| record.tokens = -1),
     ];
     for (field, change) in changes {
-        let mut changed = record(1, 1);
-        change(&mut changed);
-        let error = Line::parse(&changed.line()).unwrap_err().to_string();
+        let mut wrong = record(1, 1);
+        change(&mut wrong);
+        let error = Line::parse(&wrong.line()).unwrap_err().to_string();
         assert!(error.contains(&format!("`{field}` is ")), "{error}");
     }
     let head = r#"{"journal":1,"agent_id":"a","project":null,"settings":{"n":9223372036854775807},

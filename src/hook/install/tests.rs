@@ -180,7 +180,7 @@ fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
         assert_eq!(uninstalled(&text).unwrap(), "{}");
         // One form takes the other's place.
         let own = installed(&text, &commands(host)).unwrap();
-        assert_eq!(own.matches("recapd hook Stop").count(), 1, "{own}");
+        assert_eq!(own.matches("recapd hook Stop --host").count(), 1, "{own}");
         assert!(!own.contains("command -v"), "{own}");
     }
 }

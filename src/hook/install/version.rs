@@ -1,7 +1,7 @@
 //! Which version of a host knows which event.
 //!
 //! Where the table comes from: the list of events in the packages `@anthropic-ai/claude-code` of npm, 1.0.41 to 2.1.332, and
-//! trials with 1.0.128, 2.0.76, 2.1.50, 2.1.75 to 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
+//! trials with 2.0.76, 2.1.50, 2.1.75 to 2.1.78, 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
 //! `permissions.deny` are applied). Up to 2.1.80 at least, a file that names an unknown event is ignored as a whole, without a
 //! word; from 2.1.110 on only the event is.
 //!
