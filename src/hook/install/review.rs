@@ -75,17 +75,13 @@ fn named(events: &[Event], others: &[Event]) -> Vec<&'static str> {
 fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -> String {
     let named = unknown.join(" and ");
     let effect = "ignores the whole file, `permissions` included";
-    match (scope, program) {
-        (Scope::User, HostProgram::Found { version, .. }) => {
-            format!(
-                "Claude Code {version} doesn't know {named} and {effect}: say `{again}` now, or update it"
-            )
-        }
-        _ => {
-            let complete = version::complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TRIED);
-            format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
-        }
+    if let (Scope::User, HostProgram::Found { version, .. }) = (scope, program) {
+        return format!(
+            "Claude Code {version} doesn't know {named} and {effect}: say `{again}` now, or update it"
+        );
     }
+    let complete = version::complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TRIED);
+    format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
 }
 
 /// Events that the host knows and that have no hook yet. Prompts are announced only on demand.
