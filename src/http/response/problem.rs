@@ -251,22 +251,7 @@ impl Problem {
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",
             ),
-            StoreError::Contended(_) => {
-                tracing::warn!(%error, "http.contended");
-                Self::new(
-                    DATABASE_UNAVAILABLE,
-                    "others hold what this would change; nothing was changed",
-                )
-                .hint("send it again; messages with ids are stored once")
-            }
-            StoreError::Unavailable(_) => {
-                tracing::warn!(%error, "http.database_unavailable");
-                Self::new(
-                    DATABASE_UNAVAILABLE,
-                    "the database doesn't answer; nothing was changed",
-                )
-                .hint("ask again later; summaries that were read before can still be read")
-            }
+            StoreError::Unavailable(_) | StoreError::Contended(_) => Self::of_outage(&error),
             // Who computed it has logged it, with whose it was.
             StoreError::Panicked(panicked) => Self::new(INTERNAL, panicked.to_string()).hint(
                 "the same will fail again; report it with the id of this request, and what the log says about it",
@@ -276,6 +261,22 @@ impl Problem {
                 Self::internal()
             }
         }
+    }
+}
+
+impl Problem {
+    /// The database can't do it now.
+    fn of_outage(error: &StoreError) -> Self {
+        if matches!(error, StoreError::Contended(_)) {
+            tracing::warn!(%error, "http.contended");
+            let detail = "others hold what this would change; nothing was changed";
+            return Self::new(DATABASE_UNAVAILABLE, detail)
+                .hint("send it again; messages with ids are stored once");
+        }
+        tracing::warn!(%error, "http.database_unavailable");
+        let detail = "the database doesn't answer; nothing was changed";
+        Self::new(DATABASE_UNAVAILABLE, detail)
+            .hint("ask again later; summaries that were read before can still be read")
     }
 }
 

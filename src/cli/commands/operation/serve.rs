@@ -227,8 +227,8 @@ async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) ->
     let keys = ApiKeys::of(config, &given.environment)?;
     let models = keys.clone().models(config, clock)?;
     let database = &config.database;
-    let opening = patiently(database, || assembly::open_store(config));
-    let opening = service::starting(notify, "opening the database", opening);
+    let opening = Box::pin(patiently(database, || assembly::open_store(config)));
+    let opening = Box::pin(service::starting(notify, "opening the database", opening));
     let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
     let access = Arc::new(access(config, store.clone(), clock).await?);
     let taking = Box::pin(name::take(|| patiently(database, || store.join(owner))));
