@@ -139,11 +139,11 @@ fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let ends = list
         .match_indices(", ")
         .map(|(at, comma)| &list[at + comma.len()..]);
-    let lines = ends.map(|end| {
+    let mut lines = ends.map(|end| {
         let text = format!("{label}: … {end}");
         line(&Fact { text, ..fact.clone() })
     });
-    lines.into_iter().find(|line| has_room(line))
+    lines.find(|line| has_room(line))
 }
 
 fn subject(fact: &Fact) -> String {

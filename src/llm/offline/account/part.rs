@@ -81,15 +81,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<Part> {
         }
     };
     for (number, (place, said)) in numbered(&course.request) {
-        let (slot, rank) = if number == 0 {
-            (Slot::Request, FIRST)
-        } else if is_code(said) && !said.starts_with(char::is_uppercase) {
-            (Slot::Given, STEPS + number)
-        } else if cues::demands(said) {
-            (Slot::Request, DEMANDS)
-        } else {
-            (Slot::Request, SENTENCES + number)
-        };
+        let (slot, rank) = asked(number, said);
         push(slot, place, rank, said.clone());
     }
     for (place, said) in course.answers.iter().enumerate() {
@@ -142,6 +134,19 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<Part> {
     };
     push(Slot::End, (0, 0), FIRST, end.to_owned());
     parts
+}
+
+/// What a sentence of a request is, by its number and its words.
+fn asked(number: usize, said: &str) -> (Slot, usize) {
+    if number == 0 {
+        (Slot::Request, FIRST)
+    } else if is_code(said) && !said.starts_with(char::is_uppercase) {
+        (Slot::Given, STEPS + number)
+    } else if cues::demands(said) {
+        (Slot::Request, DEMANDS)
+    } else {
+        (Slot::Request, SENTENCES + number)
+    }
 }
 
 /// Sentences with their number, paragraph and place.
