@@ -136,9 +136,8 @@ fn line(fact: &Fact) -> String {
 /// The line with as much from the end of the fact's list as has room: `Files changed: … b.rs, c.rs`.
 fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let (label, list) = fact.text.split_once(": ")?;
-    let ends = list
-        .match_indices(", ")
-        .map(|(at, comma)| &list[at + comma.len()..]);
+    let commas = list.match_indices(", ");
+    let ends = commas.filter_map(|(at, comma)| list.get(at + comma.len()..));
     let mut lines = ends.map(|end| {
         let text = format!("{label}: … {end}");
         line(&Fact { text, ..fact.clone() })
