@@ -367,7 +367,7 @@ async fn a_transaction_that_is_left_alone_is_ended_soon() {
                 }
                 let idle: i64 = sqlx::query_scalar(idle).fetch_one(&mut look).await.unwrap();
                 if idle == 1 && held(&mut gate).await {
-                    return append;
+                    return Some(append);
                 }
             }
         }
