@@ -15,10 +15,10 @@ mod waiting;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use believed::{AtHand, Believed, patience};
+use believed::{AtHand, Believed, Patience};
 use copies::{Copies, Held};
 use sha2::{Digest as _, Sha256};
-use single_flight::{Boarded, SingleFlight, late, of_all};
+use single_flight::SingleFlight;
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::{Instant, timeout},
@@ -111,11 +111,17 @@ impl<S> Reading<S> {
         }
     }
 
-    /// A copy that is right as of `read_at`, and may be outdated.
-    fn stale(snapshot: Arc<S>, read_at: Timestamp) -> Self {
-        Self {
-            snapshot,
-            stale_since: Some(read_at),
+    /// What was `read`; where that failed, the copy as of its time, which may be outdated.
+    fn or_copy(
+        read: StoreResult<Option<Self>>,
+        copy: Option<(Arc<S>, Timestamp)>,
+    ) -> StoreResult<Option<Self>> {
+        match (read, copy) {
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
+                snapshot,
+                stale_since: Some(read_at),
+            })),
+            (read, _) => read,
         }
     }
 }
@@ -215,12 +221,13 @@ impl Snapshots {
             Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
             outdated => outdated.is_some(),
         };
-        let read = timeout(patience(has_copy), self.read_anew(agent)).await;
-        let copy = self.copies.used(agent, |held| held.copy.dated());
-        match (read.unwrap_or_else(|_| Err(late())), copy) {
-            (Err(_), Some((snapshot, read_at))) => Ok(Some(Reading::stale(snapshot, read_at))),
-            (read, _) => read,
-        }
+        let load = || {
+            let (snapshots, agent) = (self.clone(), agent.clone());
+            async move { snapshots.load(&agent, true).await }
+        };
+        let read = self.loads.read(agent, load, || self.at_hand_of(agent));
+        let read = Patience::of(has_copy).wait(read).await;
+        Reading::or_copy(read, self.copies.used(agent, |held| held.copy.dated()))
     }
 
     fn at_hand_of(&self, agent: &AgentId) -> Option<AtHand<Snapshot>> {
@@ -228,37 +235,13 @@ impl Snapshots {
         self.copies.used(agent, |held| held.copy.at_hand(lost_since))
     }
 
-    /// The summary from the database, by a load that begins now or is as good as one.
-    async fn read_anew(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
-        loop {
-            let load = || {
-                let (snapshots, agent) = (self.clone(), agent.clone());
-                async move { snapshots.load(&agent, true).await }
-            };
-            match self.loads.board(agent, load) {
-                Boarded::Own(flight) => {
-                    let landed = flight.await.map_err(|error| of_all(&error))?;
-                    return Ok(landed.map(Reading::fresh));
-                }
-                // It may have looked before a change that this reader knows of: then its copy is marked.
-                Boarded::Others(flight) => {
-                    drop(flight.await);
-                    if let Some(AtHand::Reading(reading)) = self.at_hand_of(agent) {
-                        return Ok(Some(reading));
-                    }
-                }
-                Boarded::None => return Err(late()),
-            }
-        }
-    }
-
     /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
     pub async fn running(&self, agent: &AgentId) -> Option<Running> {
         let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
-        let found = timeout(patience(true), found)
+        let told = Patience::Short
+            .wait(found)
             .await
-            .unwrap_or_else(|_| Err(late()));
-        let told = found.inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
+            .inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
         told.ok().flatten()
     }
 

@@ -17,7 +17,7 @@ const ITEM_WORDS: [usize; 3] = [45, 18, 7];
 const FACT_WORDS: usize = 12;
 /// With each answer so many facts are added.
 const FACTS_ADDED: usize = 2;
-/// While more facts hold than this, each answer closes as many as it adds.
+/// Once more facts hold than this, each answer closes [`FACTS_ADDED`] of them.
 const FACTS_MAX: usize = 20;
 
 /// What calls came to.
@@ -97,7 +97,7 @@ impl ChatModel for UsualModel {
     }
 }
 
-/// Items for two and three exchanges in turn, or for as many as it takes to write no more items than are asked for.
+/// Items for two and three exchanges in turn; for more where the question limits the number of items.
 fn answer(request: &ModelRequest) -> String {
     let numbers: Vec<i64> = request
         .transcripts

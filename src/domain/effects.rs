@@ -99,11 +99,19 @@ impl Effects {
 
     /// Whether nothing was changed, whatever was looked at.
     pub fn is_empty(&self) -> bool {
-        let nothing = Self {
-            looked_at: self.looked_at.clone(),
-            ..Self::default()
-        };
-        *self == nothing
+        let Self {
+            files,
+            unchanged,
+            commits,
+            links,
+            verdicts,
+            plan,
+            undoes,
+            looked_at: _,
+        } = self;
+        let names = [files, unchanged, links];
+        let has_none = names.iter().all(|names| names.is_empty()) && commits.is_empty();
+        has_none && verdicts.is_empty() && plan.is_empty() && !undoes
     }
 
     fn note(&mut self, call: &Ran<'_>) {
@@ -120,8 +128,7 @@ impl Effects {
         plan::note(&mut self.plan, call, &arguments);
         let mut files = files::of(call.name, &arguments);
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
-            let named = arguments.texts().into_iter().chain(command.as_deref());
-            for file in named.flat_map(files::named) {
+            for file in arguments.texts().into_iter().flat_map(files::named) {
                 push_new(&mut self.looked_at, file);
             }
         }

@@ -8,16 +8,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Reading;
-use crate::domain::time::Timestamp;
+use crate::{
+    domain::time::Timestamp,
+    store::{StoreError, StoreResult},
+};
 
 /// How long a copy is believed without a look at the database, in milliseconds: a notice may have been missed, and on
 /// SQLite nothing announces what another program wrote.
 pub(super) const BELIEVED_MS: u64 = 60_000;
-/// The longest that a reader with a copy waits for the database: whoever sends a request with the summary waits for it, and a copy that
-/// is a little old is of use.
+/// The longest that a reader with a copy waits for the database. An agent sends its next request only when it has the summary, and
+/// a copy that is a little old is of use.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(150);
 /// The longest that a reader without one waits: then it is told that there is none, and goes on.
 const FIRST_TIME_MAX: Duration = Duration::from_millis(1_800);
@@ -116,7 +119,32 @@ impl<S> Believed<S> {
     }
 }
 
-/// How long a reader waits for the database, with a copy at hand or without.
-pub(super) fn patience(has_copy: bool) -> Duration {
-    if has_copy { LOOK_TIME_MAX } else { FIRST_TIME_MAX }
+/// How long a reader waits for the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It has a copy, or can do without.
+    Short,
+    /// It has none.
+    Long,
+}
+
+impl Patience {
+    /// That of a reader with a copy at hand, or without.
+    pub(super) fn of(has_copy: bool) -> Self {
+        if has_copy { Self::Short } else { Self::Long }
+    }
+
+    /// What `read` comes to, or an error if it takes too long.
+    pub(super) async fn wait<T>(self, read: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        let time_max = match self {
+            Self::Short => LOOK_TIME_MAX,
+            Self::Long => FIRST_TIME_MAX,
+        };
+        timeout(time_max, read).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Nothing came in time.
+pub(super) fn late() -> StoreError {
+    StoreError::Unavailable("it takes its time".into())
 }

@@ -11,21 +11,18 @@ use std::{
 
 use hashlink::LruCache;
 use serde::Serialize;
-use tokio::{
-    sync::broadcast::{
-        Receiver,
-        error::{RecvError, TryRecvError},
-    },
-    time::timeout,
+use tokio::sync::broadcast::{
+    Receiver,
+    error::{RecvError, TryRecvError},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
     RENDERING, Reading,
-    believed::{AtHand, Believed, patience},
+    believed::{AtHand, Believed, Patience},
     fingerprint,
-    single_flight::{Boarded, SingleFlight, late, of_all},
+    single_flight::SingleFlight,
 };
 use crate::{
     clock::Clock,
@@ -175,37 +172,16 @@ impl ProjectSnapshots {
             Some(AtHand::Due) => held.clone(),
             Some(AtHand::Outdated) | None => None,
         };
-        let read = timeout(patience(held.is_some()), self.read_anew(project, due)).await;
+        let load = || self.load_of(project, due.clone());
+        let read = self.loads.read(project, load, || self.at_hand_of(project));
+        let read = Patience::of(held.is_some()).wait(read).await;
         let copy = self.held().peek(project).map(|held| held.copy.dated());
-        match (read.unwrap_or_else(|_| Err(late())), copy) {
-            (Err(_), Some((snapshot, read_at))) => Ok(Some(Reading::stale(snapshot, read_at))),
-            (read, _) => read,
-        }
+        Reading::or_copy(read, copy)
     }
 
-    /// The document from the database, by a load that begins now or is as good as one; or the copy that is `due`, if it still holds.
-    async fn read_anew(
-        &self,
-        project: &ProjectId,
-        due: Option<Arc<Held>>,
-    ) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
-        loop {
-            match self.loads.board(project, || self.load_of(project, due.clone())) {
-                Boarded::Own(flight) => {
-                    let landed = flight.await.map_err(|error| of_all(&error))?;
-                    return Ok(landed.map(Reading::fresh));
-                }
-                Boarded::Others(flight) => {
-                    drop(flight.await);
-                    let held = self.held().peek(project).map(Arc::clone);
-                    let at_hand = held.map(|held| held.copy.at_hand(self.contact.lost_since()));
-                    if let Some(AtHand::Reading(reading)) = at_hand {
-                        return Ok(Some(reading));
-                    }
-                }
-                Boarded::None => return Err(late()),
-            }
-        }
+    fn at_hand_of(&self, project: &ProjectId) -> Option<AtHand<ProjectSnapshot>> {
+        let held = self.held().peek(project).map(Arc::clone);
+        held.map(|held| held.copy.at_hand(self.contact.lost_since()))
     }
 
     /// What goes on when nobody waits for it any more.
@@ -213,7 +189,7 @@ impl ProjectSnapshots {
         &self,
         project: &ProjectId,
         due: Option<Arc<Held>>,
-    ) -> impl Future<Output = StoreResult<Option<Arc<ProjectSnapshot>>>> + Send + 'static {
+    ) -> impl Future<Output = StoreResult<Option<Arc<ProjectSnapshot>>>> + Send + use<> {
         let (projects, project) = (self.clone(), project.clone());
         async move {
             let loaded = match &due {

@@ -17,6 +17,10 @@ use futures::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::task::TaskTracker;
 
+use super::{
+    Reading,
+    believed::{AtHand, late},
+};
 use crate::store::{StoreError, StoreResult};
 
 /// The most loads that ask the database at the same time; others wait in line.
@@ -27,7 +31,7 @@ const FLIGHTS_MAX: usize = 10_000;
 const LOAD_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// What a load came to: the document, if there is one, or why it can't be had.
-pub(super) type Landed<T> = Result<Option<T>, Arc<StoreError>>;
+type Landed<T> = Result<Option<T>, Arc<StoreError>>;
 type Flight<T> = Shared<BoxFuture<'static, Landed<T>>>;
 type Flights<K, T> = Arc<Mutex<HashMap<K, Flight<T>>>>;
 
@@ -50,7 +54,7 @@ impl<K, T> Default for SingleFlight<K, T> {
 }
 
 /// The load that a reader waits for.
-pub(super) enum Boarded<T> {
+enum Boarding<T> {
     /// It was begun for this reader, so it sees all that was written before.
     Own(Flight<T>),
     /// It was under way.
@@ -59,26 +63,63 @@ pub(super) enum Boarded<T> {
     None,
 }
 
+impl<K, S> SingleFlight<K, Arc<S>>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+    /// The document of `key` by a load that begins now or is as good as one. `at_hand` is what the copy gives a reader without a wait.
+    ///
+    /// # Errors
+    /// That of the load; [`StoreError::Unavailable`] where too many are in line.
+    pub(super) async fn read<F>(
+        &self,
+        key: &K,
+        load: impl Fn() -> F + Send,
+        at_hand: impl Fn() -> Option<AtHand<S>> + Send,
+    ) -> StoreResult<Option<Reading<S>>>
+    where
+        F: Future<Output = StoreResult<Option<Arc<S>>>> + Send + 'static,
+    {
+        loop {
+            match self.board(key, &load) {
+                Boarding::Own(flight) => {
+                    let landed = flight.await.map_err(|error| of_all(&error))?;
+                    return Ok(landed.map(Reading::fresh));
+                }
+                // It may have looked before a change that this reader knows of: then its copy is marked.
+                Boarding::Others(flight) => {
+                    drop(flight.await);
+                    if let Some(AtHand::Reading(reading)) = at_hand() {
+                        return Ok(Some(reading));
+                    }
+                }
+                Boarding::None => return Err(late()),
+            }
+        }
+    }
+}
+
 impl<K, T> SingleFlight<K, T>
 where
     K: Clone + Eq + Hash + Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
     /// The load of `key` that is under way; else `load`, which begins now.
-    pub(super) fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> Boarded<T>
+    fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> Boarding<T>
     where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
     {
         let mut all = locked(&self.all);
         if let Some(flight) = all.get(key) {
-            return Boarded::Others(flight.clone());
+            return Boarding::Others(flight.clone());
         }
         if all.len() >= FLIGHTS_MAX {
-            return Boarded::None;
+            return Boarding::None;
         }
         let flight = self.begin(key.clone(), load());
         all.insert(key.clone(), flight.clone());
-        Boarded::Own(flight)
+        Boarding::Own(flight)
     }
 
     fn begin<F>(&self, key: K, load: F) -> Flight<T>
@@ -121,13 +162,8 @@ fn locked<K, T>(all: &Mutex<HashMap<K, Flight<T>>>) -> MutexGuard<'_, HashMap<K,
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nothing came in time.
-pub(super) fn late() -> StoreError {
-    StoreError::Unavailable("it takes its time".into())
-}
-
 /// The error of a load, for one of those who waited for it.
-pub(super) fn of_all(error: &StoreError) -> StoreError {
+fn of_all(error: &StoreError) -> StoreError {
     match error {
         StoreError::Panicked(panicked) => StoreError::Panicked(*panicked),
         StoreError::Unavailable(outage) => StoreError::Unavailable(outage.clone()),
@@ -155,10 +191,10 @@ mod tests {
 
     use super::*;
 
-    async fn landed(boarded: Boarded<u8>) -> Option<u8> {
+    async fn landed(boarded: Boarding<u8>) -> Option<u8> {
         match boarded {
-            Boarded::Own(flight) | Boarded::Others(flight) => flight.await.unwrap(),
-            Boarded::None => panic!("there is room"),
+            Boarding::Own(flight) | Boarding::Others(flight) => flight.await.unwrap(),
+            Boarding::None => panic!("there is room"),
         }
     }
 
@@ -169,20 +205,20 @@ mod tests {
         let load = async { Ok(asked.await.ok()) };
         drop(loads.board(&1, || load));
         let joined = loads.board(&1, || ready(Ok(Some(2))));
-        assert!(matches!(joined, Boarded::Others(_)));
+        assert!(matches!(joined, Boarding::Others(_)));
         let other = loads.board(&2, || ready(Ok(Some(3))));
         assert_eq!(landed(other).await, Some(3));
         answer.send(1).unwrap();
         assert_eq!(landed(joined).await, Some(1));
         let next = loads.board(&1, || ready(Ok(Some(2))));
-        assert!(matches!(next, Boarded::Own(_)));
+        assert!(matches!(next, Boarding::Own(_)));
         assert_eq!(landed(next).await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_load_that_never_ends_is_given_up() {
         let loads: SingleFlight<u8, u8> = SingleFlight::default();
-        let Boarded::Own(never) = loads.board(&1, pending) else {
+        let Boarding::Own(never) = loads.board(&1, pending) else {
             panic!("nothing is under way");
         };
         assert!(matches!(*never.await.unwrap_err(), StoreError::Unavailable(_)));

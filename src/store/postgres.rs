@@ -4,8 +4,8 @@
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 //!
 //! A daemon may stop in the midst of a transaction (its machine is suspended), and then holds its agent until the server cuts it off.
-//! That must concern nobody else: writes of one agent wait in the process and not with a connection each ([`admission`]), whoever finds
-//! a row held gives its connection back and tries again, and some connections are for reads alone.
+//! Writes of other agents must go on meanwhile: writes of one agent wait in the process and not with a connection each
+//! ([`admission`]), a write that finds its row held gives its connection back and tries again, and some connections are for reads alone.
 
 mod admission;
 mod bell;

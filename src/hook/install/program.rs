@@ -35,6 +35,17 @@ pub enum HostProgram {
     Silent(String),
 }
 
+#[cfg(test)]
+impl HostProgram {
+    /// A program of that version, for tests.
+    pub(super) fn claude(version: &str) -> Self {
+        Self::Found {
+            version: version.parse().unwrap(),
+            program: "claude".into(),
+        }
+    }
+}
+
 /// Looks for `host` in the `PATH` and where its installers put it, and asks what it finds. Codex isn't asked: see
 /// [`super::version`].
 pub fn find(host: Host, environment: &Environment) -> HostProgram {

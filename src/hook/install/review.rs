@@ -97,15 +97,8 @@ fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
 mod tests {
     use super::{super::*, *};
 
-    fn claude(version: &str) -> HostProgram {
-        HostProgram::Found {
-            version: version.parse().unwrap(),
-            program: "claude".into(),
-        }
-    }
-
     fn settings_for(host: Host, scope: Scope, version: &str) -> String {
-        let support = support(host, scope, &claude(version)).unwrap();
+        let support = support(host, scope, &HostProgram::claude(version)).unwrap();
         let commands = Commands {
             host,
             program: "recapd".to_owned(),
@@ -126,15 +119,17 @@ mod tests {
     fn a_host_that_was_changed_is_told_of() {
         let new = settings_for(Host::ClaudeCode, Scope::User, "2.1.332");
         let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
-        let fits = reviewed(&new, Scope::User, claude("2.1.78"));
+        let fits = reviewed(&new, Scope::User, HostProgram::claude("2.1.78"));
         assert_eq!((fits.problem, fits.hint), (None, None));
-        let down = reviewed(&new, Scope::User, claude("2.1.50")).problem.unwrap();
+        let down = reviewed(&new, Scope::User, HostProgram::claude("2.1.50"))
+            .problem
+            .unwrap();
         assert!(
             down.contains("2.1.50 doesn't know StopFailure and PostCompact"),
             "{down}"
         );
         assert!(down.contains("recapd hook install claude-code --user"), "{down}");
-        let up = reviewed(&old, Scope::User, claude("2.1.90"));
+        let up = reviewed(&old, Scope::User, HostProgram::claude("2.1.90"));
         assert_eq!(up.problem, None);
         assert!(
             up.hint
@@ -143,12 +138,16 @@ mod tests {
         );
         let unknown = reviewed(&new, Scope::User, HostProgram::Missing).problem.unwrap();
         assert!(unknown.contains("before 2.1.78 may not know"), "{unknown}");
-        let untried = reviewed(&old, Scope::User, claude("1.0.80")).problem.unwrap();
+        let untried = reviewed(&old, Scope::User, HostProgram::claude("1.0.80"))
+            .problem
+            .unwrap();
         assert!(
             untried.contains("1.0.80") && untried.contains("claude update"),
             "{untried}"
         );
-        let shared = reviewed(&new, Scope::Project, claude("2.1.332")).problem.unwrap();
+        let shared = reviewed(&new, Scope::Project, HostProgram::claude("2.1.332"))
+            .problem
+            .unwrap();
         assert!(shared.contains("--project"), "{shared}");
     }
 

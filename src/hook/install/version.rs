@@ -116,13 +116,6 @@ impl FromStr for Version {
 mod tests {
     use super::*;
 
-    fn claude(version: &str) -> HostProgram {
-        HostProgram::Found {
-            version: version.parse().unwrap(),
-            program: "claude".into(),
-        }
-    }
-
     /// The names of what may be written, and of what is left out.
     fn names(host: Host, scope: Scope, program: &HostProgram) -> (usize, Vec<&'static str>) {
         let support = support(host, scope, program).unwrap();
@@ -143,7 +136,7 @@ mod tests {
             ("2.1.332", &[]),
             ("3.0.0", &[]),
         ] {
-            let (count, found) = names(Host::ClaudeCode, Scope::User, &claude(version));
+            let (count, found) = names(Host::ClaudeCode, Scope::User, &HostProgram::claude(version));
             assert_eq!(found, left_out, "{version}");
             assert_eq!(count + left_out.len(), Event::ALL.len(), "{version}");
         }
@@ -153,7 +146,7 @@ mod tests {
     fn whose_version_is_not_known_is_given_what_all_know() {
         let unsure = ["StopFailure", "PostCompact"];
         for (scope, program) in [
-            (Scope::Project, claude("2.1.332")),
+            (Scope::Project, HostProgram::claude("2.1.332")),
             (Scope::User, HostProgram::Missing),
             (Scope::User, HostProgram::Silent("no answer".to_owned())),
         ] {
@@ -168,7 +161,7 @@ mod tests {
     #[test]
     fn what_was_not_tried_is_refused_with_a_cure() {
         for scope in [Scope::User, Scope::Project] {
-            let error = support(Host::ClaudeCode, scope, &claude("1.0.127")).unwrap_err();
+            let error = support(Host::ClaudeCode, scope, &HostProgram::claude("1.0.127")).unwrap_err();
             let told = error.to_string();
             assert!(
                 told.contains("1.0.127") && told.contains("claude update"),

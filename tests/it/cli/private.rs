@@ -1,6 +1,6 @@
 //! Where the database is that nobody names, and who can read what commands make.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Output};
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 
@@ -62,19 +62,22 @@ fn what_is_restored_for_a_group_is_the_groups() {
     assert_eq!(modes, [0o600, 0o660, 0o660]);
 }
 
+/// What a command says that a user with that home gives in `folder`, where no daemon listens.
+fn run_in(folder: &Path, home: &Path, args: &[&str]) -> Output {
+    let mut command = recapd();
+    command.current_dir(folder).env("HOME", home);
+    command
+        .args(args)
+        .args(["--set", "http.listen=127.0.0.1:1"])
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn a_database_that_nobody_names_is_in_the_users_state_folder() {
     let home = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| {
-        let mut command = recapd();
-        command.current_dir(elsewhere.path()).env("HOME", home.path());
-        command
-            .args(args)
-            .args(["--set", "http.listen=127.0.0.1:1"])
-            .output()
-            .unwrap()
-    };
+    let run = |args: &[&str]| run_in(elsewhere.path(), home.path(), args);
     let made = run(&["migrate", "up"]);
     assert_eq!(code(&made), Some(0), "{}", stderr(&made));
     let folder = home.path().join(".local/state/recapd");
@@ -99,15 +102,7 @@ fn a_database_that_nobody_names_is_in_the_users_state_folder() {
 fn a_database_that_lies_in_the_working_directory_is_not_taken_for_ones_own() {
     let home = tempfile::tempdir().unwrap();
     let foreign = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| {
-        let mut command = recapd();
-        command.current_dir(foreign.path()).env("HOME", home.path());
-        command
-            .args(args)
-            .args(["--set", "http.listen=127.0.0.1:1"])
-            .output()
-            .unwrap()
-    };
+    let run = |args: &[&str]| run_in(foreign.path(), home.path(), args);
     let example = package_file("examples/two-weeks.jsonl");
     let planted = run(&[
         "replay",

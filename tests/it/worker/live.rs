@@ -81,20 +81,26 @@ impl Talk {
     }
 }
 
+/// A talk in which each update takes one call and each exchange is asked about once. Returns the number of updates.
+async fn talk_of_one_call_an_update(reply: Reply) -> usize {
+    let talk = Talk::with(reply).await;
+    let updates = talk.completed();
+    assert_eq!(
+        (updates, talk.rig.model.calls()),
+        (talk.outcomes.len(), updates),
+        "{reply:?}"
+    );
+    assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
+    talk.assert_whole().await;
+    assert_eq!(talk.rig.lasting_digests().await, 0);
+    updates
+}
+
 #[tokio::test]
 async fn a_good_answer_costs_one_call() {
     for reply in [Reply::Good, Reply::Stating] {
-        let talk = Talk::with(reply).await;
-        let updates = talk.completed();
-        assert_eq!(
-            (updates, talk.rig.model.calls()),
-            (talk.outcomes.len(), updates),
-            "{reply:?}"
-        );
+        let updates = talk_of_one_call_an_update(reply).await;
         assert!((5..=TURNS / 3).contains(&updates), "{updates}: in batches");
-        assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
-        talk.assert_whole().await;
-        assert_eq!(talk.rig.lasting_digests().await, 0);
     }
 }
 
@@ -106,16 +112,7 @@ async fn what_is_plain_is_asked_for_once() {
         Reply::Oversize,
         Reply::Claiming("Never ask twice."),
     ] {
-        let talk = Talk::with(reply).await;
-        let updates = talk.completed();
-        assert_eq!(
-            (updates, talk.rig.model.calls()),
-            (talk.outcomes.len(), updates),
-            "{reply:?}"
-        );
-        assert!(talk.asked().await.iter().all(|asked| *asked == 1), "{reply:?}");
-        talk.assert_whole().await;
-        assert_eq!(talk.rig.lasting_digests().await, 0);
+        talk_of_one_call_an_update(reply).await;
     }
 }
 

@@ -84,7 +84,7 @@ struct Fire {
     /// Who calls [default: found out from the input]
     #[arg(long, value_enum)]
     host: Option<Host>,
-    /// The agent's id; {host}, {project} and {session} stand for what they say [default: {host}:{project}]
+    /// The agent's id; {host}, {project} and {session} are replaced by their values [default: {host}:{project}]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
 }

@@ -141,7 +141,7 @@ fn has_past(document: &Value) -> bool {
 }
 
 /// Prints what a prompt has in the place of a summary that can't be had for now (seed 003), where a server is asked for it. Returns the
-/// failure, which is told besides.
+/// failure, which the caller reports.
 fn in_place_of_unavailable(failed: Failed, config: &Config, shared: &Shared) -> Result<Failed, Failed> {
     let is_server = shared.server.is_some() || config.database.is_postgres();
     if failed.code() == UNAVAILABLE && is_server && !shared.json {

@@ -37,7 +37,7 @@ pub(super) struct Install {
     /// Don't ask
     #[arg(long)]
     yes: bool,
-    /// The agent's id, as with EVENT: {host}, {project} and {session} stand for what they say
+    /// The agent's id, as with EVENT: {host}, {project} and {session} are replaced by their values
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The program that hosts call
@@ -126,7 +126,7 @@ impl Install {
         Ok(())
     }
 
-    /// Shows what changes. Where programs read the output, only somebody who is asked about it is shown.
+    /// Shows what changes. With `--json` it goes to stderr, and only if the user is asked to agree.
     fn show(&self, change: &str, shared: &Shared) -> io::Result<()> {
         if !shared.json {
             return output::text(change);

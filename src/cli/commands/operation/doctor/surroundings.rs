@@ -60,7 +60,7 @@ pub(super) fn files(config: &Config) -> Check {
     };
     let exposed = sqlite::exposed(&file);
     if exposed.is_empty() {
-        return Check::ok(name, "nobody else can read the database");
+        return Check::ok(name, "other users cannot read the database");
     }
     let names: Vec<String> = exposed.iter().map(|file| file.display().to_string()).collect();
     let names = names.join(" ");
