@@ -175,6 +175,15 @@ class WithDaemon(unittest.TestCase):
             self.recapd.append("no agent/../id", [{"role": "user", "content": "x"}])
         self.assertEqual(raised.exception.code, "invalid_agent_id")
 
+    def test_an_append_that_is_refused_is_raised_with_what_is_wrong(self) -> None:
+        recapd = Recapd(self.daemon.url, timeout_s=PATIENCE_S)
+        with self.assertRaisesRegex(RecapdError, "/0: ") as raised:
+            recapd.append("coder", [{"x": number} for number in range(5)])
+        self.assertTrue(raised.exception.is_refusal)
+        self.assertIn("and 2 more", str(raised.exception))
+        recapd.on_error = "ignore"
+        self.assertIsNone(recapd.append("coder", [{"x": 1}]))
+
     def test_a_socket_serves_as_an_address_does(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "recapd.sock")

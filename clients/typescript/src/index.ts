@@ -25,6 +25,7 @@ const SERVER = "http://127.0.0.1:7411";
 const SOCKET = "unix:";
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 50;
+const ERRORS_SHOWN = 3;
 
 export interface Options {
   /** An address or `unix:PATH`; else RECAPD_SERVER, else http://127.0.0.1:7411. */
@@ -33,7 +34,10 @@ export interface Options {
   token?: string;
   /** How long a call takes at most, retries included; 1000 if it isn't said. */
   timeoutMs?: number;
-  /** What happens when a call fails: `warn` logs it, `ignore` doesn't, and both give a placeholder or nothing. */
+  /**
+   * What happens when a call fails: `warn` logs it, `ignore` doesn't, and both give a placeholder or nothing. With `warn` an
+   * append that is refused throws: sent again it would be refused again, and nothing would ever be stored.
+   */
   onError?: "warn" | "raise" | "ignore";
   /** What sends requests, if not the platform's own. */
   fetch?: (request: Request) => Promise<Response>;
@@ -104,10 +108,10 @@ export class Recapd {
   /**
    * Stores messages in order, all or none; `format` is detected if it isn't said. One without an id gets a `client_id`, so
    * that it is stored once however often this is tried. An id that the daemon doesn't take, since it is too long, stays, and
-   * then this is tried once.
+   * then this is tried once. Throws a RecapdError if they are refused, unless `onError` is `ignore`.
    */
-  append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
-    return this.#guarded(async () => {
+  async append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
+    try {
       const said = messages.map((message) => named(message, format));
       const isRepeatable = said.every((message) => hasId(message, format));
       const asked = this.http.POST("/v1/agents/{id}/messages", {
@@ -116,7 +120,11 @@ export class Recapd {
         fetch: (request: Request) => this.#send(request, isRepeatable),
       });
       return content(await read(asked), "accepted");
-    }, undefined);
+    } catch (error) {
+      if (error instanceof RecapdError && error.isRefusal && this.#onError === "warn") throw error;
+      this.report(error);
+      return undefined;
+    }
   }
 
   /** The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had. */
@@ -225,7 +233,18 @@ function content<T>({ data, error, response }: Answer<T>, member: string): T {
   const problem = typeof error === "object" && error !== null ? (error as Partial<Problem>) : {};
   const detail = problem.detail ?? `${STRANGER}: ${response.status}${response.ok ? ` without \`${member}\`` : ""}`;
   const errors = Array.isArray(problem.errors) ? problem.errors.filter((finding) => finding instanceof Object) : [];
-  throw new RecapdError(problem.hint ? `${detail}; ${problem.hint}` : detail, response.status, problem.code, errors);
+  const text = [detail, ...(problem.hint ? [problem.hint] : []), ...findings(errors)].join("; ");
+  throw new RecapdError(text, response.status, problem.code, errors);
+}
+
+/** What is wrong with the request, for a log: the first findings, each with its place. */
+function findings(errors: readonly Schemas["ProblemFinding"][]): string[] {
+  const found = errors.map((error) => {
+    const place = "pointer" in error ? error.pointer : "line" in error ? `line ${error.line}` : "";
+    return place ? `${place}: ${error.detail}` : error.detail;
+  });
+  const more = found.length - ERRORS_SHOWN;
+  return [...found.slice(0, ERRORS_SHOWN), ...(more > 0 ? [`and ${more} more`] : [])];
 }
 
 /** As `content`, but nothing for an agent that has said nothing yet. */

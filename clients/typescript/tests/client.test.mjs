@@ -90,6 +90,14 @@ test("what is refused names the cure", async () => {
   await assert.rejects(refused, (error) => error instanceof RecapdError && error.code === "invalid_message" && error.status === 400);
 });
 
+test("an append that is refused is thrown with what is wrong", async () => {
+  const wrong = Array.from({ length: 5 }, (_, number) => ({ x: number }));
+  const { onError: _, ...plain } = patient;
+  const refused = new Recapd({ server: url, ...plain }).append("ts", wrong);
+  await assert.rejects(refused, (error) => error.isRefusal && /\/0: .*and 2 more/.test(error.message));
+  assert.equal(await new Recapd({ server: url, ...plain, onError: "ignore" }).append("ts", wrong), undefined);
+});
+
 test("a socket serves as an address does", async () => {
   const folder = mkdtempSync(join(tmpdir(), "recapd-"));
   closing.push(() => rmSync(folder, { recursive: true }));

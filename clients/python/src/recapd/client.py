@@ -34,7 +34,8 @@ class Recapd:
     `server` is an address or `unix:PATH`, else RECAPD_SERVER, else http://127.0.0.1:7411; `token` is else RECAPD_TOKEN.
     A call takes `timeout_s` seconds at most, retries included; only looking up a host's name may take longer, for which the
     system has limits of its own. `on_error` says what happens when one fails: `warn` logs it, `ignore` doesn't, and both
-    give None (or a placeholder); `raise` raises RecapdError. An agent that has said nothing yet is no failure.
+    give None (or a placeholder); `raise` raises RecapdError. With `warn` an append that is refused raises it, too: sent
+    again it would be refused again, and nothing would ever be stored. An agent that has said nothing yet is no failure.
 
     Raises ValueError at once if `server` is no address or `on_error` none of the three.
     """
@@ -67,7 +68,7 @@ class Recapd:
     ) -> types.Appended | None:
         """Stores messages in order, all or none; `format` is detected if it isn't said. One without an id gets a
         `client_id`, so that it is stored once however often this is tried. An id that the daemon doesn't take, since it is
-        too long, stays, and then this is tried once."""
+        too long, stays, and then this is tried once. Raises RecapdError if they are refused, unless `on_error` is `ignore`."""
 
         def call() -> Any:
             said = [named(message, format) for message in messages]
@@ -75,7 +76,13 @@ class Recapd:
             route = _of(agent, "messages")
             return _told(self.request("POST", route, {"format": format}, said, is_repeatable=is_repeatable), "accepted")
 
-        return self._guarded(call, None)
+        try:
+            return call()
+        except Exception as error:
+            if isinstance(error, RecapdError) and error.is_refusal and self.on_error == "warn":
+                raise
+            self.report(error)
+            return None
 
     def summary(self, agent: str) -> str:
         """The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had."""

@@ -18,6 +18,7 @@ SOCKET = "unix:"
 # it was.
 ANSWER_BYTES_MAX = 64 << 20
 PIECE_BYTES = 1 << 16
+ERRORS_SHOWN = 3
 
 
 class RecapdError(Exception):
@@ -34,7 +35,7 @@ class RecapdError(Exception):
         may_pass: bool = False,
         errors: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        super().__init__(f"{detail}; {hint}" if hint else detail)
+        super().__init__("; ".join([detail, *([hint] if hint else []), *said(errors)]))
         self.status = status
         self.code = code
         self.hint = hint
@@ -45,6 +46,13 @@ class RecapdError(Exception):
     def is_refusal(self) -> bool:
         """Whether the same will be refused whenever it comes again, unlike what came too slowly or too often."""
         return 400 <= self.status < 500 and self.status not in (408, 429)
+
+
+def said(errors: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the request, for a log: the first findings, each with its place."""
+    places = [error.get("pointer") or (f"line {error['line']}" if "line" in error else "") for error in errors]
+    found = [f"{place}: {error.get('detail')}" if place else f"{error.get('detail')}" for place, error in zip(places, errors)]
+    return found[:ERRORS_SHOWN] + ([f"and {len(found) - ERRORS_SHOWN} more"] if len(found) > ERRORS_SHOWN else [])
 
 
 @dataclass(frozen=True)
