@@ -71,17 +71,20 @@ function attributes(old, fresh) {
   if (isLit) old.classList.add("lit");
 }
 
+// What an element is, wherever it stands: its id, or the exchange that it opens.
+const key = (node) => node.id || node.dataset?.load || "";
+
 function morph(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
   attributes(old, fresh);
-  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  const named = new Map([...old.children].filter(key).map((child) => [key(child), child]));
   let place = old.firstChild;
   for (const want of fresh.childNodes) {
-    const fits = place && !place.id && !want.id && !loaded.has(place) && place.nodeName === want.nodeName;
-    const have = want.id ? named.get(want.id) : fits ? place : null;
+    const fits = place && !key(place) && !key(want) && !loaded.has(place) && place.nodeName === want.nodeName;
+    const have = key(want) ? named.get(key(want)) : fits ? place : null;
     if (!have) old.insertBefore(document.importNode(want, true), place);
     else {
       if (have === place) place = place.nextSibling;
@@ -120,6 +123,8 @@ async function follow() {
 }
 
 function mark(isLive) {
+  // Lamps show how it was: whether it still is, nobody knows.
+  for (const lamp of document.querySelectorAll(".lamp")) lamp.classList.toggle("unknown", !isLive);
   const pulse = document.getElementById("pulse");
   if (!pulse) return;
   pulse.className = isLive ? "pulse on" : "pulse off";

@@ -212,6 +212,7 @@ def alive(browser) -> None:
         page.locator(".window .layer", has_text=said).wait_for(timeout=5_000)
         took["turn"].append(time.monotonic() - begun)
     check(page.locator(f"#{name} details[open]").count() == 1, "what was open stays open")
+    check(page.locator(f"#{name} > details").count() == 1, "what was open isn't doubled")
     check(page.evaluate("window.scrollY") > 0, "the page stays where it was")
     ask(f"/v1/agents/{AGENT}/pause", "{}")
     for number in range(3):
@@ -230,6 +231,19 @@ def alive(browser) -> None:
     for kind, seconds in took.items():
         print(f"live: {kind} shown after", ", ".join(f"{one:.2f} s" for one in seconds))
         check(max(seconds) < LIVE_SECONDS_MAX, f"{kind} shows within a second: {seconds}")
+    page.close()
+
+
+def lost(browser) -> None:
+    """Without an answer no lamp says that all is well."""
+    page = browser.new_page()
+    page.goto(URL + "/ui/")
+    page.locator("#pulse.on").wait_for()
+    page.route("**/*", lambda route: route.abort())
+    page.locator("[data-refresh]").first.click()
+    page.locator("#pulse.off").wait_for()
+    check(page.locator(".lamp").count() == 4, "there are four lamps")
+    check(page.locator(".lamp.unknown .word:visible").count() == 0, "no lamp says how it is")
     page.close()
 
 
@@ -424,6 +438,7 @@ def main() -> None:
         settle()
         lights(browser)
         alive(browser)
+        lost(browser)
         keys(browser)
         actions(browser)
         sizes()
