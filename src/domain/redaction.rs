@@ -1,12 +1,14 @@
 //! Redaction: secrets in a text are replaced by marks that name the rule, `[redacted: github token]`.
 //!
 //! Invariants: the archive is never touched, only what goes to a model or a reader. Redacting twice is redacting
-//! once: a mark is never looked into again. The time is linear in the text.
+//! once: a mark is never looked into again. Only the names of rules make a mark, so that nobody hides a secret in one. The
+//! time is linear in the text.
 //!
 //! The built-in rules know shapes: prefixes that providers chose to make their tokens recognisable, blocks, headers,
 //! and assignments whose name says that a secret follows. A password in plain prose has no shape; custom rules
 //! (`summary.redact_patterns`) are for secrets of one installation.
 
+mod plain;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ use std::{
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::{Regex, RegexBuilder};
 
+use plain::Plain;
 use rules::{RULES, Rule, SEEN_BEFORE_BYTES};
 
 /// The most custom patterns.
@@ -37,8 +40,6 @@ pub const OWN_PATTERN: &str = "own pattern";
 const PASSES_MAX: usize = 4;
 const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
-/// The longest mark, in bytes.
-const MARK_BYTES_MAX: usize = 64;
 
 /// Is called for each secret that was redacted, with the name of its rule.
 pub type Listener = Arc<dyn Fn(&'static str) + Send + Sync>;
@@ -203,6 +204,14 @@ impl Redactor {
         // A backslash and a letter may be an escape, or part of the secret: both readings are searched.
         if let Cow::Owned(shown) = with_breaks(text) {
             found.extend(self.seen_in(&shown));
+        }
+        // Letters in styles, and what isn't seen between them, would hide a shape.
+        if let Some(plain) = Plain::of(text) {
+            let seen = self.seen_in(plain.text()).into_iter();
+            found.extend(seen.map(|Found { span, rule }| Found {
+                span: plain.original(&span),
+                rule,
+            }));
         }
         if found.is_empty() {
             return found;
@@ -381,8 +390,15 @@ fn is_word(byte: u8) -> bool {
 fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPENING)
         .filter_map(|(start, _)| {
-            let window = text.get(start..text.floor_char_boundary(start + MARK_BYTES_MAX))?;
-            Some(start..start + window.find(MARK_CLOSING)? + MARK_CLOSING.len_utf8())
+            let name_start = start + MARK_OPENING.len();
+            let rest = text.get(name_start..)?;
+            let is_named = |name: &&str| {
+                rest.strip_prefix(*name)
+                    .is_some_and(|rest| rest.starts_with(MARK_CLOSING))
+            };
+            let mut names = RULES.iter().map(|rule| rule.name).chain([OWN_PATTERN]);
+            let name = names.find(is_named)?;
+            Some(start..name_start + name.len() + MARK_CLOSING.len_utf8())
         })
         .collect()
 }

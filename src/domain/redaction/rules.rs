@@ -88,6 +88,50 @@ fn through_key(text: &str, end: usize) -> usize {
     end + closing.unwrap_or_else(letters)
 }
 
+/// What passwords are called in other languages than English.
+const PASSWORD_WORDS: &[&str] = &[
+    "contrase",
+    "clave",
+    "senha",
+    "mot de passe",
+    "kennwort",
+    "passwort",
+    "wachtwoord",
+    "senord",
+    "passord",
+    "adgangskode",
+    "salasana",
+    "parola",
+    "ifre",
+    "has\u{142}o",
+    "has\u{141}o",
+    "heslo",
+    "jelsz",
+    "lozinka",
+    "parool",
+    "parole",
+    "slapta",
+    "kata sandi",
+    "t kh",
+    "роль",
+    "РОЛЬ",
+    "парола",
+    "κωδικός",
+    "סיסמ",
+    "كلمة",
+    "رمز عبور",
+    "पासवर्ड",
+    "পাসওয়ার্ড",
+    "รหัสผ่าน",
+    "密码",
+    "密碼",
+    "口令",
+    "パスワード",
+    "暗証番号",
+    "비밀번호",
+    "암호",
+];
+
 /// All rules.
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[
@@ -129,6 +173,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("twilio key", &["SK"], r"\bSK[a-f0-9]{32}\b"),
     rule("shop token", &["shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-", "sq0csp-", "EAAA", "access_token$"], r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|\bsq0(?:atp|csp)-[A-Za-z0-9_-]{22,60}|\bEAAA[A-Za-z0-9_-]{60}\b|\baccess_token\$production\$[a-z0-9]{16}\$[a-f0-9]{32}"),
     rule("service token", &["lin_", "ntn_", "figd_", "glsa_", "gla_", "glc_", "PMAK-", "NRAK-", "dt0c01.", "ops_eyJ", "sntrys_", "sntryu_"], r"\blin_(?:api|oauth)_[A-Za-z0-9]{40,64}|\bntn_[A-Za-z0-9]{40,60}|\bfigd_[A-Za-z0-9_-]{40,60}|\bgls?a_[A-Za-z0-9]{32}_[a-f0-9]{8}|\bglc_[A-Za-z0-9+/=]{32,}|\bPMAK-[a-f0-9]{24}-[a-f0-9]{34}|\bNRAK-[A-Z0-9]{27}\b|\bdt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|\bops_eyJ[A-Za-z0-9+/=_-]{100,}|\bsntry[su]_[A-Za-z0-9+/=_-]{60,}"),
+    rule("recapd token", &["rcp_"], r"\brcp_[a-f0-9]{64}\b"),
     // --- formats
     Rule {
         name: "jwt",
@@ -147,6 +192,8 @@ pub(super) const RULES: &[Rule] = &[
     checked("password", &["passw", "passphrase", "pwd", "db_pass", "smtp_pass"], r#"(?i)(?:password|passwd|passphrase|passwort|[_.-]pwd|\bpwd|db_pass|smtp_pass)(?:\\?["'`])?\s{0,3}(?::|=>|:=|={1,2})\s{0,3}(?:\\?"([^\s"'\\]{4,200})\\?"|'([^\s"'\\]{4,200})'|`([^\s`\\]{4,200})`)"#, is_no_placeholder),
     checked("password", &["passw", "passphrase", "pwd", "db_pass", "smtp_pass", "mot de passe"], r#"(?i)(?:password|passwd|passphrase|passwort|[_.-]pwd|\bpwd|db_pass|smtp_pass)\s{0,3}(?::|=)\s{0,3}([^\s"'`,;(){}<>\[\]\\|&]{6,200})"#, is_bare_secret),
     checked("password", &["passw", "passphrase", "pwd", "db_pass", "smtp_pass", "mot de passe"], r#"(?i)\b(?:password|passphrase|passwort|mot de passe)\s{1,3}(?:is|was|ist|lautet|est)\s{1,3}["'`]?([^\s"'`,;]{6,200})"#, is_bare_secret),
+    checked("password", PASSWORD_WORDS, r#"(?i)(?:contrase(?:ñ|Ñ)a|clave|senha|mot de passe|kennwort|passwort|wachtwoord|l(?:ö|Ö)senord|passord|adgangskode|salasana|parola|(?:ş|Ş)ifre|has(?:ł|Ł)o|heslo|jelsz(?:ó|Ó)|lozinka|parool|parole|slapta(?:ž|Ž)odis|kata sandi|m(?:ậ|Ậ)t kh(?:ẩ|Ẩ)u|п(?:а|А)роль|П(?:а|А)РОЛЬ|Пароль|парола|κωδικός|סיסמה|סיסמא|كلمة المرور|كلمة السر|رمز عبور|पासवर्ड|পাসওয়ার্ড|รหัสผ่าน|密码|密碼|口令|パスワード|暗証番号|비밀번호|암호)["'`]?\s{0,3}(?::|：|=|=>|\s(?:es|é|est|ist|lautet|is|to|on|är|er|je|это|είναι|e|è)\s|은|는|は|是|为|為)\s{0,3}(?:["'`]|„|“|«|「)?([^\s"'`,;(){}<>\[\]\\|&\x80-\xFF]{6,200})"#, is_bare_secret),
+    checked("password", &["login"], r"(?i)\b(?:machine\s{1,8}\S{1,200}|default)\s{1,8}login\s{1,8}\S{1,200}\s{1,8}(?:account\s{1,8}\S{1,200}\s{1,8})?password\s{1,8}(\S{3,200})", is_no_placeholder),
     checked("password", &["-pass"], r#"(?i)--?(?:password|passwd|passphrase|pass)[ =]["']?([^\s"'$\\-][^\s"'\\]{3,200})"#, is_bare_secret),
     checked("password", &["curl"], r#"\bcurl\b[^\r\n]{0,200}?\s(?:-u|--user)\s{0,2}["']?[^\s:"'$]{1,100}:([^\s"'$\\]{3,200})"#, is_no_placeholder),
     checked("env secret", &["PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL"], r#"\b[A-Z][A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)(?:_[A-Z0-9]{1,20})?=\\?["']?([A-Za-z0-9][^\s"'\\$(){}<>;,|&]{7,})"#, is_bare_secret),

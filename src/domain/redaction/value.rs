@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Words that stand in place of a secret.
-const PLACEHOLDERS: [&str; 27] = [
+const PLACEHOLDERS: [&str; 28] = [
     "password",
     "passwd",
     "pass",
@@ -31,22 +31,12 @@ const PLACEHOLDERS: [&str; 27] = [
     "dummy",
     "todo",
     "empty",
+    // The beginning of a mark, where a blank ends it.
+    "[redacted:",
 ];
 /// The beginnings of placeholders.
-const TEMPLATES: [&str; 13] = [
-    "${",
-    "$(",
-    "{{",
-    "<",
-    "%(",
-    "%s",
-    "%{",
-    "your",
-    "my_",
-    "my-",
-    "insert",
-    "replace",
-    "[redacted",
+const TEMPLATES: [&str; 12] = [
+    "${", "$(", "{{", "<", "%(", "%s", "%{", "your", "my_", "my-", "insert", "replace",
 ];
 /// A random text of letters and digits has nearly 6 bits a character, an identifier between 2 and 3.5.
 const BITS_PER_CHAR_MIN: f64 = 3.0;
