@@ -167,8 +167,7 @@ impl Sqlite {
         let options = options(settings)?.create_if_missing(lock.is_some());
         let file = options.get_filename();
         let connection = writer::connect(file, settings)?;
-        let condition = Condition::of(file).map_err(|error| failed(file, &error))?;
-        let condition = Arc::new(condition);
+        let condition = Arc::new(Condition::of(file)?);
         opened.close().await?;
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
@@ -263,6 +262,7 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
         make_folder(file, settings.missing_folder).map_err(|error| failed(file, &error))?;
     }
     let lock = lock(file).await?;
+    Condition::of(file)?;
     if makes {
         files::make(file).map_err(|error| failed(file, &error))?;
     }

@@ -19,7 +19,19 @@ pub(in crate::store) fn options_of(url: &str) -> StoreResult<SqliteConnectOption
         let reason = "no database is named, and HOME isn't set; name one with --db or database.url";
         return Err(StoreError::Unavailable(reason.to_owned().into()));
     }
-    Ok(options)
+    let file = real(options.get_filename());
+    Ok(options.filename(file))
+}
+
+/// The name of the file at the end of all links: by whatever link it is opened, its lock and its log are the same.
+fn real(file: &Path) -> PathBuf {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = || folder.unwrap_or(Path::new(".")).canonicalize();
+    let made = |name| folder().map(|folder| folder.join(name));
+    let found = file
+        .canonicalize()
+        .or_else(|error| file.file_name().map_or(Err(error), made));
+    found.unwrap_or_else(|_| file.to_owned())
 }
 
 /// The file that is opened at `url`; `None` if that is no address of a file.

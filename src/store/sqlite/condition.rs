@@ -1,48 +1,51 @@
-//! Whether the file that is open is still the one of its name, and how the last write went: reading may go on as if nothing
+//! Whether the files that are open are still those of their names, and how the last write went: reading may go on as if nothing
 //! were wrong where neither is well.
 //!
 //! A file that was moved away or removed can be written on and on, and nobody would find what is in it: the next start opens
-//! what has the name by then.
+//! what has the name by then. So it is with the log beside it, in which the newest commits are, and with the lock, without
+//! which a second daemon starts. A file of two names has two logs, of which neither knows the other.
 
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use super::super::{Outage, OutageKind, StoreError, StoreResult};
 
-/// A file's name, which file had it when it was opened, and what the last write failed with.
+/// The database's name, which files were opened by it and the names beside it, and what the last write failed with.
 pub(super) struct Condition {
-    name: PathBuf,
-    opened: (u64, u64),
+    opened: [Opened; 3],
     fault: Mutex<Option<Outage>>,
 }
 
+/// A file that is open, once it is there: SQLite makes its log when it first reads.
+struct Opened {
+    name: PathBuf,
+    file: OnceLock<Identity>,
+}
+
+/// What a file is, whatever its name: its device and its number there.
+type Identity = (u64, u64);
+
 impl Condition {
-    /// That of a file that was just opened.
-    pub(super) fn of(name: &Path) -> io::Result<Self> {
-        Ok(Self {
-            name: name.to_owned(),
-            opened: file(name)?,
+    /// That of a database that was just opened.
+    pub(super) fn of(name: &Path) -> StoreResult<Self> {
+        let condition = Self {
+            opened: ["", "-wal", ".lock"].map(|end| Opened {
+                name: beside(name, end),
+                file: OnceLock::new(),
+            }),
             fault: Mutex::default(),
-        })
+        };
+        condition.check_place().map_err(StoreError::Unavailable)?;
+        Ok(condition)
     }
 
-    /// Whether the name still leads to that file; if not, what to do.
+    /// Whether the names still lead to those files; if not, what to do.
     pub(super) fn check_place(&self) -> Result<(), Outage> {
-        let name = self.name.display();
-        let fault = match file(&self.name) {
-            Ok(found) if found == self.opened => return Ok(()),
-            Ok(_) => "another file has its name now".to_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "it isn't there any more".to_owned(),
-            Err(error) => return Err(Outage::from(&error).of(name)),
-        };
-        let moved = format!(
-            "{name} was moved away while it was open: {fault}; stop recapd, put the file back, and start it again"
-        );
-        Err(moved.into())
+        self.opened.iter().try_for_each(Opened::check)
     }
 
     /// A write failed. That others hold the file says nothing of the next one.
@@ -74,10 +77,44 @@ impl Condition {
     }
 }
 
-/// The device and the number of the file at the end of all links.
-fn file(name: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::metadata(name)?;
-    Ok((found.dev(), found.ino()))
+impl Opened {
+    /// Whether the file of the name is the one that had it first, and has no other name.
+    fn check(&self) -> Result<(), Outage> {
+        let name = self.name.display();
+        let fault = match fs::metadata(&self.name) {
+            Ok(found) if found.nlink() > 1 => {
+                return Err(format!(
+                    "{name} has another name (a hard link): what is written by that one, or by this, can be lost; stop recapd, \
+                     remove the other name, and start it again"
+                )
+                .into());
+            }
+            Ok(found) => {
+                let file = (found.dev(), found.ino());
+                if *self.file.get_or_init(|| file) == file {
+                    return Ok(());
+                }
+                "another file has its name now"
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if self.file.get().is_none() {
+                    return Ok(());
+                }
+                "it isn't there any more"
+            }
+            Err(error) => return Err(Outage::from(&error).of(name)),
+        };
+        let moved = format!(
+            "{name} was moved away while it was open: {fault}; stop recapd, put the file back, and start it again"
+        );
+        Err(moved.into())
+    }
+}
+
+fn beside(name: &Path, end: &str) -> PathBuf {
+    let mut path = name.to_owned();
+    path.as_mut_os_string().push(end);
+    path
 }
 
 #[cfg(test)]
@@ -86,18 +123,38 @@ mod tests {
 
     #[test]
     fn a_file_that_was_moved_or_replaced_is_missed() {
+        for end in ["", "-wal", ".lock"] {
+            let folder = tempfile::tempdir().unwrap();
+            let name = folder.path().join("a.db");
+            let (own, elsewhere) = (beside(&name, end), folder.path().join("elsewhere"));
+            fs::write(&name, "database").unwrap();
+            fs::write(&own, "one").unwrap();
+            let condition = Condition::of(&name).unwrap();
+            assert_eq!(condition.check_place(), Ok(()));
+            fs::rename(&own, &elsewhere).unwrap();
+            let missed = condition.check_place().unwrap_err().reason;
+            assert!(missed.contains("isn't there any more"), "{missed}");
+            fs::write(&own, "another").unwrap();
+            let replaced = condition.check_place().unwrap_err().reason;
+            assert!(replaced.contains("another file has its name"), "{replaced}");
+            fs::rename(&elsewhere, &own).unwrap();
+            assert_eq!(condition.check_place(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_log_may_come_later_and_a_second_name_may_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (name, elsewhere) = (folder.path().join("a.db"), folder.path().join("old.db"));
-        fs::write(&name, "one").unwrap();
+        let (name, other) = (folder.path().join("a.db"), folder.path().join("b.db"));
+        fs::write(&name, "database").unwrap();
         let condition = Condition::of(&name).unwrap();
+        fs::write(beside(&name, "-wal"), "log").unwrap();
         assert_eq!(condition.check_place(), Ok(()));
-        fs::rename(&name, &elsewhere).unwrap();
-        let missed = condition.check_place().unwrap_err().reason;
-        assert!(missed.contains("isn't there any more"), "{missed}");
-        fs::write(&name, "another").unwrap();
-        let replaced = condition.check_place().unwrap_err().reason;
-        assert!(replaced.contains("another file has its name"), "{replaced}");
-        fs::rename(&elsewhere, &name).unwrap();
+        fs::hard_link(&name, &other).unwrap();
+        let linked = condition.check_place().unwrap_err().reason;
+        assert!(linked.contains("has another name"), "{linked}");
+        assert!(Condition::of(&other).is_err());
+        fs::remove_file(&other).unwrap();
         assert_eq!(condition.check_place(), Ok(()));
     }
 

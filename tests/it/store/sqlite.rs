@@ -5,7 +5,10 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 use recapd::{
     domain::{recall::Query, redaction::Redactor},
     store::{
-        Forget, Forgettable, SqlStore, Store as _, StoreError, backup::take, examine, sqlite::SqliteSettings,
+        Forget, Forgettable, SqlStore, Store as _, StoreError,
+        backup::take,
+        examine,
+        sqlite::{SqliteSettings, file_of, url_of},
     },
 };
 use sqlx::{Connection as _, SqliteConnection};
@@ -44,6 +47,49 @@ async fn one_daemon_holds_a_database() {
     looker.close().await;
     first.close().await;
     let again = SqlStore::open(&settings.clone().into()).await.unwrap();
+    assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
+}
+
+/// By whatever name: a link leads to the same lock, and a file of two names would have two logs.
+#[tokio::test]
+async fn one_daemon_holds_a_file_whatever_its_names() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder);
+    let at = |name: &str| SqliteSettings {
+        url: url_of(&folder.path().join(name)),
+        ..settings.clone()
+    };
+    let file = file_of(&settings.url).unwrap();
+    let first = SqlStore::open(&settings.clone().into()).await.unwrap();
+    first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
+    std::os::unix::fs::symlink(&file, folder.path().join("link.db")).unwrap();
+    let held = refusal(SqlStore::open(&at("link.db").into()).await);
+    assert!(matches!(held, StoreError::InUse(_)), "{held}");
+    std::fs::hard_link(&file, folder.path().join("other.db")).unwrap();
+    for opened in [
+        SqlStore::open(&at("other.db").into()).await,
+        SqlStore::look(&at("other.db").into()).await,
+    ] {
+        let refused = refusal(opened);
+        assert!(refused.to_string().contains("has another name"), "{refused}");
+    }
+    let refused = first.append(append(&agent("a"), turns(4..=4))).await.unwrap_err();
+    assert!(refused.to_string().contains("has another name"), "{refused}");
+    assert!(first.ping().await.is_err());
+    std::fs::remove_file(folder.path().join("other.db")).unwrap();
+    first.append(append(&agent("a"), turns(4..=4))).await.unwrap();
+    // What the log holds would be gone.
+    let log = folder
+        .path()
+        .join(format!("{}-wal", file.file_name().unwrap().display()));
+    std::fs::rename(&log, folder.path().join("log")).unwrap();
+    let refused = first.append(append(&agent("a"), turns(5..=5))).await.unwrap_err();
+    assert!(refused.to_string().contains("isn't there any more"), "{refused}");
+    assert!(first.ping().await.is_err());
+    std::fs::rename(folder.path().join("log"), &log).unwrap();
+    assert_eq!(first.verify(&agent("a")).await.unwrap().messages, 8);
+    first.close().await;
+    let again = SqlStore::open(&at("link.db").into()).await.unwrap();
     assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
 }
 
