@@ -3,6 +3,10 @@
 //! Two figures come out: a high quantile for guarding a ceiling, and an average for showing to people. They follow only
 //! the last samples, so a model whose tokenizer changes is learned anew, and memory stays bounded.
 //!
+//! Agents may be of people who don't trust each other, and a report of usage is whatever a client says. So an agent's guard
+//! follows its own samples. Until it has enough of them, the others have a say: the median of their guards, each agent one
+//! voice. What one agent reports never moves that by itself.
+//!
 //! Invariant: the guard is below the plain estimate only when enough samples say so.
 
 mod guarded;
@@ -17,9 +21,15 @@ pub use guarded::GuardedCounter;
 pub use observer::{Observer, ReportedUsage, Seen, Shown};
 
 /// The most samples that a calibration keeps.
-pub const SAMPLES_MAX: usize = 128;
-/// Fewer samples than this can raise the guard, but not lower it.
+pub const SAMPLES_MAX: usize = 512;
+/// The most of one agent.
+pub const SAMPLES_PER_AGENT_MAX: usize = 32;
+/// Fewer samples of an agent than this can raise its guard, but not lower it.
 pub const SAMPLES_MIN: usize = 16;
+/// Fewer agents than this have no say in the guard of another one.
+pub const VOICES_MIN: usize = 3;
+/// Fewer agents than this can raise the guard of another one, but not lower it.
+pub const LOWERING_VOICES_MIN: usize = 8;
 /// The percentage of samples that the guard covers.
 const GUARD_PERCENT: usize = 95;
 /// The least tokens of a sample: smaller ones say more about overhead than about the tokenizer.
@@ -82,28 +92,47 @@ impl Meter {
     }
 }
 
+/// An agent whose provider reported, by a number that nobody can give another agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Reporter(pub u64);
+
+/// A sample, with the agent that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedSample {
+    /// The agent.
+    pub reporter: Reporter,
+    /// The sample.
+    pub sample: Sample,
+}
+
 /// What was learned about one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The last samples, oldest first.
-    samples: VecDeque<Sample>,
+    samples: VecDeque<ReportedSample>,
 }
 
 impl Calibration {
-    /// Learns from a sample. Returns false if the sample says nothing.
-    pub fn learn(&mut self, sample: Sample) -> bool {
+    /// Learns from a sample of `reporter`. Returns false if the sample says nothing.
+    pub fn learn(&mut self, reporter: Reporter, sample: Sample) -> bool {
         if !sample.is_plausible() {
             return false;
+        }
+        let of_reporter = |kept: &ReportedSample| kept.reporter == reporter;
+        if self.samples.iter().copied().filter(of_reporter).count() >= SAMPLES_PER_AGENT_MAX
+            && let Some(oldest) = self.samples.iter().position(of_reporter)
+        {
+            self.samples.remove(oldest);
         }
         while self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back(sample);
+        self.samples.push_back(ReportedSample { reporter, sample });
         true
     }
 
     /// The samples that it is based on, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+    pub fn iter(&self) -> impl Iterator<Item = &ReportedSample> {
         self.samples.iter()
     }
 
@@ -112,23 +141,47 @@ impl Calibration {
         self.samples.len()
     }
 
-    /// The factor on estimates that holds for nearly all samples, in thousandths; at least 1,000 as long as there are
-    /// few.
-    pub fn guard_permille(&self) -> i64 {
-        let mut ratios: Vec<i64> = self.samples.iter().map(|sample| sample.permille()).collect();
-        ratios.sort_unstable();
-        let place = (ratios.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
-        let quantile = ratios.get(place).copied().unwrap_or(1_000);
-        if ratios.len() < SAMPLES_MIN {
-            quantile.max(1_000)
-        } else {
-            quantile
+    /// The factor on estimates of `reporter`'s messages that holds for nearly all samples, in thousandths.
+    pub fn guard_permille(&self, reporter: Reporter) -> i64 {
+        let own = self.samples.iter().filter(|kept| kept.reporter == reporter);
+        let own: Vec<i64> = own.map(|kept| kept.sample.permille()).collect();
+        let has_enough = own.len() >= SAMPLES_MIN;
+        match guard_of(own) {
+            Some(guard) if has_enough => guard,
+            // The few only add to what the others say.
+            Some(guard) => guard.max(self.shared_permille(Some(reporter))),
+            None => self.shared_permille(None),
+        }
+    }
+
+    /// The factor for an agent that has reported nothing yet, in thousandths: the median of all agents' guards. It is 1,000
+    /// where few agents have reported, and at least that until many have.
+    pub fn shared_guard_permille(&self) -> i64 {
+        self.shared_permille(None)
+    }
+
+    fn shared_permille(&self, but: Option<Reporter>) -> i64 {
+        let mut voices: BTreeMap<Reporter, Vec<i64>> = BTreeMap::new();
+        for kept in self.samples.iter().filter(|kept| Some(kept.reporter) != but) {
+            voices
+                .entry(kept.reporter)
+                .or_default()
+                .push(kept.sample.permille());
+        }
+        let mut guards: Vec<i64> = voices.into_values().filter_map(guard_of).collect();
+        guards.sort_unstable();
+        let median = guards.get(guards.len().saturating_sub(1) / 2).copied();
+        match (guards.len(), median) {
+            (VOICES_MIN.., Some(median)) if guards.len() >= LOWERING_VOICES_MIN => median,
+            (VOICES_MIN.., Some(median)) => median.max(1_000),
+            _ => 1_000,
         }
     }
 
     /// The factor on estimates that is right on the whole, in thousandths: a large sample weighs more.
     pub fn average_permille(&self) -> i64 {
-        let sum = |tokens: fn(&Sample) -> i64| self.samples.iter().map(tokens).fold(0, i64::saturating_add);
+        let all = || self.samples.iter().map(|kept| &kept.sample);
+        let sum = |tokens: fn(&Sample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
         if self.samples.is_empty() {
             return 1_000;
         }
@@ -139,15 +192,27 @@ impl Calibration {
         .permille()
     }
 
-    /// The estimate corrected for guarding a ceiling.
+    /// The estimate corrected for guarding the ceiling of an agent that has reported nothing yet.
     pub fn guard(&self, estimated_tokens: i64) -> i64 {
-        scaled(estimated_tokens, self.guard_permille())
+        scaled(estimated_tokens, self.shared_guard_permille())
     }
 
     /// The estimate corrected for showing it to a person.
     pub fn average(&self, estimated_tokens: i64) -> i64 {
         scaled(estimated_tokens, self.average_permille())
     }
+}
+
+/// The factor that holds for nearly all of one agent's samples; at least 1,000 as long as they are few. `None` for none.
+fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
+    permilles.sort_unstable();
+    let place = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
+    let quantile = permilles.get(place).copied()?;
+    Some(if permilles.len() < SAMPLES_MIN {
+        quantile.max(1_000)
+    } else {
+        quantile
+    })
 }
 
 fn scaled(tokens: i64, permille: i64) -> i64 {
@@ -172,7 +237,8 @@ struct Learned {
 
 impl Calibrations {
     /// Learns about a provider's model. Returns false if the sample says nothing.
-    pub fn learn(&mut self, provider: &str, model: &str, sample: Sample) -> bool {
+    pub fn learn(&mut self, provider: &str, model: &str, told: ReportedSample) -> bool {
+        let ReportedSample { reporter, sample } = told;
         if !sample.is_plausible() {
             return false;
         }
@@ -183,7 +249,7 @@ impl Calibrations {
         let models = self.models.entry(provider.to_owned()).or_default();
         let found = models.entry(model.to_owned()).or_default();
         found.at = self.learned;
-        found.calibration.learn(sample)
+        found.calibration.learn(reporter, sample)
     }
 
     /// Replaces what is known about a provider's model by a saved calibration, which was the `learned`th to learn.

@@ -45,7 +45,7 @@ impl Keeper {
         let counter = if replayed {
             Arc::clone(&counting.plain)
         } else {
-            self.learning.guarded(&counting)
+            self.learning.guarded(agent, &counting)
         };
         let since = if replayed {
             self.said_before(agent, &messages, now).await?
@@ -93,7 +93,7 @@ impl Keeper {
     /// # Errors
     /// When the agent's settings have to be read first and the store fails.
     pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
-        Ok(self.learning.guarded(&self.counting_of(agent).await?))
+        Ok(self.learning.guarded(agent, &self.counting_of(agent).await?))
     }
 
     async fn counting_of(&self, agent: &AgentId) -> StoreResult<Counting> {

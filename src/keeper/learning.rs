@@ -5,18 +5,19 @@
 //! a few samples.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hashlink::LruCache;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
 use super::counters::{AGENTS_MAX, Counting, Named};
 use crate::{
     domain::{
         agent::AgentId,
-        calibration::{Calibrations, GuardedCounter, Observer, Seen, Shown},
+        calibration::{Calibrations, GuardedCounter, Observer, ReportedSample, Reporter, Seen, Shown},
         message::{Kind, Message, Part},
         tokens::TokenCounter,
     },
@@ -40,8 +41,6 @@ pub(super) struct Learning {
 struct State {
     calibrations: Calibrations,
     observers: Observers,
-    /// Counters with their guards, as of what is known now.
-    guarded: HashMap<Arc<Named>, Arc<dyn TokenCounter>>,
     unsaved: BTreeSet<Arc<Named>>,
     samples_unsaved: usize,
     is_recalled: bool,
@@ -67,21 +66,15 @@ impl State {
 
 impl Learning {
     /// The counter with the learned correction, which errs on the safe side.
-    pub(super) fn guarded(&self, counting: &Counting) -> Arc<dyn TokenCounter> {
+    pub(super) fn guarded(&self, agent: &AgentId, counting: &Counting) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
         let Some(named) = &counting.named else {
             return plain();
         };
-        let mut state = self.state();
-        if let Some(found) = state.guarded.get(named) {
-            return Arc::clone(found);
-        }
-        let Some(known) = state.calibrations.of(&named.0, &named.1) else {
-            return plain();
-        };
-        let guarded = GuardedCounter::over(plain(), known);
-        state.guarded.insert(Arc::clone(named), Arc::clone(&guarded));
-        guarded
+        let state = self.state();
+        let known = state.calibrations.of(&named.0, &named.1);
+        let permille = known.map(|known| known.guard_permille(reporter(agent)));
+        permille.map_or_else(plain, |permille| GuardedCounter::over(plain(), permille))
     }
 
     /// Learns from the messages of an append that were stored.
@@ -104,9 +97,12 @@ impl Learning {
         let observer = state.observers.0.entry(agent.clone());
         let observer = observer.or_insert_with(Observer::default);
         for sample in observer.watch(&stored, shown, !outcome.steps.is_empty()) {
-            if state.calibrations.learn(&named.0, &named.1, sample) {
+            let told = ReportedSample {
+                reporter: reporter(agent),
+                sample,
+            };
+            if state.calibrations.learn(&named.0, &named.1, told) {
                 metrics.window.token_count_compared(&named.0, sample);
-                state.guarded.remove(named);
                 state.unsaved.insert(Arc::clone(named));
                 state.samples_unsaved += 1;
             }
@@ -128,7 +124,6 @@ impl Learning {
         state.is_recalled = true;
         for one in kept {
             if state.is_older_than(&one) {
-                state.guarded.remove(&(one.provider.clone(), one.model.clone()));
                 let KeptCalibration {
                     learned, calibration, ..
                 } = one;
@@ -168,6 +163,13 @@ impl Learning {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The agent as one who reports. Nobody can choose an id that is taken for another one.
+fn reporter(agent: &AgentId) -> Reporter {
+    let digest = Sha256::digest(agent.as_str());
+    let number = digest.iter().take(size_of::<u64>());
+    Reporter(number.fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
 /// What `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.

@@ -145,7 +145,7 @@ impl Keeper {
 
     async fn count_again(&self, agent: &AgentId, batch: RecountBatch) -> StoreResult<Recount> {
         let counting = self.counters.learn(agent, &batch.settings);
-        let counter = self.learning.guarded(&counting);
+        let counter = self.learning.guarded(agent, &counting);
         let count_method = counter.method().to_owned();
         let RecountBatch {
             settings,

@@ -31,7 +31,7 @@ pub struct CalibrationFigures {
     pub samples: usize,
     /// Reported per thousand estimated, on the whole.
     pub average_permille: i64,
-    /// … and for nearly all samples: what guards ceilings.
+    /// … and for nearly all samples of most agents: what guards ceilings until an agent has enough of its own.
     pub guard_permille: i64,
 }
 
@@ -42,7 +42,7 @@ impl From<&KeptCalibration> for CalibrationFigures {
             model: kept.model.clone(),
             samples: kept.calibration.samples(),
             average_permille: kept.calibration.average_permille(),
-            guard_permille: kept.calibration.guard_permille(),
+            guard_permille: kept.calibration.shared_guard_permille(),
         }
     }
 }

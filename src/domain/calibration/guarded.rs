@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Calibration, scaled};
+use super::scaled;
 use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter};
 
 /// An estimating counter times the guard of its calibration. Exact counters are never scaled.
@@ -16,9 +16,9 @@ pub struct GuardedCounter {
 }
 
 impl GuardedCounter {
-    /// `base`, guarded by what `calibration` learned about it; `base` itself if that changes nothing.
-    pub fn over(base: Arc<dyn TokenCounter>, calibration: &Calibration) -> Arc<dyn TokenCounter> {
-        let percent = (calibration.guard_permille() + 9) / 10;
+    /// `base`, guarded by so many thousandths ([`super::Calibration::guard_permille`]); `base` itself if that changes nothing.
+    pub fn over(base: Arc<dyn TokenCounter>, guard_permille: i64) -> Arc<dyn TokenCounter> {
+        let percent = (guard_permille + 9) / 10;
         if base.is_exact() || percent == 100 {
             return base;
         }

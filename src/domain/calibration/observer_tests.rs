@@ -208,13 +208,21 @@ impl TokenCounter for Characters {
 fn a_guard_scales_estimates_and_says_so() {
     let mut calibration = Calibration::default();
     let guarded = |is_exact, calibration: &Calibration| {
-        GuardedCounter::over(Arc::new(Characters { is_exact }), calibration)
+        let permille = calibration.guard_permille(Reporter(1));
+        GuardedCounter::over(Arc::new(Characters { is_exact }), permille)
     };
     assert_eq!(guarded(false, &calibration).method(), "characters");
-    calibration.learn(Sample {
-        estimated_tokens: 1_000,
-        reported_tokens: 1_111,
-    });
+    let learn = |calibration: &mut Calibration, reported_tokens| {
+        let estimated_tokens = 1_000;
+        calibration.learn(
+            Reporter(1),
+            Sample {
+                estimated_tokens,
+                reported_tokens,
+            },
+        )
+    };
+    learn(&mut calibration, 1_111);
     let counter = guarded(false, &calibration);
     assert_eq!(counter.method(), "characters×1.12");
     let text = "x".repeat(1_000);
@@ -224,10 +232,7 @@ fn a_guard_scales_estimates_and_says_so() {
     assert_eq!((exact.method(), exact.count(&text)), ("characters", 1_000));
     // Sixteen lower samples lower it.
     for _ in 0..SAMPLES_MAX {
-        calibration.learn(Sample {
-            estimated_tokens: 1_000,
-            reported_tokens: 905,
-        });
+        learn(&mut calibration, 905);
     }
     assert_eq!(guarded(false, &calibration).method(), "characters×0.91");
 }

@@ -9,10 +9,31 @@ fn sample(estimated_tokens: i64, reported_tokens: i64) -> Sample {
     }
 }
 
+/// The agent that reports, where there is one.
+const ONE: Reporter = Reporter(1);
+
+fn of_one(sample: Sample) -> ReportedSample {
+    ReportedSample {
+        reporter: ONE,
+        sample,
+    }
+}
+
 fn learned(samples: impl IntoIterator<Item = Sample>) -> Calibration {
     let mut calibration = Calibration::default();
     for sample in samples {
-        assert!(calibration.learn(sample), "{sample:?}");
+        assert!(calibration.learn(ONE, sample), "{sample:?}");
+    }
+    calibration
+}
+
+/// What is learned where each of so many agents reports the same for as long as it is listened to.
+fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration {
+    let mut calibration = Calibration::default();
+    for agent in agents {
+        for _ in 0..SAMPLES_PER_AGENT_MAX {
+            calibration.learn(Reporter(agent), sample(1_000, reported_tokens));
+        }
     }
     calibration
 }
@@ -30,10 +51,43 @@ fn nothing_learned_changes_nothing() {
 #[test]
 fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
     let low = || std::iter::repeat_n(sample(1_000, 800), SAMPLES_MIN);
-    assert_eq!(learned(low().take(SAMPLES_MIN - 1)).guard(1_000), 1_000);
-    assert_eq!(learned(low()).guard(1_000), 800);
-    assert_eq!(learned([sample(1_000, 1_300)]).guard(1_000), 1_300);
+    assert_eq!(learned(low().take(SAMPLES_MIN - 1)).guard_permille(ONE), 1_000);
+    assert_eq!(learned(low()).guard_permille(ONE), 800);
+    assert_eq!(learned([sample(1_000, 1_300)]).guard_permille(ONE), 1_300);
     assert_eq!(learned(low().take(3)).average(1_000), 800);
+}
+
+#[test]
+fn one_agent_never_bends_what_another_one_is_counted_as() {
+    for reported_tokens in [510, 1_990] {
+        let liar = sample(1_000, reported_tokens);
+        let mut calibration = Calibration::default();
+        for _ in 0..10_000 {
+            calibration.learn(Reporter(99), liar);
+        }
+        assert_eq!(calibration.samples(), SAMPLES_PER_AGENT_MAX);
+        assert_eq!(calibration.guard_permille(ONE), 1_000, "nobody else has reported");
+        let mut calibration = learned_by(1..10, 1_100);
+        for _ in 0..10_000 {
+            calibration.learn(Reporter(99), liar);
+        }
+        assert_eq!(calibration.guard_permille(Reporter(50)), 1_100);
+        assert_eq!(calibration.guard_permille(ONE), 1_100);
+        assert_eq!(calibration.guard_permille(Reporter(99)), reported_tokens);
+    }
+}
+
+#[test]
+fn others_lower_a_guard_only_where_they_are_many() {
+    let new = Reporter(50);
+    let guard = |agents| learned_by(0..agents, 800).guard_permille(new);
+    assert_eq!((guard(1), guard(7), guard(8)), (1_000, 1_000, 800));
+    let raised = |agents| learned_by(0..agents, 1_200).guard_permille(new);
+    assert_eq!((raised(2), raised(3)), (1_000, 1_200));
+    // A few samples of its own only add to that.
+    let mut calibration = learned_by(0..8, 800);
+    calibration.learn(new, sample(1_000, 700));
+    assert_eq!(calibration.guard_permille(new), 1_000);
 }
 
 #[test]
@@ -48,8 +102,11 @@ fn what_tells_nothing_is_not_learned() {
         (2_001, 1_000),
     ] {
         let sample = sample(estimated, reported);
-        assert!(!Calibration::default().learn(sample), "{sample:?}");
-        assert!(!calibrations.learn("openai", "gpt-5", sample), "{sample:?}");
+        assert!(!Calibration::default().learn(ONE, sample), "{sample:?}");
+        assert!(
+            !calibrations.learn("openai", "gpt-5", of_one(sample)),
+            "{sample:?}"
+        );
     }
     assert!(calibrations.is_empty());
 }
@@ -82,10 +139,10 @@ fn a_meter_sees_growth_only() {
 fn a_changed_tokenizer_is_learned_anew() {
     let mut calibration = learned(std::iter::repeat_n(sample(1_000, 1_500), 1_000));
     for _ in 0..SAMPLES_MAX {
-        calibration.learn(sample(1_000, 1_100));
+        calibration.learn(ONE, sample(1_000, 1_100));
     }
     assert_eq!(
-        (calibration.guard(1_000), calibration.average(1_000)),
+        (calibration.guard_permille(ONE), calibration.average(1_000)),
         (1_100, 1_100)
     );
 }
@@ -94,10 +151,10 @@ fn a_changed_tokenizer_is_learned_anew() {
 fn the_most_silent_model_makes_room() {
     let mut calibrations = Calibrations::default();
     for number in 0..MODELS_MAX {
-        calibrations.learn("openai", &format!("model-{number}"), sample(1_000, 1_000));
+        calibrations.learn("openai", &format!("model-{number}"), of_one(sample(1_000, 1_000)));
     }
-    calibrations.learn("openai", "model-0", sample(1_000, 1_000));
-    calibrations.learn("anthropic", "claude-opus-5", sample(1_000, 1_000));
+    calibrations.learn("openai", "model-0", of_one(sample(1_000, 1_000)));
+    calibrations.learn("anthropic", "claude-opus-5", of_one(sample(1_000, 1_000)));
     assert_eq!(calibrations.len(), MODELS_MAX);
     assert!(calibrations.of("openai", "model-0").is_some());
     assert!(calibrations.of("openai", "model-1").is_none());
@@ -118,10 +175,10 @@ proptest! {
     #[test]
     fn it_converges_between_the_extremes(samples in samples(700..=1_900, 1..400)) {
         let calibration = learned(samples.iter().copied());
-        let recent = &samples[samples.len().saturating_sub(SAMPLES_MAX)..];
+        let recent = &samples[samples.len().saturating_sub(SAMPLES_PER_AGENT_MAX)..];
         let ratios = || recent.iter().map(|sample| sample.permille());
         let (min, max) = (ratios().min().unwrap(), ratios().max().unwrap());
-        let guard = calibration.guard_permille();
+        let guard = calibration.guard_permille(ONE);
         prop_assert!((min..=max.max(1_000)).contains(&guard), "{min} {guard} {max}");
         prop_assert!((min..=max).contains(&calibration.average_permille()));
         // The guard holds for all but one sample in twenty.
@@ -134,9 +191,9 @@ proptest! {
         samples in samples(510..=1_500, 1..200), tokens in 0_i64..1_000_000,
     ) {
         let calibration = learned(samples.iter().copied());
-        let recent = &samples[samples.len().saturating_sub(SAMPLES_MAX)..];
+        let recent = &samples[samples.len().saturating_sub(SAMPLES_PER_AGENT_MAX)..];
         let lower = recent.iter().filter(|sample| sample.permille() < 1_000).count();
-        if calibration.guard(tokens) < tokens {
+        if scaled(tokens, calibration.guard_permille(ONE)) < tokens {
             prop_assert!(recent.len() >= SAMPLES_MIN && lower * 100 >= recent.len() * 95, "{lower}");
         }
     }
@@ -147,7 +204,7 @@ proptest! {
     ) {
         let mut calibrations = Calibrations::default();
         for (sample, name) in samples.iter().zip(&names) {
-            prop_assert!(calibrations.learn("local", name, *sample));
+            prop_assert!(calibrations.learn("local", name, of_one(*sample)));
             prop_assert!(calibrations.len() <= MODELS_MAX);
             prop_assert!(calibrations.of("local", name).unwrap().samples() <= SAMPLES_MAX);
         }

@@ -1,5 +1,7 @@
 //! What was learned about token counters.
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
@@ -7,10 +9,40 @@ use super::{
     row,
 };
 use crate::domain::{
-    calibration::{Calibration, MODELS_MAX, Sample},
+    calibration::{Calibration, MODELS_MAX, ReportedSample, Reporter, Sample},
     number::i64_or_max,
     time::Timestamp,
 };
+
+/// A sample as it is saved: what was estimated, what was reported, and by whom. The first versions didn't save the last.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum KeptSample {
+    OfAgent(i64, i64, u64),
+    OfAnyone(i64, i64),
+}
+
+impl From<KeptSample> for ReportedSample {
+    fn from(kept: KeptSample) -> Self {
+        let (estimated_tokens, reported_tokens, agent) = match kept {
+            KeptSample::OfAgent(estimated, told, agent) => (estimated, told, agent),
+            KeptSample::OfAnyone(estimated, told) => (estimated, told, 0),
+        };
+        Self {
+            reporter: Reporter(agent),
+            sample: Sample {
+                estimated_tokens,
+                reported_tokens,
+            },
+        }
+    }
+}
+
+impl From<ReportedSample> for KeptSample {
+    fn from(ReportedSample { reporter, sample }: ReportedSample) -> Self {
+        Self::OfAgent(sample.estimated_tokens, sample.reported_tokens, reporter.0)
+    }
+}
 
 /// All saved calibrations, in the order in which they were learned.
 pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCalibration>> {
@@ -22,14 +54,12 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     let read = |row: &Row| -> StoreResult<KeptCalibration> {
         let (provider, model): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let text: String = row.try_get(3)?;
-        let samples: Vec<(i64, i64)> = serde_json::from_str(&text)
+        let samples: Vec<KeptSample> = serde_json::from_str(&text)
             .map_err(|_| row::inconsistent("calibrations", format!("{provider} {model}"), "samples", text))?;
         let mut calibration = Calibration::default();
-        for (estimated_tokens, reported_tokens) in samples {
-            calibration.learn(Sample {
-                estimated_tokens,
-                reported_tokens,
-            });
+        for kept in samples {
+            let ReportedSample { reporter, sample } = kept.into();
+            calibration.learn(reporter, sample);
         }
         Ok(KeptCalibration {
             provider,
@@ -49,11 +79,7 @@ pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: T
                samples = excluded.samples, updated_at = excluded.updated_at"
     );
     for one in kept {
-        let samples: Vec<(i64, i64)> = one
-            .calibration
-            .iter()
-            .map(|sample| (sample.estimated_tokens, sample.reported_tokens))
-            .collect();
+        let samples: Vec<KeptSample> = one.calibration.iter().copied().map(Into::into).collect();
         query(sql)
             .bind(one.provider)
             .bind(one.model)

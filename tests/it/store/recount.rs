@@ -4,7 +4,7 @@ use proptest::test_runner::{Config, TestRunner};
 use recapd::{
     domain::{
         agent::AgentId,
-        calibration::{Calibration, MODELS_MAX, Sample},
+        calibration::{Calibration, MODELS_MAX, Reporter, Sample},
         message::{Kind, Message},
         settings::SettingsPatch,
         window::Budget,
@@ -401,10 +401,13 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
 pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
     let kept = |model: &str, learned: u64, reported_tokens: i64| {
         let mut calibration = Calibration::default();
-        calibration.learn(Sample {
+        let sample = Sample {
             estimated_tokens: 1_000,
             reported_tokens,
-        });
+        };
+        for agent in 0..3 {
+            calibration.learn(Reporter(agent), sample);
+        }
         KeptCalibration {
             provider: "anthropic".to_owned(),
             model: model.to_owned(),

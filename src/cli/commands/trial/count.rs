@@ -71,7 +71,7 @@ impl Calibrated {
             average_tokens: known.average(tokens),
             guard_tokens: known.guard(tokens),
             average_permille: known.average_permille(),
-            guard_permille: known.guard_permille(),
+            guard_permille: known.shared_guard_permille(),
             samples: known.samples(),
         }
     }
