@@ -2,32 +2,28 @@
 //!
 //! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
 
+mod build;
 pub mod pins;
 mod window;
 
-use std::{collections::HashSet, ops::Range};
+use std::ops::Range;
 
 use serde::Serialize;
 
 use crate::{
     domain::{
         agent::AgentId,
-        context::{
-            Alternation, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
-            SourceMessage, SourceRequest, build, fence, is_safe_boundary,
-        },
+        context::{Alternation, ContextOptions, Elision, Role, is_safe_boundary},
         exchange::{FIRST_EXCHANGE, PREAMBLE},
-        legs::are_open,
         message::{Message, Part},
-        number::{count, i64_or_max},
+        number::{i64_or_max, usize_or_max},
         perspective::{Perspective, Telling, UnknownSpeaker, speakers},
-        summary::pending::with_pending,
-        tokens::TokenCounter,
+        zone::Zone,
     },
-    formats::outgoing::{Outgoing, RequestFormat, render},
+    formats::outgoing::RequestFormat,
     snapshot::Snapshot,
     store::{
-        ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+        ExchangeQuery, MESSAGE_BYTES, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
         page::{PAGE_BYTES_MAX, begun, part},
     },
 };
@@ -38,6 +34,8 @@ pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
 /// The most bytes of payloads of preamble and window. Anthropic's longest request has 32 MB, and summary, copies, tools and
 /// what is written as JSON anew come on top. Tokens don't bound bytes: an image has few.
 pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
+/// Too few bytes for any message: its size is asked and nothing is read.
+const SIZES_ONLY: i64 = 1;
 /// The preamble, which is never left out, has at most this part of them.
 const PREAMBLE_SHARE: i64 = 2;
 /// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
@@ -46,6 +44,8 @@ const PINS_MAX: i64 = 100;
 const NAMED_MAX: usize = 10;
 /// The summary takes at most this part of a request.
 const SUMMARY_SHARE: i64 = 4;
+/// How often a context is built anew for exchanges that gave way to the lines of others.
+const LEFT_OUT_PASSES: usize = 3;
 /// The first message of a session is looked for in its first exchanges, at most so many.
 const ANCHOR_EXCHANGES_MAX: i64 = 4;
 
@@ -119,7 +119,9 @@ pub struct ContextMaterial {
     request: Option<(i64, StoredMessage)>,
     window: Vec<StoredExchange>,
     /// Exchanges of the window before these, which were too much to read.
-    left_out: Vec<i64>,
+    left_out: Vec<StoredExchange>,
+    /// The zone of the document's times.
+    zone: Zone,
     shortened: Shortened,
     perspective: Option<Perspective>,
 }
@@ -173,6 +175,28 @@ pub async fn load(
     load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
 }
 
+/// How many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`, by their sizes alone.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<usize> {
+    let of = |from, through, limit| ExchangeQuery {
+        from,
+        through,
+        limit,
+        bytes_max: SIZES_ONLY,
+    };
+    let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
+    let mut sized = store.exchanges(agent, of(PREAMBLE, PREAMBLE, 1)).await?;
+    sized.extend(
+        store
+            .exchanges(agent, of(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX))
+            .await?,
+    );
+    let bytes: i64 = sized.iter().filter_map(|stored| stored.unread_bytes).sum();
+    Ok(usize_or_max(bytes.min(CONTEXT_BYTES_MAX)))
+}
+
 /// As [`load`], with at most so many bytes of payloads of preamble and window.
 ///
 /// # Errors
@@ -186,7 +210,7 @@ pub async fn load_within(
 ) -> Result<ContextMaterial, ContextError> {
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
     let preamble = preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
-    let room = bytes_max - payload_bytes(&preamble);
+    let room = bytes_max - bytes_of(&preamble);
     let Read {
         exchanges: window,
         left_out,
@@ -238,6 +262,7 @@ pub async fn load_within(
         request,
         window,
         left_out,
+        zone: snapshot.zone,
         shortened,
         perspective,
     })
@@ -263,10 +288,11 @@ async fn preamble(
     }
 }
 
-fn payload_bytes(exchanges: &[StoredExchange]) -> i64 {
+fn bytes_of(exchanges: &[StoredExchange]) -> i64 {
     let messages = exchanges.iter().flat_map(|exchange| &exchange.messages);
-    let bytes: usize = messages.map(|stored| stored.message.payload.len()).sum();
-    i64_or_max(bytes)
+    messages
+        .map(|stored| MESSAGE_BYTES + i64_or_max(stored.message.payload.len()))
+        .sum()
 }
 
 /// The view of `viewer` on a conversation in which `heard` speak.
@@ -357,206 +383,4 @@ async fn inherited(
         }));
     }
     Ok(inherited)
-}
-
-impl ContextMaterial {
-    /// Builds the context and writes it as the query asks. Costs are those of the stored messages, which `counter`
-    /// counted when they came in, and its own for everything else.
-    pub fn build(
-        &self,
-        query: ContextQuery,
-        defaults: ContextOptions,
-        counter: &dyn TokenCounter,
-    ) -> ContextReply {
-        let options = query.options(defaults);
-        let share = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
-        let room = share.into_iter().chain(query.summary_max_tokens).min();
-        let shortened = room
-            .filter(|&room| counter.count(&self.markdown) > room)
-            .map(|room| with_pending(&self.markdown, &[], room, counter).0);
-        let input = self.input(shortened.as_ref().unwrap_or(&self.markdown));
-        let context = build(&input, &options, counter);
-        let Outgoing { body, mut notes } = render(query.format, &context.turns);
-        if shortened.is_some() {
-            let why = if room == query.summary_max_tokens {
-                "it has more tokens than were asked for"
-            } else {
-                "it would take too much of this budget"
-            };
-            notes.push(format!("the summary is shortened: whole, {why}"));
-        }
-        let oldest_unread = self.pins.oldest_unread;
-        let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
-        notes.extend(left_note(&context.left_copies, has_more));
-        if context.turns.iter().all(|turn| turn.role == Role::System) {
-            notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
-        }
-        notes.extend(self.unread_note());
-        // Who asks for less than a window knows that it has less.
-        if query.budget_tokens.is_none() {
-            notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
-        }
-        notes.extend(self.shortened_note());
-        notes.extend(self.elided_note(&context.elided));
-        ContextReply {
-            agent_id: self.agent.clone(),
-            format: query.format,
-            speaker: self
-                .perspective
-                .as_ref()
-                .map(|perspective| perspective.speaker().to_owned()),
-            body,
-            tokens: context.tokens,
-            limit_tokens: context.limit_tokens,
-            over_budget: context.over_budget,
-            summary_version: self.version,
-            first_exchange: self.first_exchange,
-            left_out: context.left_out,
-            copied: context.copied,
-            elided: self.elided(context.elided),
-            notes,
-        }
-    }
-
-    /// What was shortened to fit the budget, and what had been before.
-    fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
-        if self.shortened.results.is_empty() {
-            return to_fit;
-        }
-        let known: HashSet<Option<i64>> = to_fit.iter().map(|elision| elision.seq).collect();
-        let before = self.shortened.results.iter().copied();
-        let before = before.filter(|elision| !known.contains(&elision.seq));
-        let mut all: Vec<Elision> = before.chain(to_fit).collect();
-        all.sort_by_key(|elision| elision.seq);
-        all
-    }
-
-    /// That results are shortened to fit the budget, in words.
-    fn elided_note(&self, elided: &[Elision]) -> Option<String> {
-        let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
-        let of = if first == last {
-            format!("exchange #{first}")
-        } else {
-            format!("exchanges #{first} to #{last}")
-        };
-        let (results, verb) = (
-            count(elided.len(), "tool result"),
-            if elided.len() == 1 { "is" } else { "are" },
-        );
-        let agent = &self.agent;
-        Some(format!(
-            "{results} of {of} {verb} shortened to keep within the budget: the older a result is, the less of it is sent, and \
-             one of the newest rounds only where these have no room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
-        ))
-    }
-
-    /// That bytes and not tokens leave exchanges out, in words.
-    fn unread_note(&self) -> Option<String> {
-        let which = which(&self.left_out)?;
-        Some(format!(
-            "{which} left out for the bytes, whatever the tokens: images and long results of the window are more than a request \
-             can have"
-        ))
-    }
-
-    /// That the newest exchange is too big to be read as it is, in words.
-    fn shortened_note(&self) -> Option<String> {
-        let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
-        let (agent, number) = (&self.agent, newest.exchange.exchange);
-        Some(format!(
-            "exchange #{number} is more than a context is built from: up to message {} what tools returned is shortened, and \
-             attachments are named, not sent; GET /v1/agents/{agent}/exchanges/{number} has it as it was",
-            self.shortened.through_seq
-        ))
-    }
-
-    fn input(&self, markdown: &str) -> ContextInput<'_> {
-        let has_summary = !markdown.trim().is_empty();
-        let reader = self.perspective.as_ref().map(Perspective::speaker);
-        let of_window = |message| self.source_of_window(message);
-        let are_open = are_open(self.window.iter().map(|stored| &stored.exchange));
-        let exchanges = self
-            .window
-            .iter()
-            .zip(are_open)
-            .map(|(stored, is_open)| SourceExchange {
-                exchange: stored.exchange.exchange,
-                begins_with: stored.exchange.begins_with(),
-                is_open,
-                messages: stored.messages.iter().map(of_window).collect(),
-            });
-        ContextInput {
-            preamble: self.preamble.iter().map(StoredMessage::source).collect(),
-            anchor: self.anchor.as_ref().map(StoredMessage::source),
-            summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
-            copies: self.pins.pins.iter().map(copy).collect(),
-            request: self.request.as_ref().map(|(exchange, message)| SourceRequest {
-                exchange: *exchange,
-                message: message.source(),
-            }),
-            exchanges: exchanges.collect(),
-            left_out: self.left_out.clone(),
-            // What is shortened is no longer what thinking was bound to.
-            evicted: self.has_evicted || self.shortened.through_seq > 0,
-            perspective: self.perspective.as_ref(),
-        }
-    }
-
-    /// A message of the window. What was shortened costs less than was counted.
-    fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
-        let is_counted = stored.seq > self.shortened.through_seq;
-        SourceMessage {
-            tokens: is_counted.then_some(stored.tokens),
-            ..stored.source()
-        }
-    }
-}
-
-/// Exchanges of which something is said, in words; `None` for none.
-fn which(numbers: &[i64]) -> Option<String> {
-    let (first, last) = (numbers.first()?, numbers.last()?);
-    Some(if first == last {
-        format!("exchange #{first} is")
-    } else {
-        format!("exchanges #{first} to #{last} are")
-    })
-}
-
-/// That tokens leave exchanges of the window out, which nothing else tells of, in words.
-fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
-    let which = which(left_out?)?;
-    Some(format!(
-        "{which} left out, and no summary tells of them: the window holds more than a request has room for; lower \
-         window.budget_tokens, or raise context.max_tokens"
-    ))
-}
-
-/// What had no room among the copies, in words; `has_more` says that older messages weren't even read.
-fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
-    let named = left.iter().take(NAMED_MAX);
-    let named: Vec<String> = named
-        .map(|left| {
-            let what = if left.pinned { "pinned" } else { "important" };
-            format!("{what} message {} of exchange #{}", left.seq, left.exchange)
-        })
-        .collect();
-    let more = has_more || left.len() > NAMED_MAX;
-    let named: Vec<String> = named
-        .into_iter()
-        .chain(more.then(|| "older ones".to_owned()))
-        .collect();
-    (!named.is_empty()).then(|| {
-        format!(
-            "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
-            named.join(", ")
-        )
-    })
-}
-
-fn copy(pin: &Pin) -> SourceCopy<'_> {
-    SourceCopy {
-        exchange: pin.exchange,
-        pinned: pin.pinned,
-        message: pin.message.source(),
-    }
 }

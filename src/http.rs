@@ -24,6 +24,7 @@ mod mcp;
 mod openapi;
 mod request;
 mod response;
+mod room;
 mod routes;
 
 use std::{
@@ -53,9 +54,10 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 use dashboard::shared_look;
-use edge::{access, connection, frame, observe, rate};
+use edge::{access, connection, frame, memory, observe, rate};
 use request::{body, idempotency};
 use response::problem::Problem;
+use room::Room;
 
 pub use crate::dashboard::{Examined, Setting};
 pub use edge::connection::{ConnectionLimits, Listener, Socket};
@@ -110,6 +112,8 @@ pub struct HttpState {
 pub struct HttpSettings {
     /// The longest body of a request.
     pub body_bytes_max: usize,
+    /// The most bytes that answers made of what was said need together, until they are sent.
+    pub answers_bytes_max: usize,
     /// How long a request may take; a body must have arrived in half of it.
     pub request_timeout_ms: u64,
     /// How many connections there may be, and how slow.
@@ -153,6 +157,7 @@ impl From<&Config> for HttpSettings {
     fn from(config: &Config) -> Self {
         Self {
             body_bytes_max: config.http.body_bytes_max,
+            answers_bytes_max: config.http.answers_bytes_max,
             request_timeout_ms: config.http.request_timeout_ms,
             connections: (&config.http).into(),
             requests_per_second: config.http.requests_per_second,
@@ -212,7 +217,9 @@ struct App {
     started_at: Timestamp,
     requests: AtomicU64,
     /// Room for the bodies that are held at once.
-    room: body::Room,
+    bodies_room: Room,
+    /// Room for the answers that are made of what was said, until they are sent.
+    answers_room: Room,
     /// Places for those who are told of events.
     subscribers: Arc<Semaphore>,
     /// How often who may ask.
@@ -261,7 +268,8 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     let app = Arc::new(App {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),
-        room: body::Room::for_bodies_of(settings.body_bytes_max),
+        bodies_room: body::room(settings.body_bytes_max),
+        answers_room: Room::of(settings.answers_bytes_max),
         subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
         started_at: state.clock.now(),
         parts: state,
@@ -280,6 +288,7 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
             CatchPanicLayer::custom(frame::panicked),
             too_late,
             from_fn_with_state(Arc::clone(&app), access::guard),
+            from_fn_with_state(Arc::clone(&app), memory::guard),
         ))
         .with_state(Arc::clone(&app));
     Interface::new(app, answering)

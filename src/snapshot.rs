@@ -43,10 +43,12 @@ use crate::{
         },
         time::Timestamp,
         tokens::TokenCounter,
+        zone::Zone,
     },
     notice::{Change, Contact},
     store::{Store, StoreResult, SummaryRow},
     threads,
+    tokenizer::remembering,
 };
 
 pub use kept::Kept;
@@ -83,6 +85,8 @@ pub struct Snapshot {
     pub pending_exchanges: i64,
     /// Since when exchanges are pending, if any are.
     pub pending_since: Option<Timestamp>,
+    /// The zone of its times.
+    pub zone: Zone,
     /// What users of the snapshot derived from it.
     pub kept: Kept,
 }
@@ -304,7 +308,12 @@ impl Snapshots {
     fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
             let row = row.told_by(self.ageing);
-            render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)
+            render(
+                &row,
+                self.tokens_max,
+                &remembering(self.counter.as_ref()),
+                &self.redactor,
+            )
         };
         let rendered = threads::computed_here(RENDERING, rendering);
         Ok(rendered.inspect_err(|error| error!(agent_id = %agent, %error, "snapshot.panicked"))?)
@@ -390,6 +399,7 @@ pub fn render(
         first_exchange: row.first_exchange,
         pending_exchanges: row.pending_before.exchanges + named,
         pending_since: row.pending_since,
+        zone: row.zone.unwrap_or_default(),
         kept: Kept::default(),
     }
 }

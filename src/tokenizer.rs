@@ -6,6 +6,8 @@
 
 mod estimate;
 mod image;
+#[cfg(feature = "daemon")]
+mod memo;
 mod overhead;
 mod request;
 mod text_kind;
@@ -15,6 +17,8 @@ use std::sync::Arc;
 
 use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter};
 pub use estimate::EstimateCounter;
+#[cfg(feature = "daemon")]
+pub use memo::{RememberingCounter, remembering};
 pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
 use vendor::{Factors, Vendor};

@@ -17,6 +17,8 @@ pub struct HttpConfig {
     pub tokens_file: String,
     /// The largest request body.
     pub body_bytes_max: usize,
+    /// The most bytes that answers made of what was said need together.
+    pub answers_bytes_max: usize,
     /// How long one request may take.
     pub request_timeout_ms: u64,
     /// How long the head of a request may take, and a connection be idle.

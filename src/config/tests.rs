@@ -6,7 +6,6 @@ use toml::Value;
 
 use super::{keys::INTEGER_LIMITS, *};
 use crate::threads::READERS_MAX;
-
 mod errors;
 mod place;
 mod secrets;
@@ -131,6 +130,7 @@ fn the_reference_is_the_default() {
     hook.announce = false
     hook.max_chars = 6000
     http.allowed_hosts = []
+    http.answers_bytes_max = 167772160
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
     http.connections_max = 1024

@@ -24,8 +24,8 @@ const RESULTS_SHARE: usize = 8;
 pub(super) struct Read {
     /// The newest exchanges, oldest first.
     pub(super) exchanges: Vec<StoredExchange>,
-    /// The numbers of those before them, oldest first.
-    pub(super) left_out: Vec<i64>,
+    /// Those before them, oldest first, without their messages.
+    pub(super) left_out: Vec<StoredExchange>,
     /// What was done to the newest one.
     pub(super) shortened: Shortened,
 }
@@ -62,7 +62,7 @@ pub(super) async fn read(
     let exchanges = found.split_off(unread.map_or(0, |last| last + 1));
     Ok(Read {
         exchanges,
-        left_out: found.iter().map(|stored| stored.exchange.exchange).collect(),
+        left_out: found,
         shortened,
     })
 }

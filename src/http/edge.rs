@@ -3,6 +3,7 @@
 pub(super) mod access;
 pub(super) mod connection;
 pub(super) mod frame;
+pub(super) mod memory;
 pub(super) mod observe;
 pub(super) mod rate;
 pub(super) mod shortcut;

@@ -318,6 +318,9 @@ impl AgentRow {
     }
 }
 
+/// What a message counts beside its payload where bytes are limited, since it takes memory however short it is.
+pub const MESSAGE_BYTES: i64 = 256;
+
 /// Which exchanges to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeQuery {
@@ -327,8 +330,8 @@ pub struct ExchangeQuery {
     pub through: i64,
     /// At most so many, the newest ones.
     pub limit: i64,
-    /// With their messages, as far as the payloads have no more bytes than this together: those of the newest exchanges, of
-    /// each all or none. 0 is without.
+    /// With their messages, as far as the payloads, and [`MESSAGE_BYTES`] for each, are no more than this together: those of the
+    /// newest exchanges, of each all or none. 0 is without.
     pub bytes_max: i64,
 }
 

@@ -6,6 +6,7 @@ mod egress;
 mod fleet;
 mod inbox;
 mod logs;
+mod memory;
 mod providers;
 mod resilience;
 mod service;

@@ -10,6 +10,7 @@ mod forget;
 mod health;
 mod history;
 mod idempotency;
+mod left_out;
 mod legs;
 mod limits;
 mod lineage;

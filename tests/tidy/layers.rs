@@ -67,11 +67,11 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
         banned: OUTSIDE,
     },
-    Layer { module: "snapshot", may_use: &["domain", "clock", "notice", "store", "threads"], banned: OUTSIDE },
+    Layer { module: "snapshot", may_use: &["domain", "tokenizer", "clock", "notice", "store", "threads"], banned: OUTSIDE },
     Layer { module: "fleet", may_use: &["clock", "notice", "store"], banned: OUTSIDE },
     Layer {
         module: "context",
-        may_use: &["domain", "formats", "store", "snapshot"],
+        may_use: &["domain", "formats", "tokenizer", "store", "snapshot"],
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
     Layer { module: "history", may_use: &["domain", "store", "keeper"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },

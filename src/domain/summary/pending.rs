@@ -14,6 +14,11 @@ use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 
 /// The section's heading, without the Markdown mark and the dates that follow.
 pub const PENDING_HEADING: &str = "Just Left the Window";
+/// The heading of the section that tells of exchanges of the window which a request has no room for.
+pub const LEFT_OUT_HEADING: &str = "Left Out of This Request";
+/// What is said of those for which there is no line.
+const WAITING: &str = "waiting to be summarised";
+const NOT_SHOWN: &str = "not shown";
 /// The longest digest on a pending line, in characters.
 pub const PENDING_CHARS_MAX: usize = 360;
 /// Tokens reserved for the heading and for the line of exchanges that don't fit.
@@ -30,6 +35,14 @@ pub struct PendingLine {
     pub tokens: i64,
     /// What it was about, in one line.
     pub digest: String,
+}
+
+/// A section of lines that stands behind a document.
+#[derive(Clone, Copy)]
+struct Section {
+    heading: &'static str,
+    /// What is said of exchanges that share a line.
+    folded: &'static str,
 }
 
 /// How much of the document and of the pending exchanges is shown.
@@ -52,6 +65,37 @@ pub fn with_pending(
     max_tokens: i64,
     counter: &dyn TokenCounter,
 ) -> (String, i64) {
+    let section = Section {
+        heading: PENDING_HEADING,
+        folded: WAITING,
+    };
+    with_section(document, pending, section, max_tokens, counter)
+}
+
+/// As [`with_pending`], with exchanges of the window that a request has no room for. They have half of `max_tokens` at most,
+/// and the document gives way to them: nothing else tells of them.
+pub fn with_left_out(
+    document: &str,
+    left_out: &[PendingLine],
+    max_tokens: i64,
+    counter: &dyn TokenCounter,
+) -> String {
+    let section = Section {
+        heading: LEFT_OUT_HEADING,
+        folded: NOT_SHOWN,
+    };
+    let (_, wanted) = with_section("", left_out, section, max_tokens / 2, counter);
+    let (shortened, _) = with_pending(document, &[], max_tokens - wanted - FOLD_TOKENS, counter);
+    with_section(&shortened, left_out, section, max_tokens, counter).0
+}
+
+fn with_section(
+    document: &str,
+    pending: &[PendingLine],
+    section: Section,
+    max_tokens: i64,
+    counter: &dyn TokenCounter,
+) -> (String, i64) {
     let mut pending: Vec<&PendingLine> = pending.iter().collect();
     pending.sort_by_key(|line| line.exchange);
     let footer = document.trim_end().lines().next_back();
@@ -67,7 +111,7 @@ pub fn with_pending(
         ),
     };
     shares(lines.len(), pending.len(), fitting)
-        .map(|share| text(&lines, &pending, share, footer))
+        .map(|share| text(&lines, section, &pending, share, footer))
         .map(|text| (counter.count(&text), text))
         .find(|(tokens, text)| *tokens <= max_tokens || text.is_empty())
         .map(|(tokens, text)| (text, tokens))
@@ -111,11 +155,17 @@ fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> u
         .count()
 }
 
-fn text(document: &[&str], pending: &[&PendingLine], share: Share, footer: Option<&str>) -> String {
+fn text(
+    document: &[&str],
+    section: Section,
+    pending: &[&PendingLine],
+    share: Share,
+    footer: Option<&str>,
+) -> String {
     let mut text = document_head(document, share.document_lines);
     if let Some(kept) = share.pending_lines {
         let (folded, kept) = pending.split_at(pending.len() - kept);
-        text.push_str(&section_text(folded, kept));
+        text.push_str(&section.text(folded, kept));
     }
     let footer = if text.is_empty() {
         footer.filter(|_| document.is_empty())
@@ -142,20 +192,39 @@ fn document_head(document: &[&str], lines: usize) -> String {
     head.join("\n") + "\n\n"
 }
 
-/// The section: the exchanges that are `folded` into one line, and those that are `kept`.
-fn section_text(folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
-    let times = kept.iter().map(|line| line.at);
-    let span = times.clone().min().zip(times.max());
-    let span = span.map(|(from, to)| Span::new(from, to));
-    let mut text = heading_text(&match span {
-        Some(span) => format!("{PENDING_HEADING} ({})", span.times()),
-        None => PENDING_HEADING.to_owned(),
-    });
-    text.extend(fold_line(folded));
-    let several_days = span.filter(|span| !span.is_one_day());
-    text.extend(kept.iter().map(|line| pending_line(line, several_days)));
-    text.push('\n');
-    text
+impl Section {
+    /// Its text: a line for all that are `folded`, and one for each that is `kept`.
+    fn text(self, folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
+        let times = kept.iter().map(|line| line.at);
+        let span = times.clone().min().zip(times.max());
+        let span = span.map(|(from, to)| Span::new(from, to));
+        let mut text = heading_text(&match span {
+            Some(span) => format!("{} ({})", self.heading, span.times()),
+            None => self.heading.to_owned(),
+        });
+        text.extend(self.fold_line(folded));
+        let several_days = span.filter(|span| !span.is_one_day());
+        text.extend(kept.iter().map(|line| pending_line(line, several_days)));
+        text.push('\n');
+        text
+    }
+
+    fn fold_line(self, folded: &[&PendingLine]) -> Option<String> {
+        let range = ExchangeRange {
+            first: folded.first()?.exchange,
+            last: folded.last()?.exchange,
+        };
+        let tokens = folded
+            .iter()
+            .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
+        Some(format!(
+            "{BULLET}{}: {}, ~{} tokens, {}\n",
+            range_name(range),
+            count(folded.len(), "exchange"),
+            rounded(tokens, false),
+            self.folded
+        ))
+    }
 }
 
 /// `- Asked for X (08:12, #12)` and a line feed; with the day, if the heading is about `several_days`.
@@ -168,22 +237,6 @@ fn pending_line(line: &PendingLine, several_days: Option<Span>) -> String {
     let when = several_days.map_or_else(|| time.clone(), |span| format!("{} {time}", span.day(line.at)));
     let source = bracketed(&[when, number]);
     format!("{BULLET}{} {source}\n", clean(&line.digest, PENDING_CHARS_MAX))
-}
-
-fn fold_line(folded: &[&PendingLine]) -> Option<String> {
-    let range = ExchangeRange {
-        first: folded.first()?.exchange,
-        last: folded.last()?.exchange,
-    };
-    let tokens = folded
-        .iter()
-        .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
-    Some(format!(
-        "{BULLET}{}: {}, ~{} tokens, waiting to be summarised\n",
-        range_name(range),
-        count(folded.len(), "exchange"),
-        rounded(tokens, false)
-    ))
 }
 
 #[cfg(test)]
@@ -231,6 +284,31 @@ mod tests {
         );
         assert_eq!(with_pending(DOCUMENT, &[], 10_000, &BytesCounter).0, DOCUMENT);
         assert_eq!(with_pending("", &[], 10_000, &BytesCounter), (String::new(), 0));
+    }
+
+    #[test]
+    fn a_document_gives_way_to_exchanges_that_a_request_has_no_room_for() {
+        let document = format!(
+            "## Yesterday (4 January 2026)\n{}",
+            "- Added JWT (#1)\n".repeat(200)
+        );
+        let text = with_left_out(&document, &pending(10..=99), 600, &BytesCounter);
+        assert!(BytesCounter.count(&text) <= 600);
+        assert!(
+            text.starts_with("## Yesterday (4 January 2026)\n- Added JWT (#1)\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n## Left Out of This Request (5 January 2026"),
+            "{text}"
+        );
+        assert!(text.contains(" exchanges, ~"), "{text}");
+        assert!(text.contains(" tokens, not shown\n"), "{text}");
+        assert!(
+            text.contains("- Question 99 → bash → Answer 99 (09:39, #99)\n"),
+            "{text}"
+        );
+        assert!(text.matches("Question").count() > 5, "{text}");
     }
 
     #[test]

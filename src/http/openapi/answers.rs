@@ -145,7 +145,7 @@ const INTERNAL: Answer = Answer {
 const UNAVAILABLE: Answer = Answer {
     name: "Unavailable",
     status: 503,
-    description: "The database is away, there is no room for a long body beside others, or it took too long. To be asked again.",
+    description: "The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again.",
     example: [
         "database_unavailable",
         "Database unavailable",

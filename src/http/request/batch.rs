@@ -32,7 +32,7 @@ struct Piece<'b> {
 }
 
 /// The most elements and members in one body.
-const VALUES_MAX: usize = 500_000;
+pub(super) const VALUES_MAX: usize = 500_000;
 
 /// What a body holds.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub(in crate::http) fn check_values(text: &[u8]) -> Result<(), Problem> {
 }
 
 /// The number of array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
-fn values(json: &[u8]) -> usize {
+pub(super) fn values(json: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for &byte in json {
         match byte {

@@ -4,8 +4,19 @@
 //! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
 //! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, time::Duration};
 
+use crate::{
+    http::{
+        App,
+        request::batch::{VALUES_MAX, values},
+        response::problem::{
+            BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
+        },
+        room::{Room, Share},
+    },
+    threads,
+};
 use axum::{
     body::Body,
     extract::Request,
@@ -15,23 +26,17 @@ use axum::{
     },
 };
 use futures::StreamExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{
-    http::{
-        App,
-        response::problem::{
-            BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
-        },
-    },
-    threads,
-};
-
-/// For how many of the longest bodies there is room: each takes three times its bytes while messages are read out of
-/// it.
-const ROOM_BODIES: usize = 2;
+/// What a byte takes while messages are read out of the body that it is in.
+const MADE_OF_A_BYTE: usize = 3;
+/// What a value of JSON takes, however short: of a message of three values there are parts, a row, and what is counted.
+const MADE_OF_A_VALUE: usize = 400;
+/// The room for bodies, in bytes of the longest one: there is room for that, and for others.
+const ROOM_PER_BYTE: usize = 4;
 /// How many bytes of each body need no room: as much as a connection reads ahead, too.
 const FREE_BYTES: usize = 64 * 1_024;
+/// So many values need none either.
+const FREE_VALUES: usize = 500;
 /// The longest body without messages. Some are parsed into a tree of values, which takes many times their bytes.
 const SHORT: Limit = Limit {
     bytes: 256 * 1_024,
@@ -57,32 +62,9 @@ struct Limit {
     cure: &'static str,
 }
 
-/// Room for the bodies that are held at once.
-pub(in crate::http) struct Room(Arc<Semaphore>);
-
-impl Room {
-    /// Room for some bodies of `bytes_max`.
-    pub(in crate::http) fn for_bodies_of(bytes_max: usize) -> Self {
-        let bytes = bytes_max.saturating_mul(ROOM_BODIES);
-        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
-    }
-}
-
-/// The room that a body takes, until this is dropped.
-#[derive(Default)]
-pub(in crate::http) struct Share(Option<OwnedSemaphorePermit>);
-
-impl Share {
-    /// Takes more room, if there is any.
-    fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
-        let permits = u32::try_from(bytes).ok()?;
-        let more = Arc::clone(&room.0).try_acquire_many_owned(permits).ok()?;
-        match &mut self.0 {
-            Some(share) => share.merge(more),
-            None => self.0 = Some(more),
-        }
-        Some(())
-    }
+/// Room for what is made of bodies of at most `bytes_max`.
+pub(in crate::http) fn room(bytes_max: usize) -> Room {
+    Room::of(bytes_max.saturating_mul(ROOM_PER_BYTE))
 }
 
 /// A body. Whoever keeps the messages read from it keeps its share as well.
@@ -101,7 +83,7 @@ impl Held {
             return Err(too_large(limit));
         }
         let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
-        self.share.grow(room, more).ok_or_else(no_room)?;
+        self.share.grow(room, MADE_OF_A_BYTE * more).ok_or_else(no_room)?;
         self.bytes.extend_from_slice(chunk);
         Ok(self)
     }
@@ -109,11 +91,17 @@ impl Held {
     /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
     pub(in crate::http) async fn parsed<T: Send + 'static>(
         self,
+        room: &Room,
         parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<(T, Share), Problem> {
-        let Self { bytes, share } = self;
-        let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
-        let parse = move || parse(bytes).map(|parsed| (parsed, share));
+        let Self { bytes, mut share } = self;
+        let (is_short, room) = (bytes.len() <= PARSE_INLINE_BYTES_MAX, room.clone());
+        let parse = move || {
+            // What has too many is refused before anything is made of it.
+            let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
+            share.grow(&room, MADE_OF_A_VALUE * many).ok_or_else(no_room)?;
+            parse(bytes).map(|parsed| (parsed, share))
+        };
         if is_short {
             return parse();
         }
@@ -176,7 +164,7 @@ async fn gather(
             chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
         bytes += chunk.len();
         let before = mem::replace(held, Ok(Held::default()));
-        *held = before.and_then(|held| held.and(&chunk, &app.room, limit));
+        *held = before.and_then(|held| held.and(&chunk, &app.bodies_room, limit));
     }
     Ok(())
 }
@@ -237,6 +225,8 @@ mod tests {
         bytes: 4 * FREE_BYTES,
         cure: "",
     };
+    /// The room that as many bytes take as need none in the beginning of a body.
+    const TAKEN: usize = MADE_OF_A_BYTE * FREE_BYTES;
 
     fn more(held: Held, room: &Room) -> Result<Held, Problem> {
         held.and(&vec![b'x'; FREE_BYTES], room, LIMIT)
@@ -244,32 +234,50 @@ mod tests {
 
     #[test]
     fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
-        let room = Room::for_bodies_of(FREE_BYTES);
+        let room = Room::of(2 * TAKEN);
         let one = more(Held::default(), &room).unwrap();
-        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
+        assert_eq!(room.bytes_left(), 2 * TAKEN);
         let one = more(more(one, &room).unwrap(), &room).unwrap();
-        assert_eq!((one.bytes.len(), room.0.available_permits()), (3 * FREE_BYTES, 0));
+        assert_eq!((one.bytes.len(), room.bytes_left()), (3 * FREE_BYTES, 0));
         // The beginning needs none, and who is refused keeps none.
         let other = more(Held::default(), &room).unwrap();
         let refused = more(other, &room).err().unwrap();
         assert!(refused.may_pass());
         let Held { bytes, share } = one;
         drop(bytes);
-        assert_eq!(room.0.available_permits(), 0);
+        assert_eq!(room.bytes_left(), 0);
         drop(share);
-        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
+        assert_eq!(room.bytes_left(), 2 * TAKEN);
     }
 
     #[test]
     fn what_is_too_long_keeps_no_room() {
-        let room = Room::for_bodies_of(4 * FREE_BYTES);
+        let room = Room::of(8 * TAKEN);
         let mut long = Held::default();
         for _ in 0..4 {
             long = more(long, &room).unwrap();
         }
-        assert_eq!(room.0.available_permits(), 5 * FREE_BYTES);
+        assert_eq!(room.bytes_left(), 5 * TAKEN);
         let refused = more(long, &room).err().unwrap();
         assert!(!refused.may_pass());
-        assert_eq!(room.0.available_permits(), 8 * FREE_BYTES);
+        assert_eq!(room.bytes_left(), 8 * TAKEN);
+    }
+
+    #[tokio::test]
+    async fn very_many_short_values_take_room_too() {
+        let held = |values: usize| Held {
+            bytes: format!("[{}]", "1,".repeat(values)).into_bytes(),
+            ..Held::default()
+        };
+        let room = Room::of(1_000 * MADE_OF_A_VALUE);
+        let parsed = held(FREE_VALUES + 600).parsed(&room, Ok).await;
+        let (_, share) = parsed.ok().unwrap();
+        let other = held(FREE_VALUES + 600).parsed(&room, Ok).await;
+        assert!(other.err().unwrap().may_pass());
+        assert!(held(FREE_VALUES - 1).parsed(&room, Ok).await.is_ok());
+        drop(share);
+        // One that would take more than there is, is taken alone.
+        assert!(held(FREE_VALUES + 5_000).parsed(&room, Ok).await.is_ok());
+        assert_eq!(room.bytes_left(), 1_000 * MADE_OF_A_VALUE);
     }
 }

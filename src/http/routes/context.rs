@@ -1,6 +1,11 @@
 //! `GET /v1/agents/{id}/context`: the one call before a model request.
 
-use axum::{Json, extract::State, http::Uri};
+use axum::{
+    Json,
+    extract::State,
+    http::Uri,
+    response::{IntoResponse as _, Response},
+};
 
 use crate::{
     context::{self, ContextError, ContextQuery, ContextReply, Viewer},
@@ -18,6 +23,8 @@ use crate::{
     threads,
 };
 
+/// What is made of a byte of a window until the context is sent: the payload, its parts, values of JSON twice, the text.
+const MADE_OF_A_BYTE: usize = 6;
 /// The largest budget that can be asked for, in tokens.
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
 /// The most tokens of a summary that can be asked for: far more than one has.
@@ -42,7 +49,7 @@ pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<ContextReply>, Problem> {
+) -> Result<Response, Problem> {
     let (query, speaker) = query(&uri)?;
     let parts = &app.parts;
     let snapshot = parts.snapshots.of_step(&agent).await?;
@@ -52,6 +59,11 @@ pub(super) async fn read(
         speaker,
         telling: configured.telling.clone(),
     });
+    let payload_bytes = context::payload_bytes(parts.store.as_ref(), &agent, &snapshot).await?;
+    let share = app
+        .answers_room
+        .for_answer(MADE_OF_A_BYTE * payload_bytes)
+        .await?;
     let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
     let counter = parts.keeper.counter_of(&agent).await?;
     let row = parts.store.agent(&agent).await?;
@@ -63,8 +75,9 @@ pub(super) async fn read(
         ..in_force.context_options(configured.context)
     };
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
-    let build = move || material.build(query, defaults, counter.as_ref());
-    Ok(Json(threads::computed("building a context", build).await?))
+    let build = move || (material.build(query, defaults, counter.as_ref()), share);
+    let (reply, share) = threads::computed("building a context", build).await?;
+    Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
 /// What is asked for, and by which speaker.

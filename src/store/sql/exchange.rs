@@ -3,7 +3,10 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
+    super::{
+        ExchangeQuery, MESSAGE_BYTES, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange,
+        StoredMessage,
+    },
     row::{self, evicted_at, exchange_columns},
 };
 use crate::domain::{
@@ -37,7 +40,7 @@ pub(super) async fn load(
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
         // On SQLite a version's kind lies behind its document, and reading past that costs more than all else: it is asked last.
         "    AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) END, ",
-        "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload)), 0) AS bigint) FROM message_log m ",
+        "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload) + CAST($8 AS bigint)), 0) AS bigint) FROM message_log m ",
         "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
         "   AND m.exchange = e.exchange) END ",
         "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = $1 ",
@@ -53,6 +56,7 @@ pub(super) async fn load(
         .bind(wanted.bytes_max > 0)
         .bind(preamble.map_or(wanted.through, |number| number.max(wanted.through)))
         .bind(preamble)
+        .bind(MESSAGE_BYTES)
         .fetch_all(&mut *tx)
         .await?;
     let mut exchanges = Vec::with_capacity(found.len());

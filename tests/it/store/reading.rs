@@ -16,7 +16,7 @@ use recapd::{
     formats::outgoing::RequestFormat,
     snapshot,
     store::{
-        ExchangeQuery, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange,
+        ExchangeQuery, MESSAGE_BYTES, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange,
         page::{PART_MESSAGES_MAX, page, part as part_behind},
     },
 };
@@ -151,7 +151,7 @@ pub(crate) async fn no_more_bytes_are_read_than_asked_for(db: &dyn Backend) {
             let bytes: usize = stored
                 .messages
                 .iter()
-                .map(|stored| stored.message.payload.len())
+                .map(|stored| stored.message.payload.len() + usize::try_from(MESSAGE_BYTES).unwrap())
                 .sum();
             (i64::try_from(bytes).unwrap(), stored.unread_bytes)
         });

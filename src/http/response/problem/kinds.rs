@@ -125,6 +125,11 @@ pub(in crate::http) const TOO_MANY_SUBSCRIBERS: Kind = kind(
     "too_many_subscribers",
     "Too many subscribers",
 );
+pub(in crate::http) const TOO_MANY_ANSWERS: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_answers",
+    "Too many long answers",
+);
 pub(in crate::http) const TOO_MANY_BODIES: Kind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_bodies",
@@ -141,7 +146,7 @@ pub(in crate::http) const FOREIGN_ORIGIN: Kind =
 pub(in crate::http) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 46] = [
+pub(super) const ALL: [Kind; 47] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -183,6 +188,7 @@ pub(super) const ALL: [Kind; 46] = [
     DATABASE_UNAVAILABLE,
     NOT_READY,
     TOO_MANY_SUBSCRIBERS,
+    TOO_MANY_ANSWERS,
     TOO_MANY_BODIES,
     INVALID_HEADER,
     IDEMPOTENCY_KEY_REUSED,

@@ -1,0 +1,150 @@
+//! Room in memory for what is made of bodies and of payloads: some times their bytes, and many may ask at once.
+//!
+//! A body takes what room there is, or is refused: bodies that wait for each other would never be complete. An answer waits
+//! for its room before anything is read, and keeps what it needs until the client has taken it.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Bytes, to_bytes},
+    response::{IntoResponse as _, Response},
+};
+use hyper::body::Body as _;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::response::problem::{Problem, TOO_MANY_ANSWERS};
+
+/// How long an answer waits for its room.
+const WAIT: Duration = Duration::from_secs(5);
+/// When somebody for whom there was none should come again, in seconds.
+const RETRY_SECONDS: u32 = 2;
+
+/// So many bytes for all who need some at once; clones share them.
+#[derive(Clone)]
+pub(in crate::http) struct Room {
+    left: Arc<Semaphore>,
+    bytes_max: usize,
+}
+
+impl Room {
+    pub(in crate::http) fn of(bytes_max: usize) -> Self {
+        let bytes_max = bytes_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            left: Arc::new(Semaphore::new(bytes_max)),
+            bytes_max,
+        }
+    }
+
+    /// Room of so many bytes, or all there is if that is less.
+    ///
+    /// # Errors
+    /// There is none within some seconds.
+    pub(in crate::http) async fn for_answer(&self, bytes: usize) -> Result<Share, Problem> {
+        let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
+        match timeout(WAIT, taking).await {
+            Ok(Ok(permit)) => Ok(Share(Some(permit))),
+            _ => Err(too_many_answers()),
+        }
+    }
+
+    fn permits(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.min(self.bytes_max)).unwrap_or(u32::MAX)
+    }
+
+    #[cfg(test)]
+    pub(in crate::http) fn bytes_left(&self) -> usize {
+        self.left.available_permits()
+    }
+}
+
+fn too_many_answers() -> Problem {
+    let detail = "other long answers take all the memory that there is for them";
+    Problem::new(TOO_MANY_ANSWERS, detail)
+        .hint("ask again after `retry-after`, or raise http.answers_bytes_max")
+        .retry_after(RETRY_SECONDS)
+}
+
+/// The room that somebody takes, until this is dropped.
+#[derive(Default)]
+pub(in crate::http) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Share {
+    /// Takes more room, if there is any; for more than there is at all, all that others don't have.
+    pub(in crate::http) fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
+        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let bytes = bytes.min(room.bytes_max.saturating_sub(held));
+        let left = Arc::clone(&room.left);
+        let more = left.try_acquire_many_owned(room.permits(bytes)).ok()?;
+        match &mut self.0 {
+            Some(share) => share.merge(more),
+            None => self.0 = Some(more),
+        }
+        Some(())
+    }
+
+    /// Gives back what is over so many bytes.
+    pub(in crate::http) fn shrink_to(&mut self, bytes: usize) {
+        if let Some(share) = &mut self.0 {
+            drop(share.split(share.num_permits().saturating_sub(bytes)));
+        }
+    }
+
+    /// The answer, whose bytes keep their room until they are sent.
+    pub(in crate::http) async fn until_sent(mut self, answer: Response) -> Response {
+        if answer.body().size_hint().exact().is_none() {
+            // An open stream, whose events are short.
+            return answer;
+        }
+        let (parts, body) = answer.into_parts();
+        // It is in one piece already, which isn't copied.
+        let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+            return Problem::internal().into_response();
+        };
+        self.shrink_to(bytes.len());
+        let sent = Sent { bytes, _share: self };
+        Response::from_parts(parts, Bytes::from_owner(sent).into())
+    }
+}
+
+/// The bytes of an answer, with their room.
+struct Sent {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_for_room_and_then_is_told_when_to_come_again() {
+        let room = Room::of(1_000);
+        let mut first = room.for_answer(5_000).await.ok().unwrap();
+        assert_eq!(room.bytes_left(), 0, "more than there is, is all of it");
+        let refused = room.for_answer(1).await.err().unwrap();
+        assert!(refused.may_pass());
+        first.shrink_to(400);
+        assert!(room.for_answer(600).await.is_ok());
+        drop(first);
+        assert!(room.for_answer(1_000).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_answer_keeps_its_bytes_until_they_are_sent() {
+        let room = Room::of(1_000);
+        let share = room.for_answer(1_000).await.ok().unwrap();
+        let answer = share.until_sent("four".into_response()).await;
+        assert_eq!(room.bytes_left(), 996);
+        assert_eq!(to_bytes(answer.into_body(), 4).await.unwrap(), "four");
+        assert_eq!(room.bytes_left(), 1_000);
+    }
+}

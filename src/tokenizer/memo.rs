@@ -1,0 +1,136 @@
+//! Counts of long texts, remembered: each context holds the same document as the one before it, and counting its ten thousand
+//! tokens takes as long as reading its window from the database.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use hashlink::LruCache;
+
+use crate::domain::{attachment::Extent, tokens::TokenCounter};
+
+/// Texts of fewer bytes are counted as fast as they are looked up.
+const TEXT_BYTES_MIN: usize = 4 << 10;
+/// The most counts that are remembered.
+const COUNTS_MAX: usize = 1_024;
+
+/// The counts of this process.
+static MEMO: LazyLock<Memo> = LazyLock::new(Memo::new);
+
+/// Counts as `counter` does, and long texts once. For texts that are counted again and again, such as a document.
+pub fn remembering(counter: &dyn TokenCounter) -> RememberingCounter<'_> {
+    RememberingCounter { counter, memo: &MEMO }
+}
+
+/// See [`remembering`].
+pub struct RememberingCounter<'c> {
+    counter: &'c dyn TokenCounter,
+    memo: &'c Memo,
+}
+
+impl TokenCounter for RememberingCounter<'_> {
+    fn count(&self, text: &str) -> i64 {
+        self.memo.count(text, self.counter)
+    }
+
+    fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
+        self.counter.count_attachment(media, extent)
+    }
+
+    fn method(&self) -> &str {
+        self.counter.method()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.counter.is_exact()
+    }
+
+    fn plain(&self, tokens: i64) -> i64 {
+        self.counter.plain(tokens)
+    }
+}
+
+/// What stands for a text and the way it is counted: two hashes of both, by keys that nobody outside knows.
+type Print = [u64; 2];
+
+struct Memo {
+    hashers: [RandomState; 2],
+    counts: Mutex<LruCache<Print, i64>>,
+}
+
+impl Memo {
+    fn new() -> Self {
+        Self {
+            hashers: [RandomState::new(), RandomState::new()],
+            counts: Mutex::new(LruCache::new(COUNTS_MAX)),
+        }
+    }
+
+    fn count(&self, text: &str, counter: &dyn TokenCounter) -> i64 {
+        if text.len() < TEXT_BYTES_MIN {
+            return counter.count(text);
+        }
+        let print = self
+            .hashers
+            .each_ref()
+            .map(|hasher| hasher.hash_one((counter.method(), text)));
+        if let Some(known) = self.counts().get(&print).copied() {
+            return known;
+        }
+        let tokens = counter.count(text);
+        self.counts().insert(print, tokens);
+        tokens
+    }
+
+    fn counts(&self) -> MutexGuard<'_, LruCache<Print, i64>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::domain::number::i64_or_max;
+
+    /// Counts its calls.
+    #[derive(Default)]
+    struct Calls(AtomicUsize);
+
+    impl TokenCounter for Calls {
+        fn count(&self, text: &str) -> i64 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            i64_or_max(text.len())
+        }
+
+        fn method(&self) -> &'static str {
+            "bytes"
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_counted_once_while_it_is_in_use() {
+        let (memo, calls) = (Memo::new(), Calls::default());
+        let text = "word ".repeat(TEXT_BYTES_MIN);
+        for number in 0..3 * COUNTS_MAX {
+            assert_eq!(memo.count(&text, &calls), i64_or_max(text.len()));
+            let other = format!("{text}{number}");
+            assert_eq!(memo.count(&other, &calls), i64_or_max(other.len()));
+        }
+        let calls = calls.0.into_inner();
+        assert_eq!(calls, 3 * COUNTS_MAX + 1, "others come and go");
+        assert_eq!(memo.counts().len(), COUNTS_MAX);
+    }
+
+    #[test]
+    fn another_way_of_counting_counts_for_itself() {
+        let text = "word ".repeat(TEXT_BYTES_MIN);
+        let (calls, bytes) = (Calls::default(), super::super::BytesCounter);
+        for _ in 0..2 {
+            assert_eq!(remembering(&calls).count(&text), i64_or_max(text.len()));
+            assert_eq!(remembering(&bytes).count(&text), bytes.count(&text));
+        }
+    }
+}
