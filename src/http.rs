@@ -221,8 +221,10 @@ struct App {
     answers: idempotency::Answers,
     /// The description of the interface, as it is served.
     openapi: Bytes,
-    /// What the forms of pages are signed with where there are no tokens.
+    /// What the forms of pages are signed with.
     form_secret: String,
+    /// How often who may try to sign in.
+    sign_ins: rate::Rate,
     /// How it all is, for the pages that show it.
     overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
@@ -269,6 +271,7 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
         requests: AtomicU64::new(0),
         openapi: openapi::bytes(&openapi::completed(&api)),
         form_secret: dashboard::session::made_secret(),
+        sign_ins: dashboard::session::sign_in_rate(),
         overview: shared_look::SharedLook::default(),
     });
     observe::announce(&app.parts.metrics);

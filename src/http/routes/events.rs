@@ -46,7 +46,7 @@ use self::{
 };
 use super::agents::known;
 use crate::{
-    access::Caller,
+    access::{Caller, session::SessionKey},
     domain::agent::AgentId,
     http::{
         SharedApp,
@@ -93,6 +93,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 pub(in crate::http) async fn of_agent(
     Shared(app): Shared<SharedApp>,
     Extension(caller): Asking,
+    session: Option<Extension<SessionKey>>,
     Agent(agent): Agent,
     headers: HeaderMap,
     uri: Uri,
@@ -108,6 +109,7 @@ pub(in crate::http) async fn of_agent(
     let subscription = Subscription {
         known: known.into_iter().collect(),
         watch: Watch::one(agent),
+        session: session.map(|Extension(key)| key),
         ..Subscription::new(app, caller, moves, ends_at)?
     };
     Ok(subscription.into_response())
@@ -127,11 +129,16 @@ pub(in crate::http) async fn of_agent(
 pub(in crate::http) async fn of_all(
     Shared(app): Shared<SharedApp>,
     Extension(caller): Asking,
+    session: Option<Extension<SessionKey>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
     let moves = app.parts.operator.moves();
-    Ok(Subscription::new(app, caller, moves, ends_at)?.into_response())
+    let subscription = Subscription {
+        session: session.map(|Extension(key)| key),
+        ..Subscription::new(app, caller, moves, ends_at)?
+    };
+    Ok(subscription.into_response())
 }
 
 fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
@@ -144,6 +151,8 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
 struct Subscription {
     app: SharedApp,
     caller: Arc<Caller>,
+    /// Of a browser that is signed in.
+    session: Option<SessionKey>,
     moves: Receiver<Change>,
     /// The agents to look at.
     watch: Watch,
@@ -174,6 +183,7 @@ impl Subscription {
             _counted: app.parts.metrics.service.subscribed(),
             app,
             caller,
+            session: None,
             moves,
             watch: Watch::default(),
             known: HashMap::new(),
@@ -254,7 +264,8 @@ impl Subscription {
     }
 
     fn tick(&mut self) {
-        if !self.app.parts.access.still_knows(&self.caller) {
+        let access = &self.app.parts.access;
+        if !access.still_knows(&self.caller, self.session.as_ref()) {
             self.is_over = true;
             return;
         }

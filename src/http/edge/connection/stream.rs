@@ -19,7 +19,9 @@ use super::{Doing, Peer, Socket};
 
 /// The answer to a peer that has too many connections already. It is sent without waiting for a request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
-retry-after: 5\r\nconnection: close\r\n\r\n\
+retry-after: 5\r\ncache-control: private, no-store\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\n\
+content-security-policy: default-src 'none'; frame-ancestors 'none'\r\nreferrer-policy: no-referrer\r\n\
+cross-origin-resource-policy: same-origin\r\nconnection: close\r\n\r\n\
 {\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
 \"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
 \"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
