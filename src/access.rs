@@ -10,6 +10,7 @@
 //! Invariant: without a token only who may be anybody gets in, and nobody may be anybody where a token was ever made, where
 //! the configuration demands tokens, or beyond loopback.
 
+pub mod audit;
 pub mod file;
 pub mod session;
 

@@ -39,17 +39,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    access::Access,
+    access::{Access, audit::Audit},
     assembly,
     clock::Clock,
     config::Config,
     domain::{
-        context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
+        access::Scope, context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
         settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
-    store::{Store, StoreResult, operate::OperatorStore},
+    store::{Store, StoreResult, audit::AuditStore, operate::OperatorStore},
     telemetry::metrics::Metrics,
 };
 use dashboard::shared_look;
@@ -67,6 +67,11 @@ pub(crate) use routes::messages::Appended;
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
+}
+
+/// What each route demands: method (`*` for every one), path, scope, and whose it is about, as the reference names it.
+pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
+    access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
 }
 
 /// Whoever put the daemon together, and can tell about it what no part of it knows.
@@ -89,6 +94,10 @@ pub struct HttpState {
     pub operator: Operator,
     /// Knows who asks, and what they may do.
     pub access: Arc<Access>,
+    /// Takes what is to be audited.
+    pub audit: Audit,
+    /// Tells what was audited.
+    pub audited: Arc<dyn AuditStore>,
     /// Looks at the daemon from inside, if it is one.
     pub examiner: Option<Arc<dyn Examiner>>,
     /// Answers everybody else.
@@ -181,10 +190,11 @@ impl HttpSettings {
 }
 
 impl HttpState {
-    /// The interface over `parts`, the `queue` of whose database is worked on by hand. It ends with `stop`.
-    pub fn over(
+    /// The interface over `parts`, whose `database` is worked on by hand, too. It ends with `stop`. Its audit goes to the
+    /// log alone, unless that is replaced.
+    pub fn over<D: OperatorStore + AuditStore + 'static>(
         parts: &assembly::Parts,
-        queue: Arc<dyn OperatorStore>,
+        database: Arc<D>,
         access: Arc<Access>,
         stop: CancellationToken,
     ) -> Self {
@@ -192,7 +202,9 @@ impl HttpState {
             keeper: parts.keeper.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
-            operator: parts.operator(queue),
+            operator: parts.operator(Arc::clone(&database) as _),
+            audit: Audit::of_log(parts.metrics.clone()),
+            audited: database,
             access,
             examiner: None,
             store: Arc::clone(&parts.store),

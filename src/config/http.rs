@@ -39,6 +39,8 @@ pub struct HttpConfig {
     pub snapshot_bytes_max: usize,
     /// Further names under which clients may ask.
     pub allowed_hosts: Vec<String>,
+    /// The most events of each kind that the audit keeps; 0: they are only logged.
+    pub audit_rows_max: i64,
     /// Requests need a token even if none was ever made.
     pub require_token: bool,
 }

@@ -89,6 +89,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.requests_per_second", 0, 1_000_000),
     ("http.requests_burst", 1, 1_000_000),
     ("http.batch_messages_max", 1, 1_000_000),
+    ("http.audit_rows_max", 0, 10_000_000),
     ("http.snapshot_bytes_max", 1_048_576, 68_719_476_736),
     ("hook.max_chars", 500, 9_000),
     ("trace.timeout_ms", 10, 600_000),

@@ -2,6 +2,7 @@
 
 mod agents;
 mod answer_times;
+mod audit;
 mod bodies;
 mod connections;
 mod context;
@@ -13,6 +14,7 @@ mod idempotency;
 mod legs;
 mod limits;
 mod lineage;
+mod matrix;
 mod messages;
 mod motorhead;
 mod openapi;
@@ -27,3 +29,4 @@ mod settings;
 mod shortcut;
 mod summary;
 mod versions;
+mod web_pages;

@@ -94,7 +94,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "store", "llm", "selftest"],
         banned: &["sqlx::"],
     },
-    Layer { module: "access", may_use: &["domain", "clock", "store", "threads"], banned: OUTSIDE },
+    Layer { module: "access", may_use: &["domain", "clock", "store", "telemetry", "threads"], banned: OUTSIDE },
     Layer {
         module: "assembly",
         may_use: &[

@@ -9,6 +9,7 @@ use axum::{
     http::{
         HeaderMap, HeaderValue, StatusCode, Uri,
         header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
+        uri::Authority,
     },
     response::{IntoResponse, Response},
 };
@@ -21,6 +22,7 @@ use super::{
         App, SharedApp,
         edge::{
             access::bearer,
+            audit::Trail,
             connection::Peer,
             rate::{Asker, Rate},
         },
@@ -72,7 +74,7 @@ pub(in super::super) fn sign_in_rate() -> Rate {
 /// The name of the cookie for the host that is asked, over TLS or not.
 fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| uri.authority().map(|authority| authority.as_str()));
+    let host = host.or_else(|| uri.authority().map(Authority::as_str));
     let port = host
         .and_then(|host| host.rsplit_once(':'))
         .map(|(_, port)| port)
@@ -174,6 +176,7 @@ pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
 /// Begins a session, if the token is valid.
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let peer = request.extensions().get().copied();
+    let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
     let over_tls = is_over_tls(request.headers());
     let name = cookie_name(request.uri(), request.headers(), over_tls);
     let before = cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
@@ -184,9 +187,10 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
         return Ok(sent_to(to));
     }
     check_sign_ins(&app, peer)?;
-    if access.identify(Some(token)).await.is_err() {
+    let Ok(caller) = access.identify(Some(token)).await else {
         return Ok((StatusCode::UNAUTHORIZED, shown(sign_in_page(to, true))).into_response());
-    }
+    };
+    trail.note(caller.token.as_ref());
     let id = randomness::bytes::<SECRET_BYTES>().map_err(|_| Problem::internal())?;
     let id = hexadecimal(&id);
     if let Some(key) = before {

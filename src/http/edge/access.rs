@@ -31,8 +31,8 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::Rule;
-pub(in crate::http) use self::rules::{Whose, demands, pages};
-use super::rate::Asker;
+pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
+use super::{audit::Trail, rate::Asker};
 use crate::{
     access::{Caller, session::SessionKey},
     domain::{access::Scope, agent::AgentId},
@@ -95,6 +95,9 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     };
     check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
     let caller = identified.map_err(|_| stranger())?;
+    if let Some(trail) = parts.extensions.get::<Trail>() {
+        trail.note(caller.token.as_ref());
+    }
     if caller.token.is_none() {
         origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
     }
@@ -104,6 +107,11 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
         parts.extensions.insert(key);
     }
     Ok(caller)
+}
+
+/// What a route demands, if there is one.
+pub(super) fn rule(method: &Method, route: &str) -> Option<Rule> {
+    rules::known(method, route)
 }
 
 /// Who asks for the summary of `agent`, if that is known without waiting and they may read it.

@@ -9,6 +9,7 @@ use recapd::{
     store::access::AccessStore as _,
 };
 use reqwest::Method;
+use tokio_util::task::TaskTracker;
 
 use super::assert_page;
 use crate::support::{
@@ -134,7 +135,8 @@ async fn who_signs_out_is_out_whoever_kept_the_cookie() {
     let events = server
         .request(Method::GET, "/ui/events?for=60")
         .header("cookie", &mine);
-    let events = tokio::spawn(Reply::of(events));
+    let tasks = TaskTracker::new();
+    let events = tasks.spawn(Reply::of(events));
     let out = server.request(Method::POST, "/ui/logout").header("cookie", &mine);
     let out = Reply::of(out).await;
     assert_eq!((out.status, out.header("location")), (303, "/ui/login"));

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -16,6 +17,15 @@ pub(in crate::http) enum Peer {
     Address(IpAddr),
     /// A program on this machine, by the Unix socket.
     Local,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Local => f.write_str("unix"),
+        }
+    }
 }
 
 impl From<SocketAddr> for Peer {
