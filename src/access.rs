@@ -12,6 +12,7 @@
 
 pub mod audit;
 pub mod file;
+pub mod quota;
 pub mod session;
 
 use std::{

@@ -34,12 +34,11 @@ use std::{
 
 use async_trait::async_trait;
 use axum::{body::Bytes, http::StatusCode, middleware::from_fn_with_state};
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    access::{Access, audit::Audit},
+    access::{Access, audit::Audit, quota::Quota},
     assembly,
     clock::Clock,
     config::Config,
@@ -58,7 +57,7 @@ use request::{body, idempotency};
 use response::problem::Problem;
 
 pub use crate::dashboard::{Examined, Setting};
-pub use edge::connection::{ConnectionLimits, Listener, Socket};
+pub use edge::connection::{ConnectionLimits, Listener, Socket, TrustedProxies};
 pub use interface::Interface;
 pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub(crate) use routes::agents::{AgentFigures, NewestExchange};
@@ -131,6 +130,8 @@ pub struct HttpSettings {
     pub requests_burst: u32,
     /// The most messages in one request.
     pub batch_messages_max: usize,
+    /// Proxies that are believed about whom they ask for.
+    pub trusted_proxies: TrustedProxies,
     /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
@@ -168,6 +169,7 @@ impl From<&Config> for HttpSettings {
             requests_burst: config.http.requests_burst,
             subscribers_max: config.http.subscribers_max,
             batch_messages_max: config.http.batch_messages_max,
+            trusted_proxies: TrustedProxies::new(config.http.proxies()),
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
             spend: config.spend.limits().all,
@@ -226,7 +228,9 @@ struct App {
     /// Room for the bodies that are held at once.
     room: body::Room,
     /// Places for those who are told of events.
-    subscribers: Arc<Semaphore>,
+    subscribers: Arc<Quota>,
+    /// Places for those who wait for a change.
+    waits: Arc<Quota>,
     /// How often who may ask.
     rate: rate::Rate,
     /// What was answered to idempotency keys.
@@ -276,7 +280,9 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),
         room: body::Room::for_bodies_of(settings.body_bytes_max),
-        subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
+        subscribers: Quota::new(settings.subscribers_max),
+        // Each holds a connection.
+        waits: Quota::new(settings.connections.connections_max),
         started_at: state.clock.now(),
         parts: state,
         settings,

@@ -82,6 +82,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.body_bytes_max", 1_024, 1_073_741_824),
     ("http.request_timeout_ms", 100, 3_600_000),
     ("http.head_timeout_ms", 100, 3_600_000),
+    ("http.idle_timeout_ms", 100, 3_600_000),
     ("http.stall_timeout_ms", 100, 3_600_000),
     ("http.connections_max", 1, 100_000),
     ("http.connections_per_peer_max", 1, 100_000),

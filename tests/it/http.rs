@@ -22,6 +22,7 @@ mod pins;
 mod problems;
 mod projects;
 mod queue;
+mod quotas;
 mod rate;
 mod recall;
 mod security;

@@ -105,7 +105,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         module: "mcp",
-        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "threads"],
+        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "access", "threads"],
         banned: &["sqlx::"],
     },
     // Pages are made of what others have read.

@@ -32,9 +32,9 @@ use tokio::time::Instant;
 
 use self::rules::Rule;
 pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
-use super::{audit::Trail, rate::Asker};
+use super::{audit::Trail, connection::Peer, rate::Asker};
 use crate::{
-    access::{Caller, session::SessionKey},
+    access::{Caller, quota::Holder, session::SessionKey},
     domain::{access::Scope, agent::AgentId},
     http::{
         App, SharedApp,
@@ -132,6 +132,14 @@ pub(super) fn reader_at_once<B>(
     let named = caller.reach.named();
     let sees = named.is_none_or(|named| named.agents.contains(agent));
     sees.then_some(caller)
+}
+
+/// Whose share a request takes of what all use together.
+pub(in crate::http) fn holder(extensions: &Extensions) -> Holder {
+    let caller = extensions.get::<Arc<Caller>>();
+    let token = caller.and_then(|caller| caller.token.as_ref());
+    let peer = extensions.get::<Peer>().map(Peer::to_string);
+    Holder::of(token, peer.unwrap_or_default())
 }
 
 /// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.

@@ -2,7 +2,8 @@
 //!
 //! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is
 //! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
-//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none.
+//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none. One token, or
+//! one address without one, has half of the room at most.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -12,14 +13,16 @@ use axum::{
     http::{
         HeaderMap,
         header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+        request::Parts,
     },
 };
 use futures::StreamExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
+    access::quota::{Holder, Lack, Quota, Taken},
     http::{
         App,
+        edge::access,
         response::problem::{
             BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
         },
@@ -58,30 +61,30 @@ struct Limit {
 }
 
 /// Room for the bodies that are held at once.
-pub(in crate::http) struct Room(Arc<Semaphore>);
+pub(in crate::http) struct Room(Arc<Quota>);
 
 impl Room {
     /// Room for some bodies of `bytes_max`.
     pub(in crate::http) fn for_bodies_of(bytes_max: usize) -> Self {
-        let bytes = bytes_max.saturating_mul(ROOM_BODIES);
-        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+        Self(Quota::new(bytes_max.saturating_mul(ROOM_BODIES)))
     }
 }
 
 /// The room that a body takes, until this is dropped.
 #[derive(Default)]
-pub(in crate::http) struct Share(Option<OwnedSemaphorePermit>);
+pub(in crate::http) struct Share(Option<Taken>);
 
 impl Share {
-    /// Takes more room, if there is any.
-    fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
-        let permits = u32::try_from(bytes).ok()?;
-        let more = Arc::clone(&room.0).try_acquire_many_owned(permits).ok()?;
+    /// Takes more room for `holder`, if there is any.
+    fn grow(&mut self, room: &Room, holder: &Holder, bytes: usize) -> Result<(), Lack> {
         match &mut self.0 {
-            Some(share) => share.merge(more),
-            None => self.0 = Some(more),
+            Some(share) => share.grow(bytes),
+            None if bytes == 0 => Ok(()),
+            None => {
+                self.0 = Some(room.0.take(holder, bytes)?);
+                Ok(())
+            }
         }
-        Some(())
     }
 }
 
@@ -94,14 +97,14 @@ pub(in crate::http) struct Held {
 
 impl Held {
     /// This body and `chunk`, unless that is too long or there is no room for it.
-    fn and(mut self, chunk: &[u8], room: &Room, limit: Limit) -> Result<Self, Problem> {
+    fn and(mut self, chunk: &[u8], (room, holder): (&Room, &Holder), limit: Limit) -> Result<Self, Problem> {
         let before = self.bytes.len();
         let after = before + chunk.len();
         if after > limit.bytes {
             return Err(too_large(limit));
         }
         let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
-        self.share.grow(room, more).ok_or_else(no_room)?;
+        self.share.grow(room, holder, more).map_err(no_room)?;
         self.bytes.extend_from_slice(chunk);
         Ok(self)
     }
@@ -129,24 +132,25 @@ pub(in crate::http) async fn read(app: &App, request: Request) -> Result<(Writin
         bytes: app.settings.body_bytes_max,
         cure: "send the messages in several requests, in order, or raise http.body_bytes_max",
     };
-    Ok((writing, arrived(app, &parts.headers, body, limit).await?))
+    Ok((writing, arrived(app, &parts, body, limit).await?))
 }
 
 /// Reads a body without messages.
 pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<Held, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;
-    short(app, &parts.headers, body).await
+    short(app, &parts, body).await
 }
 
 /// Reads a body without messages, of whatever format.
-pub(in crate::http) async fn short(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
+pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<Held, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
-    arrived(app, headers, body, Limit { bytes, ..SHORT }).await
+    arrived(app, parts, body, Limit { bytes, ..SHORT }).await
 }
 
-async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
-    let announced = headers
+async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<Held, Problem> {
+    let announced = parts
+        .headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
@@ -154,7 +158,8 @@ async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Re
     }
     let time = app.settings.request_timeout() / 2;
     let mut held = Ok(Held::default());
-    let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
+    let holder = access::holder(&parts.extensions);
+    let gathering = tokio::time::timeout(time, gather(app, (body, &holder), limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
     // A body that is refused while it is read is refused for that, whatever becomes of the rest.
     held.and_then(|held| gathered.map(|()| held))
@@ -164,7 +169,7 @@ async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Re
 /// doesn't look for an answer.
 async fn gather(
     app: &App,
-    body: Body,
+    (body, holder): (Body, &Holder),
     limit: Limit,
     held: &mut Result<Held, Problem>,
 ) -> Result<(), Problem> {
@@ -176,7 +181,7 @@ async fn gather(
             chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
         bytes += chunk.len();
         let before = mem::replace(held, Ok(Held::default()));
-        *held = before.and_then(|held| held.and(&chunk, &app.room, limit));
+        *held = before.and_then(|held| held.and(&chunk, (&app.room, holder), limit));
     }
     Ok(())
 }
@@ -222,8 +227,13 @@ fn too_slow(time: Duration) -> Problem {
         .hint("send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)")
 }
 
-fn no_room() -> Problem {
-    let detail = "other long bodies take all the room that there is for them; nothing was changed";
+fn no_room(lack: Lack) -> Problem {
+    let detail = match lack {
+        Lack::All => "other long bodies take all the room that there is for them; nothing was changed",
+        Lack::Share => {
+            "long bodies of this token, or of this address, take half of the room that there is for all; nothing was changed"
+        }
+    };
     Problem::new(TOO_MANY_BODIES, detail).hint(format!(
         "send it again after `retry-after`, or in parts: a body of up to {FREE_BYTES} bytes is always taken"
     ))
@@ -238,26 +248,32 @@ mod tests {
         cure: "",
     };
 
-    fn more(held: Held, room: &Room) -> Result<Held, Problem> {
-        held.and(&vec![b'x'; FREE_BYTES], room, LIMIT)
+    fn more(held: Held, room: &Room, of: &str) -> Result<Held, Problem> {
+        let holder = Holder::of(None, of);
+        held.and(&vec![b'x'; FREE_BYTES], (room, &holder), LIMIT)
     }
 
     #[test]
     fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
         let room = Room::for_bodies_of(FREE_BYTES);
-        let one = more(Held::default(), &room).unwrap();
-        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
-        let one = more(more(one, &room).unwrap(), &room).unwrap();
-        assert_eq!((one.bytes.len(), room.0.available_permits()), (3 * FREE_BYTES, 0));
+        let one = more(Held::default(), &room, "a").unwrap();
+        assert_eq!(room.0.left(), 2 * FREE_BYTES);
+        let one = more(one, &room, "a").unwrap();
+        assert_eq!((one.bytes.len(), room.0.left()), (2 * FREE_BYTES, FREE_BYTES));
+        // Half of the room is for others.
+        let again = more(Held::default(), &room, "a").unwrap();
+        assert!(more(again, &room, "a").err().unwrap().may_pass());
+        let other = more(more(Held::default(), &room, "b").unwrap(), &room, "b").unwrap();
+        assert_eq!(room.0.left(), 0);
         // The beginning needs none, and who is refused keeps none.
-        let other = more(Held::default(), &room).unwrap();
-        let refused = more(other, &room).err().unwrap();
+        let third = more(Held::default(), &room, "c").unwrap();
+        let refused = more(third, &room, "c").err().unwrap();
         assert!(refused.may_pass());
         let Held { bytes, share } = one;
         drop(bytes);
-        assert_eq!(room.0.available_permits(), 0);
-        drop(share);
-        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
+        assert_eq!(room.0.left(), 0);
+        drop((share, other));
+        assert_eq!(room.0.left(), 2 * FREE_BYTES);
     }
 
     #[test]
@@ -265,11 +281,11 @@ mod tests {
         let room = Room::for_bodies_of(4 * FREE_BYTES);
         let mut long = Held::default();
         for _ in 0..4 {
-            long = more(long, &room).unwrap();
+            long = more(long, &room, "a").unwrap();
         }
-        assert_eq!(room.0.available_permits(), 5 * FREE_BYTES);
-        let refused = more(long, &room).err().unwrap();
+        assert_eq!(room.0.left(), 5 * FREE_BYTES);
+        let refused = more(long, &room, "a").err().unwrap();
         assert!(!refused.may_pass());
-        assert_eq!(room.0.available_permits(), 8 * FREE_BYTES);
+        assert_eq!(room.0.left(), 8 * FREE_BYTES);
     }
 }

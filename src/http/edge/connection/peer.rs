@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -28,9 +28,9 @@ impl fmt::Display for Peer {
     }
 }
 
-impl From<SocketAddr> for Peer {
-    fn from(address: SocketAddr) -> Self {
-        Self::Address(match address.ip().to_canonical() {
+impl From<IpAddr> for Peer {
+    fn from(ip: IpAddr) -> Self {
+        Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
                 let network = ip.to_bits() >> (128 - NETWORK_BITS) << (128 - NETWORK_BITS);
                 Ipv6Addr::from_bits(network).into()
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn peer(address: &str) -> Peer {
-        SocketAddr::new(address.parse().unwrap(), 1).into()
+        address.parse::<IpAddr>().unwrap().into()
     }
 
     #[test]
