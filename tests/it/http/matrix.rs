@@ -4,7 +4,7 @@ use recapd::{domain::access::Scope, http::route_rules};
 use reqwest::Method;
 
 use super::security::{NOBODY, VICTIM, server};
-use crate::support::server::Reply;
+use crate::support::server::{Reply, Server};
 
 /// A token of the server, and what it opens.
 struct Holder {
@@ -68,86 +68,111 @@ fn path_of(path: &str, whose: &str, agent: &str) -> String {
     concrete
 }
 
+/// A request as it is tried.
+struct Trial {
+    method: Method,
+    path: &'static str,
+    concrete: String,
+    rule: (Scope, &'static str),
+    agent: &'static str,
+}
+
+impl Trial {
+    /// All routes, about each agent.
+    fn all() -> impl Iterator<Item = Self> {
+        let methods = |method| match method {
+            "*" => vec!["GET", "POST", "DELETE"],
+            method => vec![method],
+        };
+        let each = route_rules().flat_map(move |(method, path, scope, whose)| {
+            let methods = methods(method).into_iter();
+            methods.map(move |method| (method, path, (scope, whose)))
+        });
+        each.flat_map(|(method, path, rule)| {
+            ["coder", VICTIM].map(|agent| Self {
+                method: method.parse().unwrap(),
+                path,
+                concrete: path_of(path, rule.1, agent),
+                rule,
+                // Agents may be called like what a path ends with.
+                agent: if path.contains("{id}") {
+                    agent
+                } else {
+                    path.rsplit('/').next().unwrap()
+                },
+            })
+        })
+    }
+
+    async fn status(&self, server: &Server, token: Option<&str>, cookie: Option<&str>) -> u16 {
+        let request = server.request_by(token, self.method.clone(), &self.concrete);
+        let request = match cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request,
+        };
+        let request = if self.method == Method::GET {
+            request
+        } else {
+            request.header("content-type", "application/json").body("{}")
+        };
+        Reply::of(request).await.status
+    }
+
+    /// Whether the route's rule says this status for a holder.
+    fn is_as_expected(&self, holder: &Holder, status: u16) -> bool {
+        match holder.refusal(self.rule, self.agent) {
+            Some(refusal) => status == refusal,
+            None => ![401, 403].contains(&status),
+        }
+    }
+}
+
+/// Signs in, and returns the session's cookie.
+async fn cookie(server: &Server, holder: &Holder) -> String {
+    let form = format!("token=rcp_{}", holder.name.unwrap());
+    let reply = server.post_as("/ui/login", "application/x-www-form-urlencoded", form);
+    let reply = reply.await;
+    assert_eq!(reply.status, 303);
+    reply.header("set-cookie").split(';').next().unwrap().to_owned()
+}
+
 /// Tokens × routes × ways in: a header, a session of the dashboard, no token at all. The routes are those of the table that
 /// the daemon decides by, so that a new one is tried by itself.
 #[tokio::test]
 async fn each_token_may_do_what_the_table_says_by_every_way_in() {
     let server = server().await;
-    let mut cookies = Vec::new();
-    for holder in &HOLDERS {
-        let form = format!("token=rcp_{}", holder.name.unwrap());
-        let reply = server.post_as("/ui/login", "application/x-www-form-urlencoded", form);
-        let reply = reply.await;
-        assert_eq!(reply.status, 303);
-        cookies.push(reply.header("set-cookie").split(';').next().unwrap().to_owned());
+    let mut holders = Vec::new();
+    for holder in HOLDERS {
+        let cookie = cookie(&server, &holder).await;
+        holders.push((holder, cookie));
     }
     let mut tried = 0;
-    for (method, path, scope, whose) in route_rules() {
-        let methods = if method == "*" {
-            vec!["GET", "POST", "DELETE"]
-        } else {
-            vec![method]
-        };
-        for (method, agent) in methods
-            .into_iter()
-            .flat_map(|method| [(method, "coder"), (method, VICTIM)])
-        {
-            let method: Method = method.parse().unwrap();
-            let (concrete, named) = (path_of(path, whose, agent), path.contains("{id}"));
-            let send = async |token: Option<&str>, cookie: Option<&str>| {
-                let request = server.request_by(token, method.clone(), &concrete);
-                let request = cookie
-                    .into_iter()
-                    .fold(request, |request, cookie| request.header("cookie", cookie));
-                let request = if method == Method::GET {
-                    request
-                } else {
-                    request.header("content-type", "application/json").body("{}")
-                };
-                Reply::of(request).await.status
-            };
-            for (holder, cookie) in HOLDERS.iter().zip(&cookies) {
-                let agent = if named {
-                    agent
-                } else {
-                    path.rsplit('/').next().unwrap()
-                };
-                let (refusal, who) = (holder.refusal((scope, whose), agent), holder.name.unwrap());
-                let is_as_expected = |status: u16| match refusal {
-                    Some(refusal) => status == refusal,
-                    None => ![401, 403].contains(&status),
-                };
-                let status = send(holder.name, None).await;
-                assert!(
-                    is_as_expected(status),
-                    "{method} {concrete} by {who}: {status}, not {refusal:?}"
-                );
-                // That would end the session.
-                if path == "/ui/logout" {
-                    continue;
-                }
-                let status = send(None, Some(cookie)).await;
-                let is_page = path.starts_with("/ui/") || whose == "open";
-                assert!(
-                    if is_page {
-                        is_as_expected(status)
-                    } else {
-                        status == 401
-                    },
-                    "{method} {concrete} in a session of {who}: {status}"
-                );
-                tried += 2;
+    for trial in Trial::all() {
+        let (method, concrete, is_open) = (&trial.method, &trial.concrete, trial.rule.1 == "open");
+        for (holder, cookie) in &holders {
+            let who = holder.name.unwrap();
+            let status = trial.status(&server, holder.name, None).await;
+            let is_right = trial.is_as_expected(holder, status);
+            assert!(is_right, "{method} {concrete} by {who}: {status}");
+            tried += 1;
+            // That would end the session.
+            if trial.path == "/ui/logout" {
+                continue;
             }
-            for token in [None, Some("unknown"), Some("expired"), Some("revoked")] {
-                let status = send(token, None).await;
-                let is_refused = status == 401;
-                assert_eq!(
-                    is_refused,
-                    whose != "open",
-                    "{method} {concrete} by {token:?}: {status}"
-                );
-                tried += 1;
-            }
+            let status = trial.status(&server, None, Some(cookie)).await;
+            let is_page = trial.path.starts_with("/ui/") || is_open;
+            let is_right = (is_page && trial.is_as_expected(holder, status)) || (!is_page && status == 401);
+            assert!(is_right, "{method} {concrete} in a session of {who}: {status}");
+            tried += 1;
+        }
+        for token in [None, Some("unknown"), Some("expired"), Some("revoked")] {
+            let status = trial.status(&server, token, None).await;
+            assert_eq!(
+                status != 401,
+                is_open,
+                "{method} {concrete} by {token:?}: {status}"
+            );
+            tried += 1;
         }
     }
     assert!(tried > 1_000, "{tried}");

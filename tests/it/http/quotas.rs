@@ -1,8 +1,9 @@
 //! What all use together is shared: no token, and no address without one, has more than half.
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use recapd::domain::access::{Reach, Scope};
 use reqwest::{Method, RequestBuilder};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     PATIENCE,
@@ -62,29 +63,16 @@ async fn one_token_has_half_of_the_places_to_wait() {
         let request = server.request_by(Some(token), Method::GET, &path);
         Reply::of(request.header("if-none-match", &tag))
     };
-    let tasks = TaskTracker::new();
-    let waiting: Vec<_> = (0..3).map(|_| tasks.spawn(wait("one", 30))).collect();
-    let refused = async {
-        loop {
-            let reply = wait("one", 0).await;
-            if reply.status == 429 {
-                return reply;
-            }
-            assert_eq!(reply.status, 304, "{}", reply.body);
-        }
-    };
-    let refused = tokio::time::timeout(PATIENCE, refused)
-        .await
-        .expect("all places are taken");
+    // Of four that wait one is refused at once, and the others stay.
+    let mut waiting: FuturesUnordered<_> = (0..4).map(|_| wait("one", 30)).collect();
+    let refused = tokio::time::timeout(PATIENCE, waiting.next()).await;
+    let refused = refused.expect("the places are taken").unwrap();
     refused.problem(429, "too_many_requests");
     assert_ne!(refused.header("retry-after"), "");
     assert_eq!(wait("other", 0).await.status, 304);
     // Who doesn't wait needs no place.
     let reply = Reply::of(server.request_by(Some("one"), Method::GET, path)).await;
     assert_eq!(reply.status, 200);
-    for task in &waiting {
-        task.abort();
-    }
 }
 
 #[tokio::test]
@@ -104,18 +92,14 @@ async fn one_token_has_half_of_the_room_for_bodies() {
     };
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
-    // Of the two of one token one is refused at once, which lets the other one go on, and somebody else's.
-    let refused_first = async {
+    let all = async {
+        // Of the two of one token one is refused at once, which lets the other one go on, and somebody else's.
         let (mut first, mut second) = (Box::pin(post("one")), Box::pin(post("one")));
-        let refused = tokio::select! {
+        let (refused, held) = tokio::select! {
             reply = &mut first => (reply, second),
             reply = &mut second => (reply, first),
         };
-        refused.0.problem(503, "too_many_bodies");
-        refused.1
-    };
-    let all = async {
-        let held = refused_first.await;
+        refused.problem(503, "too_many_bodies");
         let release = async {
             // Another one of theirs is refused while somebody else's is taken.
             post("one").await.problem(503, "too_many_bodies");

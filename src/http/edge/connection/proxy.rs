@@ -82,7 +82,7 @@ mod tests {
         let origin = Origin {
             ip: from.map(|ip| ip.parse().unwrap()),
         };
-        let found = TrustedProxies::new(networks).client(origin, &HeaderMap::from_iter(lines));
+        let found = TrustedProxies::new(networks).client(origin, &lines.collect());
         found.to_string()
     }
 
