@@ -10,7 +10,10 @@
 //! Invariant: without a token only who may be anybody gets in, and nobody may be anybody where a token was ever made, where
 //! the configuration demands tokens, or beyond loopback.
 
+pub mod audit;
 pub mod file;
+pub mod quota;
+pub mod session;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,6 +35,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::session::{SessionKey, Sessions};
 use crate::{
     clock::Clock,
     domain::{
@@ -125,6 +129,7 @@ pub struct Access {
     tokens: RwLock<Arc<Tokens>>,
     /// A file with tokens, and what stood in it last.
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
+    sessions: Sessions,
     asked: Notify,
     /// When the tokens were looked at, or were waited for in vain; none if nobody keeps the copy fresh.
     looked_at: watch::Sender<Option<Instant>>,
@@ -140,6 +145,7 @@ impl Access {
             anybody: Arc::new(Caller::anybody()),
             tokens: RwLock::default(),
             file: None,
+            sessions: Sessions::default(),
             asked: Notify::new(),
             looked_at: watch::Sender::new(None),
         }
@@ -173,11 +179,47 @@ impl Access {
     /// [`Stranger`].
     pub async fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, Stranger> {
         self.freshen().await;
-        let tokens = self.held();
-        if !tokens.were_made && !self.demanded {
+        if self.is_open() {
             return Ok(Arc::clone(&self.anybody));
         }
-        let digest = digest_of(token.ok_or(Stranger)?);
+        self.holder(&digest_of(token.ok_or(Stranger)?))
+    }
+
+    /// Who asks in this session. The session ends if its token opens nothing any more.
+    ///
+    /// # Errors
+    /// [`Stranger`].
+    pub async fn identify_session(&self, key: &SessionKey) -> Result<Arc<Caller>, Stranger> {
+        self.freshen().await;
+        if self.is_open() {
+            return Ok(Arc::clone(&self.anybody));
+        }
+        let token = self.sessions.token(key, self.clock.now()).ok_or(Stranger)?;
+        let holder = self.holder(&token);
+        if holder.is_err() {
+            self.sessions.end(key);
+        }
+        holder
+    }
+
+    /// Begins a session of `token`, which was identified.
+    pub fn open_session(&self, key: SessionKey, token: &str) {
+        self.sessions.open(key, digest_of(token), self.clock.now());
+    }
+
+    /// Ends a session, if there is one.
+    pub fn end_session(&self, key: &SessionKey) {
+        self.sessions.end(key);
+    }
+
+    /// Whether everybody may do everything.
+    fn is_open(&self) -> bool {
+        !self.demanded && !self.held().were_made
+    }
+
+    /// Who holds the token with this digest.
+    fn holder(&self, digest: &str) -> Result<Arc<Caller>, Stranger> {
+        let tokens = self.held();
         let found = digest
             .get(..FINDING_DIGITS)
             .and_then(|digits| tokens.by_digits.get(digits));
@@ -191,16 +233,17 @@ impl Access {
         Ok(Arc::clone(&known.caller))
     }
 
-    /// Whether who was identified as `caller` still would be.
-    pub fn still_knows(&self, caller: &Caller) -> bool {
+    /// Whether who was identified as `caller`, in this session if in one, still would be.
+    pub fn still_knows(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
         self.asked.notify_one();
-        let (tokens, now) = (self.held(), self.clock.now());
         if caller.token.is_none() {
-            return !tokens.were_made && !self.demanded;
+            return self.is_open();
         }
+        let (tokens, now) = (self.held(), self.clock.now());
+        let is_signed_in = session.is_none_or(|key| self.sessions.is_open(key, now));
         let mut known = tokens.by_digits.values();
         let is_same = |known: &Known| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
-        known.any(is_same)
+        is_signed_in && known.any(is_same)
     }
 
     /// Whether `caller` may see `agent`, which may not exist. Only for who may see projects the database is asked.
@@ -258,6 +301,11 @@ impl Access {
         };
         let tokens = Arc::new(tokens);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tokens);
+        self.sessions.retain_tokens(|digest| {
+            let digits = digest.get(..FINDING_DIGITS).unwrap_or_default();
+            let known = tokens.by_digits.get(digits);
+            known.is_some_and(|known| known.digest == digest)
+        });
         self.note_uses(&tokens).await
     }
 

@@ -32,7 +32,7 @@ use commands::{
         update, versions, window,
     },
     database::{backup, copy, export, import, migrate, verify},
-    operation::{age, alerts, doctor, health, metrics, queue, runs, serve, status, support, token},
+    operation::{age, alerts, audit, doctor, health, metrics, queue, runs, serve, status, support, token},
     setup::{config_file, init, openapi, shell, topics, version},
     trial::{check_request, count, replay, selftest},
 };
@@ -143,6 +143,14 @@ impl Shared {
         Ok(self)
     }
 
+    /// With the daemon that runs here, if the command asks one and nobody says where the data is.
+    fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, Failed> {
+        if command.asks_a_daemon() && !self.names_a_place() {
+            self.server = remote::find(&config.http, self.token.clone())?;
+        }
+        Ok(self)
+    }
+
     /// Whether it is said where the data is.
     fn names_a_place(&self) -> bool {
         let names_database = |setting: &String| setting.starts_with("database.url=");
@@ -228,6 +236,8 @@ enum Command {
     Mcp(mcp::Mcp),
     /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
     Token(token::Token),
+    /// Print who changed what over HTTP, who was refused, and who signed in
+    Audit(audit::Audit),
     /// Print what the metrics are called, and what they say
     Metrics(metrics::MetricsCommand),
     /// Print the rules for Prometheus that are shipped: which alerts there are, when they fire, what to do
@@ -290,6 +300,7 @@ impl Command {
                 | Self::Age(_)
                 | Self::Queue(_)
                 | Self::Runs(_)
+                | Self::Audit(_)
                 | Self::Versions(_)
                 | Self::Diff(_)
                 | Self::Rollback(_)
@@ -372,16 +383,14 @@ fn is_for_a_person(error: &clap::Error) -> bool {
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { shared, command } = cli;
     prepare_output(&shared, environment);
-    let mut shared = shared.with_token(environment)?.fit_for(&command)?;
+    let shared = shared.with_token(environment)?.fit_for(&command)?;
     let sources = sources(&shared, &command, environment);
     let loaded = match (sources.clone().load(), &command) {
         (Err(error), Command::Support(support)) => return support.run(Err(&error), &shared, environment),
         (loaded, _) => loaded?,
     };
     let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
-    if command.asks_a_daemon() && !shared.names_a_place() {
-        shared.server = remote::find(&loaded.config.http, shared.token.clone())?;
-    }
+    let shared = shared.with_daemon(&command, &loaded.config)?;
     match command {
         Command::Serve(serve) => serve.run(sources, &loaded, environment),
         Command::Replay(replay) => replay.run(&loaded, &shared, environment),
@@ -391,6 +400,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Age(age) => age.run(&loaded.config, &shared),
         Command::Queue(queue) => queue.run(&loaded.config, &shared),
         Command::Runs(runs) => runs.run(&loaded.config, &shared),
+        Command::Audit(audit) => audit.run(&loaded.config, &shared),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),

@@ -45,9 +45,9 @@ pub use self::{
     versions::{Diff, VersionList, diff_page, versions_page},
 };
 
-/// What browsers may load for a page: its own style, script and pictures, from nowhere else.
-pub const POLICY: &str =
-    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+/// What browsers may load for a page: its own style, script, pictures and events, from nowhere else.
+pub const POLICY: &str = "default-src 'none'; base-uri 'none'; connect-src 'self'; form-action 'self'; \
+                          frame-ancestors 'none'; img-src 'self'; script-src 'self'; style-src 'self'";
 /// The style of all pages.
 pub const STYLE: &str = include_str!("dashboard/style.css");
 /// What makes pages move; they work without it.

@@ -35,22 +35,21 @@ use std::{
 
 use async_trait::async_trait;
 use axum::{body::Bytes, http::StatusCode, middleware::from_fn_with_state};
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    access::Access,
+    access::{Access, audit::Audit, quota::Quota},
     assembly,
     clock::Clock,
     config::Config,
     domain::{
-        context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
+        access::Scope, context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
         settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
-    store::{Store, StoreResult, operate::OperatorStore},
+    store::{Store, StoreResult, audit::AuditStore, operate::OperatorStore},
     telemetry::metrics::Metrics,
 };
 use dashboard::shared_look;
@@ -60,7 +59,7 @@ use response::problem::Problem;
 use room::Room;
 
 pub use crate::dashboard::{Examined, Setting};
-pub use edge::connection::{ConnectionLimits, Listener, Socket};
+pub use edge::connection::{ConnectionLimits, Listener, Socket, TrustedProxies};
 pub use interface::Interface;
 pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub(crate) use routes::agents::{AgentFigures, NewestExchange};
@@ -69,6 +68,11 @@ pub(crate) use routes::messages::Appended;
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
+}
+
+/// What each route demands: method (`*` for every one), path, scope, and whose it is about, as the reference names it.
+pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
+    access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
 }
 
 /// Whoever put the daemon together, and can tell about it what no part of it knows.
@@ -91,6 +95,10 @@ pub struct HttpState {
     pub operator: Operator,
     /// Knows who asks, and what they may do.
     pub access: Arc<Access>,
+    /// Takes what is to be audited.
+    pub audit: Audit,
+    /// Tells what was audited.
+    pub audited: Arc<dyn AuditStore>,
     /// Looks at the daemon from inside, if it is one.
     pub examiner: Option<Arc<dyn Examiner>>,
     /// Answers everybody else.
@@ -126,6 +134,8 @@ pub struct HttpSettings {
     pub requests_burst: u32,
     /// The most messages in one request.
     pub batch_messages_max: usize,
+    /// Proxies that are believed about whom they ask for.
+    pub trusted_proxies: TrustedProxies,
     /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
@@ -164,6 +174,7 @@ impl From<&Config> for HttpSettings {
             requests_burst: config.http.requests_burst,
             subscribers_max: config.http.subscribers_max,
             batch_messages_max: config.http.batch_messages_max,
+            trusted_proxies: TrustedProxies::new(config.http.proxies()),
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
             spend: config.spend.limits().all,
@@ -186,10 +197,11 @@ impl HttpSettings {
 }
 
 impl HttpState {
-    /// The interface over `parts`, the `queue` of whose database is worked on by hand. It ends with `stop`.
-    pub fn over(
+    /// The interface over `parts`, whose `database` is worked on by hand, too. It ends with `stop`. Its audit goes to the
+    /// log alone, unless that is replaced.
+    pub fn over<D: OperatorStore + AuditStore + 'static>(
         parts: &assembly::Parts,
-        queue: Arc<dyn OperatorStore>,
+        database: Arc<D>,
         access: Arc<Access>,
         stop: CancellationToken,
     ) -> Self {
@@ -197,7 +209,9 @@ impl HttpState {
             keeper: parts.keeper.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
-            operator: parts.operator(queue),
+            operator: parts.operator(Arc::clone(&database) as _),
+            audit: Audit::of_log(parts.metrics.clone()),
+            audited: database,
             access,
             examiner: None,
             store: Arc::clone(&parts.store),
@@ -217,19 +231,23 @@ struct App {
     started_at: Timestamp,
     requests: AtomicU64,
     /// Room for the bodies that are held at once.
-    bodies_room: Room,
+    bodies: Arc<Quota>,
     /// Room for the answers that are made of what was said, until they are sent.
     answers_room: Room,
     /// Places for those who are told of events.
-    subscribers: Arc<Semaphore>,
+    subscribers: Arc<Quota>,
+    /// Places for those who wait for a change.
+    waits: Arc<Quota>,
     /// How often who may ask.
     rate: rate::Rate,
     /// What was answered to idempotency keys.
     answers: idempotency::Answers,
     /// The description of the interface, as it is served.
     openapi: Bytes,
-    /// What the forms of pages are signed with where there are no tokens.
+    /// What the forms of pages are signed with.
     form_secret: String,
+    /// How often who may try to sign in.
+    sign_ins: rate::Rate,
     /// How it all is, for the pages that show it.
     overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
@@ -268,15 +286,18 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     let app = Arc::new(App {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),
-        bodies_room: body::room(settings.body_bytes_max),
+        bodies: body::room(settings.body_bytes_max),
         answers_room: Room::of(settings.answers_bytes_max),
-        subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
+        subscribers: Quota::new(settings.subscribers_max),
+        // Each holds a connection.
+        waits: Quota::new(settings.connections.connections_max),
         started_at: state.clock.now(),
         parts: state,
         settings,
         requests: AtomicU64::new(0),
         openapi: openapi::bytes(&openapi::completed(&api)),
         form_secret: dashboard::session::made_secret(),
+        sign_ins: dashboard::session::sign_in_rate(),
         overview: shared_look::SharedLook::default(),
     });
     observe::announce(&app.parts.metrics);

@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod archive;
+pub mod audit;
 pub mod backup;
 pub mod batch;
 pub mod copy;

@@ -41,6 +41,9 @@ use trace::Spans;
 /// The target of events that need an operator at once: the journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
 
+/// The target of the audit's events, for those who keep these by themselves.
+pub const AUDIT_TARGET: &str = "recapd::audit";
+
 /// Why logging can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {

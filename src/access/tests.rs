@@ -159,3 +159,29 @@ async fn a_file_that_is_slow_holds_up_no_thread_that_serves() {
     assert!(access.identify(Some("rcp_before")).await.is_err());
     assert!(access.identify(Some("rcp_after")).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_session_ends_when_its_token_leaves_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    let line = |token: &str| format!("{token} read sha256:{}\n", digest_of(&format!("rcp_{token}")));
+    fs::write(&path, line("a") + &line("b")).unwrap();
+    let clock = Arc::new(ManualClock::new(Timestamp(0)));
+    let access = Access::new(Arc::new(Kiosk::default()) as _, clock, false);
+    let access = access.with_file(path.clone()).unwrap();
+    access.refresh().await.unwrap();
+    let key = |id| SessionKey::of_cookie("recapd_session_7411", id);
+    for id in ["a", "b"] {
+        access.open_session(key(id), &format!("rcp_{id}"));
+    }
+    let caller = access.identify_session(&key("a")).await.unwrap();
+    assert!(access.still_knows(&caller, Some(&key("a"))));
+    fs::write(&path, line("b")).unwrap();
+    access.refresh().await.unwrap();
+    assert_eq!(access.identify_session(&key("a")).await, Err(Stranger));
+    assert!(access.identify_session(&key("b")).await.is_ok());
+    // A token that comes back opens no session of before.
+    fs::write(&path, line("a") + &line("b")).unwrap();
+    access.refresh().await.unwrap();
+    assert_eq!(access.identify_session(&key("a")).await, Err(Stranger));
+}

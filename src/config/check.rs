@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, FallbackMode, ModelConfig, ModelMode, PricesError,
+    Config, FallbackMode, ModelConfig, ModelMode, Network, PricesError,
     keys::{self, INTEGER_LIMITS},
 };
 use crate::domain::{price::Prices, settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone};
@@ -68,6 +68,7 @@ impl Config {
         found.extend(self.unkeepable_spending(&prices));
         found.extend(self.batchless());
         found.extend(self.hosts());
+        found.extend(self.proxies());
         found.extend(self.trace.violations());
         let proxies = [
             ("model.proxy", &self.model.proxy),
@@ -108,6 +109,23 @@ impl Config {
              `recapd.example.com:8443`"
         );
         Some(Violation::new(&[KEY], text))
+    }
+
+    /// Proxies that aren't named by an address.
+    fn proxies(&self) -> Option<Violation> {
+        const KEY: &str = "http.trusted_proxies";
+        let proxies = &self.http.trusted_proxies;
+        if proxies.len() > HOSTS_MAX {
+            let text = format!(
+                "{KEY} must name at most {HOSTS_MAX} proxies, not {}",
+                proxies.len()
+            );
+            return Some(Violation::new(&[KEY], text));
+        }
+        proxies.iter().find_map(|proxy| {
+            let error = proxy.parse::<Network>().err()?;
+            Some(Violation::new(&[KEY], format!("{KEY}: `{proxy}`: {error}")))
+        })
     }
 
     /// What is wrong with the settings for conversations of several speakers, and texts that are too long.

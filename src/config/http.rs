@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::listen::Listen;
+use super::{listen::Listen, network::Network};
 
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +21,10 @@ pub struct HttpConfig {
     pub answers_bytes_max: usize,
     /// How long one request may take.
     pub request_timeout_ms: u64,
-    /// How long the head of a request may take, and a connection be idle.
+    /// How long the head of a request may take.
     pub head_timeout_ms: u64,
+    /// How long a connection may be idle.
+    pub idle_timeout_ms: u64,
     /// How long a client may take nothing of an answer.
     pub stall_timeout_ms: u64,
     /// The most connections at once.
@@ -39,8 +41,12 @@ pub struct HttpConfig {
     pub batch_messages_max: usize,
     /// The most bytes that summaries kept in memory for readers need together.
     pub snapshot_bytes_max: usize,
+    /// Proxies that are believed about whom they ask for.
+    pub trusted_proxies: Vec<String>,
     /// Further names under which clients may ask.
     pub allowed_hosts: Vec<String>,
+    /// The most events of each kind that the audit keeps; 0: they are only logged.
+    pub audit_rows_max: i64,
     /// Requests need a token even if none was ever made.
     pub require_token: bool,
 }
@@ -53,6 +59,12 @@ impl HttpConfig {
         own.into_iter()
             .chain(self.allowed_hosts.iter().cloned())
             .collect()
+    }
+
+    /// The proxies that are believed.
+    pub fn proxies(&self) -> Vec<Network> {
+        let texts = self.trusted_proxies.iter();
+        texts.filter_map(|text| text.parse().ok()).collect()
     }
 }
 

@@ -34,6 +34,8 @@ pub enum List<'a> {
     Projects,
     /// Runs, the newest first.
     Runs,
+    /// The audit, the newest first.
+    Audit,
     /// The exchanges of an agent's window, the newest first.
     Window(&'a AgentId),
     /// The items of an agent's summary.
@@ -51,6 +53,7 @@ impl List<'_> {
             Self::Queue => 'q',
             Self::Projects => 'p',
             Self::Runs => 'r',
+            Self::Audit => 'u',
             Self::Window(_) => 'w',
             Self::Items(_) => 'i',
             Self::Facts(_) => 'f',
@@ -60,7 +63,7 @@ impl List<'_> {
 
     fn agent(&self) -> &str {
         match self {
-            Self::Agents | Self::Queue | Self::Projects | Self::Runs => "",
+            Self::Agents | Self::Queue | Self::Projects | Self::Runs | Self::Audit => "",
             Self::Window(agent) | Self::Items(agent) | Self::Facts(agent) | Self::Versions(agent) => {
                 agent.as_str()
             }

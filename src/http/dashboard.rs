@@ -33,6 +33,8 @@ use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_
 /// For assets whose content never changes under their name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
+/// Whoever opened the page in a window has no hold on it.
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 /// `routes` with the pages.
 pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
@@ -102,7 +104,7 @@ impl FromRequestParts<SharedApp> for Framed {
                 name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
                 scope: caller.scope,
                 sees_all: caller.reach.named().is_none(),
-                form_key: session::form_key(app, &parts.headers),
+                form_key: session::form_key(app, &parts.uri, &parts.headers),
             },
             address: address.to_owned(),
             events: Some(events_of(parts.uri.path())),
@@ -147,6 +149,7 @@ pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Re
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(
         NO_POWERS,
         HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),

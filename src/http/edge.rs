@@ -1,6 +1,7 @@
 //! What a request meets before its handler: the connection, the frame around all routes, the guard, the limits.
 
 pub(super) mod access;
+pub(super) mod audit;
 pub(super) mod connection;
 pub(super) mod frame;
 pub(super) mod memory;

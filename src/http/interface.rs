@@ -15,7 +15,10 @@ use futures::future::Either;
 use hyper::service::Service;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
-use super::{SharedApp, edge::shortcut};
+use super::{
+    SharedApp,
+    edge::{connection::TrustedProxies, shortcut},
+};
 
 /// Answers requests.
 #[derive(Clone)]
@@ -30,6 +33,11 @@ impl Interface {
             app,
             router: TowerToHyperService::new(router),
         }
+    }
+
+    /// The proxies that are believed about whom they ask for.
+    pub(super) fn proxies(&self) -> &TrustedProxies {
+        &self.app.settings.trusted_proxies
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
     };
 
     use super::{
+        edge::access,
         request::body::{self, Held},
         response::problem::Problem,
     };
@@ -54,8 +55,10 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         let endpoint = Arc::clone(&endpoint);
         async move {
             let (parts, body) = request.into_parts();
-            let Held { bytes, share } = body::short(&app, &parts.headers, body).await?;
-            let answer = endpoint.answer(Request::from_parts(parts, bytes.into())).await;
+            let Held { bytes, share } = body::short(&app, &parts, body).await?;
+            let holder = access::holder(&parts.extensions);
+            let request = Request::from_parts(parts, bytes.into());
+            let answer = endpoint.answer(holder, request).await;
             drop(share);
             Ok::<Response, Problem>(refusal::told(answer).await)
         }

@@ -1,7 +1,5 @@
-//! Room in memory for what is made of bodies and of payloads: some times their bytes, and many may ask at once.
-//!
-//! A body takes what room there is, or is refused: bodies that wait for each other would never be complete. An answer waits
-//! for its room before anything is read, and keeps what it needs until the client has taken it.
+//! Room in memory for what is made of payloads: some times their bytes, and many may ask at once. An answer waits for its room
+//! before anything is read, and keeps what it needs until the client has taken it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,8 +20,7 @@ const WAIT: Duration = Duration::from_secs(5);
 /// When somebody for whom there was none should come again, in seconds.
 const RETRY_SECONDS: u32 = 2;
 
-/// So many bytes for all who need some at once; clones share them.
-#[derive(Clone)]
+/// So many bytes for all who need some at once.
 pub(in crate::http) struct Room {
     left: Arc<Semaphore>,
     bytes_max: usize,
@@ -45,7 +42,7 @@ impl Room {
     pub(in crate::http) async fn for_answer(&self, bytes: usize) -> Result<Share, Problem> {
         let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
-            Ok(Ok(permit)) => Ok(Share(Some(permit))),
+            Ok(Ok(permit)) => Ok(Share(permit)),
             _ => Err(too_many_answers()),
         }
     }
@@ -68,28 +65,12 @@ fn too_many_answers() -> Problem {
 }
 
 /// The room that somebody takes, until this is dropped.
-#[derive(Default)]
-pub(in crate::http) struct Share(Option<OwnedSemaphorePermit>);
+pub(in crate::http) struct Share(OwnedSemaphorePermit);
 
 impl Share {
-    /// Takes more room, if there is any; for more than there is at all, all that others don't have.
-    pub(in crate::http) fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
-        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let bytes = bytes.min(room.bytes_max.saturating_sub(held));
-        let left = Arc::clone(&room.left);
-        let more = left.try_acquire_many_owned(room.permits(bytes)).ok()?;
-        match &mut self.0 {
-            Some(share) => share.merge(more),
-            None => self.0 = Some(more),
-        }
-        Some(())
-    }
-
     /// Gives back what is over so many bytes.
     pub(in crate::http) fn shrink_to(&mut self, bytes: usize) {
-        if let Some(share) = &mut self.0 {
-            drop(share.split(share.num_permits().saturating_sub(bytes)));
-        }
+        drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
     }
 
     /// The answer, whose bytes keep their room until they are sent.

@@ -2,6 +2,7 @@
 
 mod age;
 pub(super) mod agents;
+mod audit;
 mod context;
 pub(super) mod events;
 mod facts;
@@ -73,6 +74,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(queue::retry))
         .routes(routes!(queue::cancel))
         .routes(routes!(age::age))
+        .routes(routes!(audit::list))
         .routes(routes!(runs::list))
         .routes(routes!(runs::read))
         .routes(routes!(runs::stats))

@@ -1,9 +1,14 @@
 //! The protocol over HTTP, at `/mcp`.
 //!
 //! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier
-//! one needs a session to hear of changes; when there are too many, further clients are served without.
+//! one needs a session to hear of changes; when there are too many, further clients are served without. So are those whose
+//! token, or whose address without one, has half of them, and whoever has half of the subscriptions can't add one.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -14,11 +19,14 @@ use axum::{
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::{
+        SessionId,
         local::{LocalSessionManager, SessionConfig},
         never::NeverSessionManager,
     },
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::access::quota::{Holder, Quota, Taken};
 
 use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, Shared};
 
@@ -40,6 +48,9 @@ pub struct EndpointSettings {
 /// The endpoint.
 pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
+    places: Arc<Quota>,
+    /// The place of each session, by its id.
+    taken: Mutex<HashMap<SessionId, Taken>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
     without: StreamableHttpService<Server, NeverSessionManager>,
 }
@@ -68,14 +79,33 @@ impl Endpoint {
                 config.with_legacy_session_mode(false),
             ),
             sessions,
+            places: Quota::new(SESSIONS_MAX),
+            taken: Mutex::default(),
         }
     }
 
-    /// Answers a request.
-    pub async fn answer(&self, request: Request) -> Response {
-        if stands_alone(request.headers()) || !self.has_session_for(request.headers()).await {
+    /// Answers a request of `holder`.
+    pub async fn answer(&self, holder: Holder, mut request: Request) -> Response {
+        request.extensions_mut().insert(holder.clone());
+        if stands_alone(request.headers()) {
             return self.without.handle(request).await.map(Body::new);
         }
+        if request.headers().contains_key(SESSION) {
+            return self.answer_in_session(request).await;
+        }
+        let Some(place) = self.place(&holder).await else {
+            return self.without.handle(request).await.map(Body::new);
+        };
+        let response = self.answer_in_session(request).await;
+        let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok());
+        if let Some(id) = begun {
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            taken.insert(id.into(), place);
+        }
+        response
+    }
+
+    async fn answer_in_session(&self, request: Request) -> Response {
         let ends = request.method() == Method::DELETE;
         let mut response = self.with_sessions.handle(request).await.map(Body::new);
         // The session is gone, not about to end; some clients warn if told otherwise.
@@ -85,9 +115,12 @@ impl Endpoint {
         response
     }
 
-    /// Whether a request belongs to a session, or could get one.
-    async fn has_session_for(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key(SESSION) || self.sessions.sessions.read().await.len() < SESSIONS_MAX
+    /// A place for one more session of `holder`, if there is one. Those of sessions that have ended are free again.
+    async fn place(&self, holder: &Holder) -> Option<Taken> {
+        let open = self.sessions.sessions.read().await;
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|id, _| open.contains_key(id));
+        self.places.take(holder, 1).ok()
     }
 }
 

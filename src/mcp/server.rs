@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use axum::http::request::Parts;
 use futures::future::join_all;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -18,7 +19,6 @@ use rmcp::{
     },
     service::{RequestContext, SubscriptionContext},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
     sync::CancellationToken,
     task::{AbortOnDropHandle, TaskTracker},
@@ -33,7 +33,10 @@ use super::{
     watch,
     way::Way,
 };
-use crate::domain::context::{fence, fence_copy};
+use crate::{
+    access::quota::{Holder, Lack, Quota, SHARE_OF, Taken},
+    domain::context::{fence, fence_copy},
+};
 
 /// The one prompt.
 const PROMPT: &str = "summary";
@@ -47,7 +50,7 @@ pub struct Shared {
     way: Way,
     /// Cancelled when the daemon ends, which ends all waits for changes.
     stop: CancellationToken,
-    places: Arc<Semaphore>,
+    places: Arc<Quota>,
     /// Watches of all clients. Nobody waits for them: each ends with its client or by `stop`, and has nothing to finish.
     watching: TaskTracker,
 }
@@ -58,20 +61,28 @@ impl Shared {
         Arc::new(Self {
             way,
             stop,
-            places: Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)),
+            places: Quota::new(SUBSCRIPTIONS_MAX),
             watching: TaskTracker::new(),
         })
     }
 
-    /// Places for `count` subscriptions.
-    fn places(&self, count: usize) -> Result<OwnedSemaphorePermit, ErrorData> {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let places = Arc::clone(&self.places).try_acquire_many_owned(count);
-        places.map_err(|_| {
-            ErrorData::invalid_request(
-                format!("all clients together may subscribe to {SUBSCRIPTIONS_MAX} resources: unsubscribe from some"),
-                None,
-            )
+    /// Places for `count` subscriptions of whoever sent this request.
+    fn places(&self, context: &RequestContext<RoleServer>, count: usize) -> Result<Taken, ErrorData> {
+        let parts = context.extensions.get::<Parts>();
+        let holder = parts.and_then(|parts| parts.extensions.get().cloned());
+        // On standard input and output there is one client.
+        let holder = holder.unwrap_or_else(|| Holder::of(None, "stdio"));
+        self.places.take(&holder, count).map_err(|lack| {
+            let text = match lack {
+                Lack::All => {
+                    format!("all clients together may subscribe to {SUBSCRIPTIONS_MAX} resources: unsubscribe from some")
+                }
+                Lack::Share => {
+                    let most = SUBSCRIPTIONS_MAX / SHARE_OF;
+                    format!("clients with one token may subscribe to {most} resources together: unsubscribe from some")
+                }
+            };
+            ErrorData::invalid_request(text, None)
         })
     }
 }
@@ -268,7 +279,7 @@ impl ServerHandler for Server {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let (uri, peer) = (request.uri, context.peer);
+        let uri = request.uri;
         let name = resources::named(&uri)?;
         if !self.has_session {
             let text =
@@ -278,7 +289,8 @@ impl ServerHandler for Server {
         if !self.has_room(&uri) {
             return Err(too_many_watches());
         }
-        let place = self.shared.places(1)?;
+        let place = self.shared.places(&context, 1)?;
+        let peer = context.peer;
         // What changes from now on is told, so how it stands is looked at before the answer.
         let known = watch::look(&self.shared.way, &name.agent).await.map_err(failed)?;
         if known.is_none() {
@@ -332,7 +344,7 @@ impl ServerHandler for Server {
             .resource_subscriptions
             .clone()
             .unwrap_or_default();
-        let _places = self.shared.places(uris.len().max(1))?;
+        let _places = self.shared.places(context.request_context(), uris.len().max(1))?;
         let watches = uris.iter().filter_map(|uri| Some((uri, Name::read(uri)?)));
         let watches = watches.map(|(uri, name)| {
             let (shared, sink) = (&self.shared, context.sink());

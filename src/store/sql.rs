@@ -7,6 +7,7 @@ mod access;
 pub(super) mod agent;
 mod append;
 mod archive;
+mod audit;
 mod batch;
 mod calibration;
 mod complete;

@@ -53,7 +53,7 @@ use tokio::time::Instant;
 use crate::support::PATIENCE;
 
 /// `recapd` with an environment that holds nothing but what a test gives it.
-fn recapd() -> Command {
+pub(crate) fn recapd() -> Command {
     let mut command = Command::cargo_bin("recapd").unwrap();
     command.env_clear();
     command
@@ -104,7 +104,7 @@ fn package_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-fn code(output: &Output) -> Option<i32> {
+pub(crate) fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
@@ -112,11 +112,11 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn json(output: &Output) -> serde_json::Value {
+pub(crate) fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(output)))
 }
 

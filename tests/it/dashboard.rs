@@ -23,7 +23,7 @@ fn assert_page(reply: &Reply) {
     assert!(
         reply
             .header("content-security-policy")
-            .starts_with("default-src 'self';")
+            .starts_with("default-src 'none'; base-uri 'none'; connect-src 'self';")
     );
     assert_eq!(reply.header("cache-control"), "private, no-store");
     assert_eq!(body.matches("<h1").count(), 1, "{body}");

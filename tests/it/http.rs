@@ -2,6 +2,7 @@
 
 mod agents;
 mod answer_times;
+mod audit;
 mod bodies;
 mod connections;
 mod context;
@@ -14,6 +15,7 @@ mod left_out;
 mod legs;
 mod limits;
 mod lineage;
+mod matrix;
 mod messages;
 mod motorhead;
 mod openapi;
@@ -21,6 +23,7 @@ mod pins;
 mod problems;
 mod projects;
 mod queue;
+mod quotas;
 mod rate;
 mod recall;
 mod security;
@@ -28,3 +31,4 @@ mod settings;
 mod shortcut;
 mod summary;
 mod versions;
+mod web_pages;

@@ -94,7 +94,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "store", "llm", "selftest"],
         banned: &["sqlx::"],
     },
-    Layer { module: "access", may_use: &["domain", "clock", "store", "threads"], banned: OUTSIDE },
+    Layer { module: "access", may_use: &["domain", "clock", "store", "telemetry", "threads"], banned: OUTSIDE },
     Layer {
         module: "assembly",
         may_use: &[
@@ -105,7 +105,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         module: "mcp",
-        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "threads"],
+        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "access", "threads"],
         banned: &["sqlx::"],
     },
     // Pages are made of what others have read.

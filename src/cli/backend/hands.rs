@@ -23,6 +23,7 @@ use crate::{
     keeper::{AgedReply, Operator},
     store::{
         SqlStore, Store as _,
+        audit::{AuditQuery, AuditRow, AuditStore as _},
         operate::{Handled, QueueRow, Run, RunOutcome, RunQuery},
     },
 };
@@ -44,6 +45,16 @@ pub(in crate::cli) struct QueuePage {
 pub(in crate::cli) struct RunPage {
     /// The runs.
     pub(in crate::cli) runs: Vec<Run>,
+    /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
+    pub(in crate::cli) next_cursor: Option<i64>,
+}
+
+/// A page of the audit, newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct AuditPage {
+    /// The events.
+    pub(in crate::cli) events: Vec<AuditRow>,
     /// Where the next page begins; none on the last one.
     #[serde(deserialize_with = "cursor::last_entry")]
     pub(in crate::cli) next_cursor: Option<i64>,
@@ -232,6 +243,38 @@ impl Hands {
                 Ok(RunPage {
                     next_cursor: last.filter(|_| has_more),
                     runs,
+                })
+            }
+        }
+    }
+
+    /// A page of the audit, newest first.
+    pub(in crate::cli) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, Failed> {
+        match self {
+            Self::Daemon(daemon) => {
+                let parts = [
+                    query.agent.as_ref().map(|agent| format!("&agent={agent}")),
+                    query.since.map(|since| format!("&since={since}")),
+                    Some(behind(List::Audit, query.before.as_ref())),
+                ];
+                let more: String = parts.into_iter().flatten().collect();
+                daemon
+                    .read(&format!("/v1/audit?limit={}{more}", query.limit))
+                    .await
+            }
+            Self::Database(_, store) => {
+                let limit = query.limit;
+                let mut events = store
+                    .audit(AuditQuery {
+                        limit: limit + 1,
+                        ..query
+                    })
+                    .await?;
+                let has_more = cut(&mut events, limit);
+                let last = events.last().map(|row| row.event);
+                Ok(AuditPage {
+                    next_cursor: last.filter(|_| has_more),
+                    events,
                 })
             }
         }

@@ -2,6 +2,7 @@
 
 pub(in crate::cli) mod age;
 pub(in crate::cli) mod alerts;
+pub(in crate::cli) mod audit;
 pub(in crate::cli) mod doctor;
 pub(in crate::cli) mod health;
 pub(in crate::cli) mod metrics;

@@ -197,6 +197,7 @@ fn problems_are_told_without_values_too() {
         ("http.allowed_hosts", "['geheim!']"),
         ("http.listen", "geheim"),
         ("http.socket_mode", "ge`heim` geheim"),
+        ("http.trusted_proxies", "['geheim']"),
         ("model.base_url", "https://geheim@host"),
         ("model.effort", "geheim"),
         ("model.mode", "geheim"),

@@ -46,7 +46,7 @@ where
     let back = came_from(&request, otherwise);
     check(app, request).await?;
     let done = app.see_through(act(app.parts.operator.clone())).await?;
-    Ok((sent_to(&back, None), done))
+    Ok((sent_to(&back), done))
 }
 
 /// The result of an action on a row of the queue.
@@ -81,7 +81,7 @@ pub(super) async fn restore(
     let (keeper, of) = (app.parts.keeper.clone(), agent.clone());
     app.see_through(async move { keeper.roll_back(&of, version).await })
         .await?;
-    Ok(sent_to(&format!("/ui/agents/{agent}"), None))
+    Ok(sent_to(&format!("/ui/agents/{agent}")))
 }
 
 /// Makes a row due.
@@ -116,7 +116,7 @@ pub(super) async fn retry_matching(
     });
     let retried: i64 = retried.await?;
     let place = format!("/ui/queue?q={}&retried={retried}", value(filter.text()));
-    Ok(sent_to(&place, None))
+    Ok(sent_to(&place))
 }
 
 /// Parks a row.

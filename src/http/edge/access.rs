@@ -17,7 +17,10 @@ use axum::{
     extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
     http::{
         self, Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri,
-        header::{AUTHORIZATION, CACHE_CONTROL, HeaderName, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
+        header::{
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
+            WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+        },
         request::Parts,
     },
     middleware::Next,
@@ -28,10 +31,10 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::Rule;
-pub(in crate::http) use self::rules::{Whose, demands, pages};
-use super::rate::Asker;
+pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
+use super::{audit::Trail, connection::Peer, rate::Asker};
 use crate::{
-    access::Caller,
+    access::{Caller, quota::Holder, session::SessionKey},
     domain::{access::Scope, agent::AgentId},
     http::{
         App, SharedApp,
@@ -46,6 +49,10 @@ use crate::{
 
 const SCHEME: &str = "bearer ";
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The policy of answers that aren't pages: a browser that shows one loads and runs nothing.
+const NOTHING_LOADED: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
 
 /// The caller of a request, as handlers get it.
 pub(in crate::http) type Asking = Extension<Arc<Caller>>;
@@ -72,6 +79,7 @@ pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Reques
 async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
+    origin::check_site(&parts.method, &parts.uri, &parts.headers)?;
     if rule.whose == Whose::Open && parts.method != Method::POST {
         return Ok(Arc::new(Caller::anybody()));
     }
@@ -80,19 +88,30 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
         check_rate(app, None, &parts.extensions)?;
         return Ok(Arc::new(Caller::anybody()));
     }
-    let identified = app
-        .parts
-        .access
-        .identify(brought(&parts.uri, &parts.headers))
-        .await;
+    let session = session_of(&parts.uri, &parts.headers);
+    let identified = match &session {
+        Some(key) => app.parts.access.identify_session(key).await,
+        None => app.parts.access.identify(bearer(&parts.headers)).await,
+    };
     check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
     let caller = identified.map_err(|_| stranger())?;
+    if let Some(trail) = parts.extensions.get::<Trail>() {
+        trail.note(caller.token.as_ref());
+    }
     if caller.token.is_none() {
         origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
     }
     check_reach(app, &caller, rule, parts).await?;
     check_scope(&caller, rule.scope)?;
+    if let Some(key) = session {
+        parts.extensions.insert(key);
+    }
     Ok(caller)
+}
+
+/// What a route demands, if there is one.
+pub(super) fn rule(method: &Method, route: &str) -> Option<Rule> {
+    rules::known(method, route)
 }
 
 /// Who asks for the summary of `agent`, if that is known without waiting and they may read it.
@@ -102,6 +121,7 @@ pub(super) fn reader_at_once<B>(
     agent: &AgentId,
 ) -> Option<Arc<Caller>> {
     let (uri, headers) = (request.uri(), request.headers());
+    origin::check_site(request.method(), uri, headers).ok()?;
     origin::check_origin(uri, headers).ok()?;
     let caller = app.parts.access.identify(bearer(headers)).now_or_never()?.ok()?;
     if caller.token.is_none() {
@@ -112,6 +132,14 @@ pub(super) fn reader_at_once<B>(
     let named = caller.reach.named();
     let sees = named.is_none_or(|named| named.agents.contains(agent));
     sees.then_some(caller)
+}
+
+/// Whose share a request takes of what all use together.
+pub(in crate::http) fn holder(extensions: &Extensions) -> Holder {
+    let caller = extensions.get::<Arc<Caller>>();
+    let token = caller.and_then(|caller| caller.token.as_ref());
+    let peer = extensions.get::<Peer>().map(Peer::to_string);
+    Holder::of(token, peer.unwrap_or_default())
 }
 
 /// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.
@@ -135,9 +163,11 @@ pub(super) fn check_rate(
     })
 }
 
-/// The token of a request; for a page it may be in the session's cookie.
-fn brought<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<&'r str> {
-    bearer(headers).or_else(|| is_page(uri).then(|| session::token(headers)).flatten())
+/// The session of a request for a page that brings no token.
+fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
+    (is_page(uri) && bearer(headers).is_none())
+        .then(|| session::cookie(uri, headers).map(|cookie| cookie.key()))
+        .flatten()
 }
 
 /// Whether a request is for the dashboard.
@@ -232,12 +262,18 @@ fn stranger() -> Problem {
     .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
 }
 
-/// Sets headers that keep answers private: no cache may share them, no page may embed them, no browser may guess their
-/// type.
+/// Sets headers that keep answers private: no cache may share them, no page may embed them or learn from where a link in
+/// them leads, no browser may guess their type or load anything for them. Pages allow what they need, by headers of their
+/// own.
 pub(super) fn keep_private(headers: &mut HeaderMap) {
-    headers
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("private, no-store"));
+    for (name, value) in [
+        (CACHE_CONTROL, "private, no-store"),
+        (CONTENT_SECURITY_POLICY, NOTHING_LOADED),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
 }

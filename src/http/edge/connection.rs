@@ -1,15 +1,21 @@
 //! Connections: their number is limited, and a slow client can't keep its place.
 //!
 //! ```text
-//! a place ─► accept ─► a place of the peer ─► head in time ─► request (`request::body` has a limit of its own) ─► answer taken
-//! └ none: waits in the system's queue   └ none: 429        └ else it ends         next one ◄──────────┘ else it ends
+//! accept ─► a place of the peer ─► a place ─► head in time ─► request (`request::body` has a limit of its own) ─► answer taken
+//!           └ none: 429           └ none: one that is idle gives way          next one ◄──────────┘ else it ends
 //! ```
+//!
+//! A head has to come in time from its first byte, a new connection's from the beginning; between two requests a connection
+//! may be idle for longer.
 //!
 //! What a request's handler leaves of its body is read and thrown away ([`rest`]), so that the client sees the answer.
 //!
 //! At `stop` no new connection is accepted, and requests that have been sent are answered.
 
+mod doing;
 mod peer;
+mod pool;
+mod proxy;
 mod rest;
 mod socket;
 mod stream;
@@ -21,7 +27,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -36,18 +42,20 @@ use hyper::{
     service::{Service as _, service_fn},
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(in crate::http) use self::peer::Peer;
 use self::{
-    peer::{Peers, Place},
+    doing::{Doing, Sent},
+    pool::{Admitted, Pool},
+    proxy::Origin,
     rest::Received,
     stream::{Stream, Timed},
 };
 use crate::{config::HttpConfig, http::Interface};
 
-pub use self::{socket::Socket, stream::Listener};
+pub use self::{proxy::TrustedProxies, socket::Socket, stream::Listener};
 
 /// The most bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read yet.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;
@@ -65,8 +73,10 @@ pub struct ConnectionLimits {
     pub connections_max: usize,
     /// The most connections of one peer.
     pub per_peer_max: usize,
-    /// How long the head of a request may take, from when the connection is ready for it.
+    /// How long the head of a request may take, from its first byte, or from the beginning of the connection.
     pub head_timeout: Duration,
+    /// How long a connection may be idle between two requests.
+    pub idle_timeout: Duration,
     /// How long a client may go without reading any of an answer.
     pub stall_timeout: Duration,
 }
@@ -77,6 +87,7 @@ impl From<&HttpConfig> for ConnectionLimits {
             connections_max: config.connections_max,
             per_peer_max: config.connections_per_peer_max,
             head_timeout: Duration::from_millis(config.head_timeout_ms),
+            idle_timeout: Duration::from_millis(config.idle_timeout_ms),
             stall_timeout: Duration::from_millis(config.stall_timeout_ms),
         }
     }
@@ -90,14 +101,13 @@ pub(in crate::http) async fn serve(
     stop: CancellationToken,
 ) {
     let connections = TaskTracker::new();
-    let peers = Arc::new(Peers::of_at_most(limits.per_peer_max));
-    let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-    let next = || next(&listener, &places, &peers);
-    while let Some((stream, peer, place)) = stop.run_until_cancelled(next()).await {
+    let proxies = interface.proxies().clone();
+    let pool = Pool::new(limits.connections_max, limits.per_peer_max, proxies);
+    while let Some(next) = stop.run_until_cancelled(next(&listener, &pool)).await {
         let (interface, stop, rests) = (interface.clone(), stop.clone(), connections.clone());
+        let idled = Arc::clone(&pool.idled);
         connections.spawn(async move {
-            answer((stream, peer), interface, limits, stop, rests).await;
-            drop(place);
+            answer(next, (interface, idled), limits, stop, rests).await;
         });
     }
     // Connection attempts from now on are refused.
@@ -106,25 +116,18 @@ pub(in crate::http) async fn serve(
     connections.wait().await;
 }
 
-/// The next connection, with its places.
-async fn next(
-    listener: &Listener,
-    places: &Arc<Semaphore>,
-    peers: &Arc<Peers>,
-) -> (Stream, Peer, impl Send + use<>) {
-    // The semaphore is never closed, so there always is a permit.
-    let permit = Arc::clone(places).acquire_owned().await.ok();
+/// The next connection, with its place.
+async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, Origin, Admitted) {
     loop {
-        let (stream, peer) = accepted(listener).await;
-        let place: Option<Place> = Peers::take(peers, peer);
-        match place {
-            Some(place) => return (stream, peer, (permit, place)),
+        let (stream, origin) = accepted(listener).await;
+        match pool.admit(origin).await {
+            Some(admitted) => return (stream, origin, admitted),
             None => stream.refuse(),
         }
     }
 }
 
-async fn accepted(listener: &Listener) -> (Stream, Peer) {
+async fn accepted(listener: &Listener) -> (Stream, Origin) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
@@ -146,38 +149,40 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-/// The state of a connection.
-#[derive(Default)]
-struct Doing {
-    /// Whether a request is being answered.
-    is_asked: AtomicBool,
-    /// Whether the client isn't reading at the moment.
-    is_stalled: AtomicBool,
-}
-
 /// Answers the requests on one connection.
 async fn answer(
-    (stream, peer): (Stream, Peer),
-    interface: Interface,
+    (stream, origin, admitted): (Stream, Origin, Admitted),
+    (interface, idled): (Interface, Arc<AtomicU64>),
     limits: ConnectionLimits,
     stop: CancellationToken,
     rests: TaskTracker,
 ) {
-    let doing = Arc::new(Doing::default());
+    let doing = Arc::clone(&admitted.doing);
     let service = service_fn(|request: Request<Incoming>| {
         let is_awaited = request.headers().contains_key(EXPECT);
-        let request = request.map(|body| Received::new(body, is_awaited, &rests));
-        asked(request, peer, &interface, &doing)
+        let mut request = request.map(|body| Received::new(body, is_awaited, &rests));
+        let client = interface.proxies().client(origin, request.headers());
+        request.extensions_mut().insert(client);
+        asked(request, &interface, &doing, &idled)
     });
-    let timed = Timed::new(stream, limits.stall_timeout, Arc::clone(&doing));
+    let timed = Timed::new(stream, limits, Arc::clone(&doing));
     let answering = Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
+        .header_read_timeout(limits.idle_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(timed), service);
     let mut answering = pin!(answering);
     let ended = tokio::select! {
         ended = answering.as_mut() => ended,
+        () = doing.give_way.cancelled() => {
+            answering.as_mut().graceful_shutdown();
+            tokio::select! {
+                biased;
+                ended = answering => ended,
+                // A request that came just now is answered.
+                () = idle(&doing) => Ok(()),
+            }
+        }
         () = lingered(&stop) => {
             // The request under way is answered, and no further one.
             answering.as_mut().graceful_shutdown();
@@ -190,22 +195,30 @@ async fn answer(
     if let Err(error) = ended {
         tracing::trace!(%error, "http.connection_failed");
     }
+    drop(admitted);
 }
 
-/// Handles one request, with the peer as an extension.
+/// Handles one request.
 fn asked(
-    mut request: Request<Received>,
-    peer: Peer,
+    request: Request<Received>,
     interface: &Interface,
     doing: &Arc<Doing>,
-) -> impl Future<Output = Result<Response, Infallible>> + use<> {
-    request.extensions_mut().insert(peer);
-    doing.is_asked.store(true, Ordering::Relaxed);
-    let (answering, doing) = (interface.call(request), Arc::clone(doing));
+    idled: &Arc<AtomicU64>,
+) -> impl Future<Output = Result<Response<Sent>, Infallible>> + use<> {
+    doing.begin();
+    let answering = interface.call(request);
+    let (doing, idled) = (Arc::clone(doing), Arc::clone(idled));
     async move {
-        let answer = answering.await;
-        doing.is_asked.store(false, Ordering::Relaxed);
-        answer
+        let answer = answering.await?;
+        doing.answer();
+        Ok(answer.map(|body| Sent::new(body, doing, idled)))
+    }
+}
+
+/// Waits until nothing is asked and nothing is being sent.
+async fn idle(doing: &Doing) {
+    while !doing.is_idle() {
+        sleep(LINGER).await;
     }
 }
 

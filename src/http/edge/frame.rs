@@ -11,7 +11,11 @@ use axum::{
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty, info_span};
 
-use super::{access, observe};
+use super::{
+    access,
+    audit::{Audited, Trail},
+    observe,
+};
 use crate::{
     http::{
         App, SharedApp, dashboard,
@@ -30,8 +34,19 @@ const UNKNOWN: &str = "unknown";
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Runs a request.
-pub(in crate::http) async fn around(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(in crate::http) async fn around(
+    State(app): State<SharedApp>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let arrived = Arrived::now(&app, &request);
+    let audited = Audited {
+        trail: Trail::default(),
+        peer: request.extensions().get().copied(),
+        uri: request.uri().clone(),
+        method: request.method().clone(),
+    };
+    request.extensions_mut().insert(audited.trail.clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let page = access::is_page(request.uri()).then(|| request.uri().clone());
     let path = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
@@ -39,6 +54,7 @@ pub(in crate::http) async fn around(State(app): State<SharedApp>, request: Reque
     let response = next.run(request).instrument(traced.clone()).await;
     conclude(&traced, response.status());
     app.parts.metrics.service.db_failed(Problem::failed(&response));
+    audited.answered(&app, path, &arrived.id, &response);
     let name = arrived.id.to_str().unwrap_or_default();
     let response = match page {
         Some(uri) => dashboard::written(response, &uri, name),

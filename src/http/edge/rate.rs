@@ -48,6 +48,14 @@ impl Rate {
         }
     }
 
+    /// At most `burst` requests at once, and then one each `spacing`.
+    pub(in crate::http) fn every(spacing: Duration, burst: u32) -> Self {
+        Self {
+            spacing: Some(spacing),
+            ..Self::new(0, burst)
+        }
+    }
+
     /// Whether there is a limit.
     pub(super) fn is_limited(&self) -> bool {
         self.spacing.is_some()

@@ -2,37 +2,41 @@
 //!
 //! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is
 //! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
-//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none.
+//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none. One token, or
+//! one address without one, has half of the room at most.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
-use crate::{
-    http::{
-        App,
-        request::batch::{VALUES_MAX, values},
-        response::problem::{
-            BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
-        },
-        room::{Room, Share},
-    },
-    threads,
-};
 use axum::{
     body::Body,
     extract::Request,
     http::{
         HeaderMap,
         header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+        request::Parts,
     },
 };
 use futures::StreamExt as _;
+
+use crate::{
+    access::quota::{Holder, Lack, Quota, SHARE_OF, Taken},
+    http::{
+        App,
+        edge::access,
+        request::batch::{VALUES_MAX, values},
+        response::problem::{
+            BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
+        },
+    },
+    threads,
+};
 
 /// What a byte takes while messages are read out of the body that it is in.
 const MADE_OF_A_BYTE: usize = 3;
 /// What a value of JSON takes, however short: of a message of three values there are parts, a row, and what is counted.
 const MADE_OF_A_VALUE: usize = 400;
-/// The room for bodies, in bytes of the longest one: there is room for that, and for others.
-const ROOM_PER_BYTE: usize = 4;
+/// The room for bodies, in bytes of the longest one: half of it is for one client, which has room for that one.
+const ROOM_PER_BYTE: usize = SHARE_OF * MADE_OF_A_BYTE;
 /// How many bytes of each body need no room: as much as a connection reads ahead, too.
 const FREE_BYTES: usize = 64 * 1_024;
 /// So many values need none either.
@@ -63,9 +67,12 @@ struct Limit {
 }
 
 /// Room for what is made of bodies of at most `bytes_max`.
-pub(in crate::http) fn room(bytes_max: usize) -> Room {
-    Room::of(bytes_max.saturating_mul(ROOM_PER_BYTE))
+pub(in crate::http) fn room(bytes_max: usize) -> Arc<Quota> {
+    Quota::new(bytes_max.saturating_mul(ROOM_PER_BYTE))
 }
+
+/// The room that a body takes, until this is dropped; `None` for no body.
+pub(in crate::http) type Share = Option<Taken>;
 
 /// A body. Whoever keeps the messages read from it keeps its share as well.
 #[derive(Default)]
@@ -75,15 +82,25 @@ pub(in crate::http) struct Held {
 }
 
 impl Held {
+    /// A body of which nothing has come yet.
+    fn begun(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
+        Ok(Self {
+            bytes: Vec::new(),
+            share: Some(room.take(holder, 0).map_err(no_room)?),
+        })
+    }
+
     /// This body and `chunk`, unless that is too long or there is no room for it.
-    fn and(mut self, chunk: &[u8], room: &Room, limit: Limit) -> Result<Self, Problem> {
+    fn and(mut self, chunk: &[u8], limit: Limit) -> Result<Self, Problem> {
         let before = self.bytes.len();
         let after = before + chunk.len();
         if after > limit.bytes {
             return Err(too_large(limit));
         }
         let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
-        self.share.grow(room, MADE_OF_A_BYTE * more).ok_or_else(no_room)?;
+        if let Some(share) = &mut self.share {
+            share.grow(MADE_OF_A_BYTE * more).map_err(no_room)?;
+        }
         self.bytes.extend_from_slice(chunk);
         Ok(self)
     }
@@ -91,15 +108,16 @@ impl Held {
     /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
     pub(in crate::http) async fn parsed<T: Send + 'static>(
         self,
-        room: &Room,
         parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<(T, Share), Problem> {
         let Self { bytes, mut share } = self;
-        let (is_short, room) = (bytes.len() <= PARSE_INLINE_BYTES_MAX, room.clone());
+        let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
         let parse = move || {
             // What has too many is refused before anything is made of it.
             let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
-            share.grow(&room, MADE_OF_A_VALUE * many).ok_or_else(no_room)?;
+            if let Some(share) = &mut share {
+                share.grow_within(MADE_OF_A_VALUE * many).map_err(no_room)?;
+            }
             parse(bytes).map(|parsed| (parsed, share))
         };
         if is_short {
@@ -117,31 +135,32 @@ pub(in crate::http) async fn read(app: &App, request: Request) -> Result<(Writin
         bytes: app.settings.body_bytes_max,
         cure: "send the messages in several requests, in order, or raise http.body_bytes_max",
     };
-    Ok((writing, arrived(app, &parts.headers, body, limit).await?))
+    Ok((writing, arrived(app, &parts, body, limit).await?))
 }
 
 /// Reads a body without messages.
 pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<Held, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;
-    short(app, &parts.headers, body).await
+    short(app, &parts, body).await
 }
 
 /// Reads a body without messages, of whatever format.
-pub(in crate::http) async fn short(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
+pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<Held, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
-    arrived(app, headers, body, Limit { bytes, ..SHORT }).await
+    arrived(app, parts, body, Limit { bytes, ..SHORT }).await
 }
 
-async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
-    let announced = headers
+async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<Held, Problem> {
+    let announced = parts
+        .headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
         return Err(too_large(limit));
     }
     let time = app.settings.request_timeout() / 2;
-    let mut held = Ok(Held::default());
+    let mut held = Held::begun(&app.bodies, &access::holder(&parts.extensions));
     let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
     // A body that is refused while it is read is refused for that, whatever becomes of the rest.
@@ -164,7 +183,7 @@ async fn gather(
             chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
         bytes += chunk.len();
         let before = mem::replace(held, Ok(Held::default()));
-        *held = before.and_then(|held| held.and(&chunk, &app.bodies_room, limit));
+        *held = before.and_then(|held| held.and(&chunk, limit));
     }
     Ok(())
 }
@@ -210,8 +229,13 @@ fn too_slow(time: Duration) -> Problem {
         .hint("send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)")
 }
 
-fn no_room() -> Problem {
-    let detail = "other long bodies take all the room that there is for them; nothing was changed";
+fn no_room(lack: Lack) -> Problem {
+    let detail = match lack {
+        Lack::All => "other long bodies take all the room that there is for them; nothing was changed",
+        Lack::Share => {
+            "long bodies of this token, or of this address, take half of the room that there is for all; nothing was changed"
+        }
+    };
     Problem::new(TOO_MANY_BODIES, detail).hint(format!(
         "send it again after `retry-after`, or in parts: a body of up to {FREE_BYTES} bytes is always taken"
     ))
@@ -228,56 +252,63 @@ mod tests {
     /// The room that as many bytes take as need none in the beginning of a body.
     const TAKEN: usize = MADE_OF_A_BYTE * FREE_BYTES;
 
-    fn more(held: Held, room: &Room) -> Result<Held, Problem> {
-        held.and(&vec![b'x'; FREE_BYTES], room, LIMIT)
+    fn begun(room: &Arc<Quota>, of: &str) -> Held {
+        Held::begun(room, &Holder::of(None, of)).ok().unwrap()
+    }
+
+    fn more(held: Held) -> Result<Held, Problem> {
+        held.and(&vec![b'x'; FREE_BYTES], LIMIT)
     }
 
     #[test]
     fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
-        let room = Room::of(2 * TAKEN);
-        let one = more(Held::default(), &room).unwrap();
-        assert_eq!(room.bytes_left(), 2 * TAKEN);
-        let one = more(more(one, &room).unwrap(), &room).unwrap();
-        assert_eq!((one.bytes.len(), room.bytes_left()), (3 * FREE_BYTES, 0));
+        let room = Quota::new(2 * TAKEN);
+        let one = more(begun(&room, "a")).ok().unwrap();
+        assert_eq!(room.left(), 2 * TAKEN);
+        let one = more(one).ok().unwrap();
+        assert_eq!((one.bytes.len(), room.left()), (2 * FREE_BYTES, TAKEN));
+        // Half of the room is for others.
+        let again = more(begun(&room, "a")).ok().unwrap();
+        assert!(more(again).err().unwrap().may_pass());
+        let other = more(more(begun(&room, "b")).ok().unwrap()).ok().unwrap();
+        assert_eq!(room.left(), 0);
         // The beginning needs none, and who is refused keeps none.
-        let other = more(Held::default(), &room).unwrap();
-        let refused = more(other, &room).err().unwrap();
-        assert!(refused.may_pass());
+        let third = more(begun(&room, "c")).ok().unwrap();
+        assert!(more(third).err().unwrap().may_pass());
         let Held { bytes, share } = one;
         drop(bytes);
-        assert_eq!(room.bytes_left(), 0);
-        drop(share);
-        assert_eq!(room.bytes_left(), 2 * TAKEN);
+        assert_eq!(room.left(), 0);
+        drop((share, other));
+        assert_eq!(room.left(), 2 * TAKEN);
     }
 
     #[test]
     fn what_is_too_long_keeps_no_room() {
-        let room = Room::of(8 * TAKEN);
-        let mut long = Held::default();
+        let room = Quota::new(8 * TAKEN);
+        let mut long = begun(&room, "a");
         for _ in 0..4 {
-            long = more(long, &room).unwrap();
+            long = more(long).ok().unwrap();
         }
-        assert_eq!(room.bytes_left(), 5 * TAKEN);
-        let refused = more(long, &room).err().unwrap();
-        assert!(!refused.may_pass());
-        assert_eq!(room.bytes_left(), 8 * TAKEN);
+        assert_eq!(room.left(), 5 * TAKEN);
+        assert!(!more(long).err().unwrap().may_pass());
+        assert_eq!(room.left(), 8 * TAKEN);
     }
 
     #[tokio::test]
     async fn very_many_short_values_take_room_too() {
+        let room = Quota::new(2_000 * MADE_OF_A_VALUE);
         let held = |values: usize| Held {
             bytes: format!("[{}]", "1,".repeat(values)).into_bytes(),
-            ..Held::default()
+            ..begun(&room, "a")
         };
-        let room = Room::of(1_000 * MADE_OF_A_VALUE);
-        let parsed = held(FREE_VALUES + 600).parsed(&room, Ok).await;
+        let parsed = held(FREE_VALUES + 600).parsed(Ok).await;
         let (_, share) = parsed.ok().unwrap();
-        let other = held(FREE_VALUES + 600).parsed(&room, Ok).await;
+        let other = held(FREE_VALUES + 600).parsed(Ok).await;
         assert!(other.err().unwrap().may_pass());
-        assert!(held(FREE_VALUES - 1).parsed(&room, Ok).await.is_ok());
+        assert!(held(FREE_VALUES - 1).parsed(Ok).await.is_ok());
         drop(share);
-        // One that would take more than there is, is taken alone.
-        assert!(held(FREE_VALUES + 5_000).parsed(&room, Ok).await.is_ok());
-        assert_eq!(room.bytes_left(), 1_000 * MADE_OF_A_VALUE);
+        // One that would take more than its share is taken alone.
+        assert!(held(FREE_VALUES + 5_000).parsed(Ok).await.is_ok());
+        assert_eq!(room.left(), 2_000 * MADE_OF_A_VALUE);
     }
 }

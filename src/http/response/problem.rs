@@ -160,6 +160,11 @@ impl Problem {
         self.retry_after
     }
 
+    /// What programs know it by.
+    pub(in crate::http) fn code(&self) -> &'static str {
+        self.kind.code
+    }
+
     /// The problem for people: title, what went wrong this time, and what to do about it.
     pub(in crate::http) fn told(&self) -> (&str, &str, Option<&str>) {
         (self.kind.title, &self.detail, self.hint.as_deref())

@@ -20,8 +20,8 @@ use std::{
 
 use axum::{
     Extension,
-    extract::State as Shared,
-    http::{HeaderMap, HeaderName, HeaderValue, Uri, header::CACHE_CONTROL},
+    extract::{FromRequestParts, State as Shared},
+    http::{HeaderMap, HeaderName, HeaderValue, Uri, header::CACHE_CONTROL, request::Parts},
     response::{
         IntoResponse, Response,
         sse::{Event, Sse},
@@ -30,12 +30,9 @@ use axum::{
 use futures::stream;
 use serde_json::json;
 use tokio::{
-    sync::{
-        OwnedSemaphorePermit,
-        broadcast::{
-            Receiver,
-            error::{RecvError, TryRecvError},
-        },
+    sync::broadcast::{
+        Receiver,
+        error::{RecvError, TryRecvError},
     },
     time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until},
 };
@@ -46,11 +43,15 @@ use self::{
 };
 use super::agents::known;
 use crate::{
-    access::Caller,
+    access::{
+        Caller,
+        quota::{Holder, Lack, Taken},
+        session::SessionKey,
+    },
     domain::agent::AgentId,
     http::{
         SharedApp,
-        edge::access::Asking,
+        edge::access::{self, Asking},
         openapi::{answers, parameters::AgentPath},
         request::extract::{Agent, Parameters},
         response::problem::{Problem, TOO_MANY_SUBSCRIBERS},
@@ -92,7 +93,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 )]
 pub(in crate::http) async fn of_agent(
     Shared(app): Shared<SharedApp>,
-    Extension(caller): Asking,
+    subscriber: Subscriber,
     Agent(agent): Agent,
     headers: HeaderMap,
     uri: Uri,
@@ -108,7 +109,7 @@ pub(in crate::http) async fn of_agent(
     let subscription = Subscription {
         known: known.into_iter().collect(),
         watch: Watch::one(agent),
-        ..Subscription::new(app, caller, moves, ends_at)?
+        ..Subscription::new(app, subscriber, moves, ends_at)?
     };
     Ok(subscription.into_response())
 }
@@ -126,12 +127,12 @@ pub(in crate::http) async fn of_agent(
 )]
 pub(in crate::http) async fn of_all(
     Shared(app): Shared<SharedApp>,
-    Extension(caller): Asking,
+    subscriber: Subscriber,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
     let moves = app.parts.operator.moves();
-    Ok(Subscription::new(app, caller, moves, ends_at)?.into_response())
+    Ok(Subscription::new(app, subscriber, moves, ends_at)?.into_response())
 }
 
 fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
@@ -140,10 +141,34 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
     Ok(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
 }
 
+/// Who subscribes.
+pub(in crate::http) struct Subscriber {
+    caller: Arc<Caller>,
+    /// Of a browser that is signed in.
+    session: Option<SessionKey>,
+    holder: Holder,
+}
+
+impl FromRequestParts<SharedApp> for Subscriber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let asking = Asking::from_request_parts(parts, app).await;
+        let Extension(caller) = asking.map_err(|_| Problem::internal())?;
+        Ok(Self {
+            caller,
+            session: parts.extensions.get().cloned(),
+            holder: access::holder(&parts.extensions),
+        })
+    }
+}
+
 /// The state of one client's subscription.
 struct Subscription {
     app: SharedApp,
     caller: Arc<Caller>,
+    /// Of a browser that is signed in.
+    session: Option<SessionKey>,
     moves: Receiver<Change>,
     /// The agents to look at.
     watch: Watch,
@@ -155,25 +180,31 @@ struct Subscription {
     ticks_since_beat: u32,
     ends_at: Option<Instant>,
     is_over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Taken,
     _counted: Subscribed,
 }
 
 impl Subscription {
     fn new(
         app: SharedApp,
-        caller: Arc<Caller>,
+        subscriber: Subscriber,
         moves: Receiver<Change>,
         ends_at: Option<Instant>,
     ) -> Result<Self, Problem> {
-        let place = Arc::clone(&app.subscribers).try_acquire_owned();
-        let place = place.map_err(|_| too_many(app.settings.subscribers_max))?;
+        let Subscriber {
+            caller,
+            session,
+            holder,
+        } = subscriber;
+        let place = app.subscribers.take(&holder, 1);
+        let place = place.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             _counted: app.parts.metrics.service.subscribed(),
             app,
             caller,
+            session,
             moves,
             watch: Watch::default(),
             known: HashMap::new(),
@@ -254,7 +285,8 @@ impl Subscription {
     }
 
     fn tick(&mut self) {
-        if !self.app.parts.access.still_knows(&self.caller) {
+        let access = &self.app.parts.access;
+        if !access.still_knows(&self.caller, self.session.as_ref()) {
             self.is_over = true;
             return;
         }
@@ -332,12 +364,15 @@ fn told((name, data): &Happened) -> Event {
     Event::default().event(name).data(data.to_string())
 }
 
-fn too_many(subscribers_max: usize) -> Problem {
-    Problem::new(
-        TOO_MANY_SUBSCRIBERS,
-        format!("{subscribers_max} clients are told of events already"),
-    )
-    .hint("close those that aren't needed, or raise http.subscribers_max")
+fn too_many(lack: Lack, subscribers_max: usize) -> Problem {
+    let detail = match lack {
+        Lack::All => format!("{subscribers_max} clients are told of events already"),
+        Lack::Share => {
+            format!("this token, or this address, has half of the {subscribers_max} places already")
+        }
+    };
+    Problem::new(TOO_MANY_SUBSCRIBERS, detail)
+        .hint("close those that aren't needed, or raise http.subscribers_max")
 }
 
 async fn at(time: Option<Instant>) {

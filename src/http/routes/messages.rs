@@ -98,7 +98,7 @@ pub(super) async fn append(
     let (writing, body) = body::read(&app, request).await?;
     let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
     let ((batch, asked), share) = body
-        .parsed(&app.bodies_room, move |bytes| {
+        .parsed(move |bytes| {
             let batch = batch::messages(writing, &bytes, format, messages_max)?;
             Ok((batch, asking.map(|key| key.of_request(&bytes))))
         })

@@ -174,7 +174,7 @@ pub(super) async fn append(
     let (_, body) = body::read(&app, request).await?;
     let messages_max = app.settings.batch_messages_max;
     let (mut messages, share) = body
-        .parsed(&app.bodies_room, move |bytes| read_messages(bytes, messages_max))
+        .parsed(move |bytes| read_messages(bytes, messages_max))
         .await?;
     renew_context(&app, &agent, &mut messages).await?;
     if !messages.is_empty() {

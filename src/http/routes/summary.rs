@@ -12,13 +12,14 @@ use axum::{
 use tokio::time::Instant;
 
 use crate::{
+    access::quota::Lack,
     domain::{
         agent::AgentId,
         summary::brief::{Excerpt, Wanted},
     },
     http::{
         App, SharedApp,
-        edge::observe,
+        edge::{access, observe},
         openapi::{answers, parameters::AgentPath, values::View},
         request::extract::{Agent, Parameters},
         response::{
@@ -26,7 +27,7 @@ use crate::{
             excerpt,
             negotiate::is_known,
             prepared::Prepared,
-            problem::Problem,
+            problem::{Problem, TOO_MANY_REQUESTS},
         },
     },
     snapshot::{Reading, Snapshot, SummaryReply},
@@ -39,6 +40,8 @@ const WAIT_SECONDS_MAX: u64 = 60;
 const WAIT_SHARE: f64 = 0.9;
 /// The route that [`read`] answers.
 pub(in crate::http) const PATH: &str = "/v1/agents/{id}/summary";
+/// After how many seconds somebody may have stopped waiting.
+const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
@@ -71,6 +74,8 @@ pub(super) async fn read(
     let read = match wait {
         None => snapshots.get(&agent).await,
         Some(wait) => {
+            let place = app.waits.take(&access::holder(request.extensions()), 1);
+            let _place = place.map_err(too_many_waits)?;
             let (deadline, stop) = (began + wait, &app.parts.stop);
             snapshots.get_changed(&agent, is_known, deadline, stop).await
         }
@@ -87,6 +92,16 @@ pub(super) async fn read(
     };
     observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
+}
+
+fn too_many_waits(lack: Lack) -> Problem {
+    let detail = match lack {
+        Lack::All => "as many clients wait for changes as there are connections",
+        Lack::Share => "this token, or this address, waits for as many changes at once as it may",
+    };
+    Problem::new(TOO_MANY_REQUESTS, detail)
+        .hint("wait for fewer agents at once, or follow GET /v1/events; the limit is half of http.connections_max")
+        .retry_after(WAITS_RETRY_SECONDS)
 }
 
 /// The answer to a request for the whole document, whose `reading` was at hand.

@@ -33,6 +33,7 @@ pub struct Service {
     request_duration: Histograms<RouteLabels>,
     spans: Family<SpanLabels, Counter>,
     sse_clients: Gauge,
+    audit_dropped: Counter,
 }
 
 /// A client that is subscribed to events, as the gauge counts it.
@@ -147,6 +148,10 @@ impl Service {
                 [],
             ),
             sse_clients: to.gauge("sse_clients", "Clients that are told of events as they happen"),
+            audit_dropped: to.counter(
+                "audit_dropped",
+                "Events of the audit that the database doesn't have: too many came at once, or it was away too long",
+            ),
             spans: to.counters(
                 "trace_spans",
                 "Spans of traces, by what became of them",
@@ -199,6 +204,12 @@ impl Service {
     pub fn subscribed(&self) -> Subscribed {
         self.sse_clients.inc();
         Subscribed(self.sse_clients.clone())
+    }
+
+    /// Counts events of the audit that weren't written to the database.
+    pub fn audit_dropped(&self, count: usize) {
+        self.audit_dropped
+            .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     /// Counts spans of traces that were sent, or lost.

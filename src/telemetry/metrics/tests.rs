@@ -121,6 +121,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
+    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     ");
     rest_of_the_contract(&second);
 }
@@ -134,7 +135,6 @@ fn halves(text: &str) -> (String, String) {
 
 fn rest_of_the_contract(second: &str) {
     insta::assert_snapshot!(second, @"
-    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     recapd_oldest_unsummarized_timestamp_seconds gauge 1
     recapd_documents gauge 1
     recapd_documents_tokens gauge 1
@@ -175,6 +175,7 @@ fn rest_of_the_contract(second: &str) {
     recapd_http_requests_total counter 1
     recapd_http_request_duration_seconds histogram 1
     recapd_sse_clients gauge 1
+    recapd_audit_dropped_total counter 1
     recapd_trace_spans_total counter 2
     ");
 }

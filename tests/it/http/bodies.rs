@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 const PATH: &str = "/v1/agents/coder/messages";
-/// The longest body; there is room for what is made of one of them, and of some that are shorter.
+/// The longest body; there is room for two of them, one of each client.
 const BYTES_MAX: usize = 512 * 1_024;
 /// What needs no room.
 const FREE_BYTES: usize = 64 * 1_024;
@@ -30,7 +30,8 @@ fn body(bytes: usize) -> String {
     serde_json::json!({ "role": "user", "content": "x".repeat(bytes - frame) }).to_string()
 }
 
-/// Sends eight long bodies at once, of which one is held until the others are answered.
+/// Sends eight long bodies at once, of which one is held until the others are answered: the other half of the room is for
+/// others.
 async fn crowd(server: &Server) {
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));

@@ -62,9 +62,73 @@ async fn a_head_that_trickles_ends_the_connection() {
 
 #[tokio::test]
 async fn an_idle_connection_ends() {
-    let server = server(|_| {}).await;
+    let server = server(|config| config.http.idle_timeout_ms = LIMIT_MS).await;
     let mut stream = sent(&server, REQUEST).await;
     assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+}
+
+/// Reads one answer to [`REQUEST`], and leaves the connection open.
+async fn answered(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    let reading = async {
+        while !answer.ends_with(b"ok\n") {
+            let byte = stream.read_u8().await.expect("it is answered");
+            answer.push(byte);
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .expect("it is answered");
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_slow_head_ends_where_an_idle_connection_may_stay() {
+    let server = server(|config| config.http.idle_timeout_ms = 3_600_000).await;
+    let mut idle = sent(&server, REQUEST).await;
+    answered(&mut idle).await;
+    // Also behind a request that was answered.
+    let mut slow = sent(&server, REQUEST).await;
+    answered(&mut slow).await;
+    slow.write_all(b"GET /livez HTTP/1.1\r\nx: ").await.unwrap();
+    assert_eq!(rest(&mut slow).await, "");
+    idle.write_all(REQUEST).await.unwrap();
+    answered(&mut idle).await;
+}
+
+#[tokio::test]
+async fn the_connection_that_is_idle_the_longest_gives_way_to_a_new_one() {
+    let server = server(|config| {
+        config.http.connections_max = 3;
+        config.http.head_timeout_ms = 3_600_000;
+        config.http.idle_timeout_ms = 3_600_000;
+    })
+    .await;
+    let mut events = sent(&server, b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let mut begin = [0; 12];
+    events.read_exact(&mut begin).await.unwrap();
+    let (mut first, mut second) = (sent(&server, REQUEST).await, sent(&server, REQUEST).await);
+    answered(&mut first).await;
+    answered(&mut second).await;
+    first.write_all(REQUEST).await.unwrap();
+    answered(&mut first).await;
+    let mut third = sent(&server, REQUEST).await;
+    answered(&mut third).await;
+    assert_eq!(rest(&mut second).await, "", "it was idle the longest");
+    first.write_all(REQUEST).await.unwrap();
+    answered(&mut first).await;
+    // What is told events is at work, however long nothing happens.
+    server.converse("coder", 1..=1).await;
+    let told = async {
+        let mut text = String::new();
+        while !text.contains("agent.changed") {
+            let mut piece = [0; 1_024];
+            let length = events.read(&mut piece).await.unwrap();
+            assert_ne!(length, 0, "{text}");
+            text.push_str(&String::from_utf8_lossy(&piece[..length]));
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("it goes on");
 }
 
 #[tokio::test]
@@ -147,6 +211,7 @@ async fn a_place_comes_back_when_who_had_it_was_too_slow() {
 async fn many_connections_of_one_peer_are_refused() {
     let server = server(|config| {
         config.http.head_timeout_ms = 3_600_000;
+        config.http.idle_timeout_ms = 3_600_000;
         config.http.connections_per_peer_max = 3;
     })
     .await;

@@ -91,7 +91,7 @@ async fn small() -> Server {
     Server::start(|config| {
         config.window.budget_tokens = 200;
         config.window.low_water = 0.5;
-        config.http.subscribers_max = 2;
+        config.http.subscribers_max = 4;
     })
     .await
 }

@@ -7,13 +7,17 @@ use super::{EARLIER, Events, SUMMARY, answered, message, posted};
 use crate::support::server::{Reply, Server};
 use recapd::mcp::{SESSIONS_MAX, SUBSCRIPTIONS_MAX, WATCHES_MAX};
 
-async fn initialize(server: &Server) -> Reply {
+fn initializing(server: &Server) -> RequestBuilder {
     let params = json!({
         "protocolVersion": EARLIER,
         "capabilities": {},
         "clientInfo": { "name": "test", "version": "1" },
     });
-    let reply = Reply::of(posted(server, &message("initialize", params))).await;
+    posted(server, &message("initialize", params))
+}
+
+async fn initialize(server: &Server) -> Reply {
+    let reply = Reply::of(initializing(server)).await;
     let answer = answered(&reply);
     assert_eq!(answer["result"]["protocolVersion"], EARLIER, "{answer}");
     assert_eq!(answer["result"]["serverInfo"]["name"], "recapd", "{answer}");
@@ -128,12 +132,26 @@ async fn what_is_not_there_cannot_be_subscribed_to() {
 
 #[tokio::test]
 async fn when_there_are_too_many_sessions_further_clients_are_served_without() {
-    let server = Server::small().await;
+    let server = Server::start(|config| config.http.trusted_proxies = vec!["127.0.0.1".to_owned()]).await;
     server.converse("coder", 1..=1).await;
-    for _ in 0..SESSIONS_MAX {
+    // One client's half.
+    for _ in 0..SESSIONS_MAX / 2 {
         assert_ne!(initialize(&server).await.header("mcp-session-id"), "");
     }
     assert_eq!(initialize(&server).await.header("mcp-session-id"), "");
+    let other = async || {
+        let request = initializing(&server).header("x-forwarded-for", "192.0.2.1");
+        Reply::of(request).await.header("mcp-session-id").to_owned()
+    };
+    let others = other().await;
+    assert_ne!(others, "", "there are places for others");
+    for _ in 1..SESSIONS_MAX / 2 {
+        assert_ne!(other().await, "");
+    }
+    assert_eq!(other().await, "");
+    let ended = Reply::of(in_session(server.request(Method::DELETE, "/mcp"), &others)).await;
+    assert_eq!(ended.status, 204);
+    assert_ne!(other().await, "", "a place comes back");
     let params = json!({ "name": "status", "arguments": { "agent": "coder" } });
     let request = posted(&server, &message("tools/call", params)).header("mcp-protocol-version", EARLIER);
     let answer = answered(&Reply::of(request).await);

@@ -12,7 +12,8 @@ use crate::support::{
 
 const ROLES: &str = include_str!("../../../migrations/postgres/roles.sql");
 const SECURITY: &str = include_str!("../../../docs/security.md");
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 7] = [
+    "SELECT * FROM audit_events",
     "SELECT * FROM message_log",
     "SELECT * FROM message_inbox",
     "SELECT * FROM summaries",

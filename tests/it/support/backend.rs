@@ -11,6 +11,7 @@ use recapd::store::{
     SqlStore, Store,
     access::AccessStore,
     archive::Archive,
+    audit::AuditStore,
     batch::BatchStore,
     inbox::InboxStore,
     operate::OperatorStore,
@@ -36,7 +37,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 23] = [
+pub(crate) const TABLES: [&str; 24] = [
     "agents",
     "message_log",
     "recounts",
@@ -57,6 +58,7 @@ pub(crate) const TABLES: [&str; 23] = [
     "schedule_slots",
     "queue_pauses",
     "access_tokens",
+    "audit_events",
     "provider_batches",
     "batch_requests",
     "idempotency_keys",
@@ -91,6 +93,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The same store, as a place for tokens.
     fn access(&self) -> Arc<dyn AccessStore> {
+        self.target()
+    }
+
+    /// The same store, as a place for the audit.
+    fn audit(&self) -> Arc<dyn AuditStore> {
         self.target()
     }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use recapd::{
-    access::{Access, digest_of},
+    access::{Access, audit::Audit, digest_of},
     assembly::{self, Parts},
     clock::{Clock, ManualClock},
     config::Config,
@@ -114,8 +114,10 @@ impl Server {
             config.http.require_token,
         );
         let access = Arc::new(access);
-        let queue = Arc::clone(&inner) as _;
-        let state = HttpState::over(&parts, queue, Arc::clone(&access), stop.clone());
+        let mut state = HttpState::over(&parts, Arc::clone(&inner), Arc::clone(&access), stop.clone());
+        let (audit, recording) = Audit::kept(parts.metrics.clone(), config.http.audit_rows_max);
+        state.audit = audit;
+        tasks.spawn(recording.run(Arc::clone(&inner) as _, stop.clone()));
         let writes = state.writes.clone();
         let port = Port::reserve();
         let address = port.address();

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::{
-    access::Access,
+    access::{Access, audit::Audit},
     assembly::{self, Parts},
     background::Background,
     cli::{
@@ -30,10 +30,7 @@ use crate::{
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
     randomness,
-    store::{
-        Resume, SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member,
-        sqlite,
-    },
+    store::{Resume, SqlStore, Store, StoreError, access::AccessStore, postgres::Member, sqlite},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
     threads,
 };
@@ -185,7 +182,7 @@ async fn serve(
         async move { access.follow(last).await }
     });
     let examiner = Examiner::of(config, &given, &owner, &store, &parts);
-    let hands = (store.clone() as _, access, examiner.clone());
+    let hands = (store.clone(), access, examiner.clone());
     start(&lifecycle, &parts, hands, config, listener);
     let background = Background::start(threads::BACKGROUND)?;
     let crew = Crew {
@@ -357,7 +354,7 @@ fn take_in_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    (queue, access, examiner): (Arc<dyn OperatorStore>, Arc<Access>, Arc<Examiner>),
+    (database, access, examiner): (Arc<SqlStore>, Arc<Access>, Arc<Examiner>),
     config: &Config,
     listener: http::Listener,
 ) {
@@ -377,8 +374,11 @@ fn start(
     // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
     let last = lifecycle.last().clone();
     lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
-    let mut state = HttpState::over(parts, queue, access, last.clone());
+    let mut state = HttpState::over(parts, Arc::clone(&database), access, last.clone());
     state.ending = soft;
+    let (audit, recording) = Audit::kept(parts.metrics.clone(), config.http.audit_rows_max);
+    state.audit = audit;
+    lifecycle.spawn_serving("audit", recording.run(database, last.clone()));
     state.examiner = Some(examiner);
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);

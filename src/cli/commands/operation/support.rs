@@ -214,11 +214,12 @@ mod tests {
     use crate::config;
 
     /// Texts that are told as they are: names of models and of this daemon, hosts, times, numbers.
-    const TOLD: [&str; 12] = [
+    const TOLD: [&str; 13] = [
         "convergence.weights",
         "fallback.model",
         "http.allowed_hosts",
         "http.socket_mode",
+        "http.trusted_proxies",
         "model.model",
         "queue.owner",
         "schedule.ageing",

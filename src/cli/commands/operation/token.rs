@@ -83,7 +83,7 @@ fn scope(name: &str) -> Result<Scope, String> {
 }
 
 /// `12h` or `30d` in milliseconds.
-fn span_ms(text: &str) -> Result<i64, String> {
+pub(super) fn span_ms(text: &str) -> Result<i64, String> {
     let unit = |text: &str| match text.as_bytes().last() {
         Some(b'h') => Some(HOUR_MS),
         Some(b'd') => Some(DAY_MS),

@@ -4,15 +4,46 @@
 //! A browser names the page in `Origin`, so a request whose origin isn't the host it is sent to is refused. A page that
 //! points its own name at this machine's address (DNS rebinding) has the same origin, but asks for a name that isn't
 //! ours. A request with a token isn't from such a page.
+//!
+//! A page can also make a browser ask without an `Origin`: by an image, a frame, a script. Browsers then say in
+//! `Sec-Fetch-Site` how far the page is from the host that is asked (Fetch Metadata, <https://www.w3.org/TR/fetch-metadata/>),
+//! so that only our own pages and people get an answer. A link to the dashboard works from everywhere: what it opens is
+//! shown to the person, and the page with the link learns nothing of it.
 
 use std::net::Ipv6Addr;
 
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 
+use super::is_page;
 use crate::http::response::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem};
 
 /// Names of the machine itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// The request comes from one of our own pages, or from a person: the address was typed in, or is a bookmark.
+const OWN_SITES: [&str; 2] = ["same-origin", "none"];
+
+/// Refuses what a page of another site makes a browser ask, except that it may lead a person to the dashboard.
+pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let mut sites = headers.get_all(FETCH_SITE).into_iter();
+    if sites.all(|site| OWN_SITES.iter().any(|own| site == own)) {
+        return Ok(());
+    }
+    let is = |name: HeaderName, value: &str| headers.get(name).is_some_and(|is| is == value);
+    let is_followed_link = is(FETCH_MODE, "navigate") && is(FETCH_DEST, "document");
+    let is_dashboard = uri.path() == "/" || is_page(uri);
+    if method == Method::GET && is_dashboard && is_followed_link {
+        return Ok(());
+    }
+    Err(Problem::new(
+        FOREIGN_ORIGIN,
+        "the request comes from a web page of another site, by its header `sec-fetch-site`",
+    )
+    .hint("ask from a program, or open the dashboard at /ui/; pages of others have no access"))
+}
 
 /// The host that the request is sent to: name or address, and perhaps a port. HTTP/1.0, which browsers don't use, has
 /// none.
@@ -130,6 +161,47 @@ mod tests {
             let headers = headers("127.0.0.1:7411", origin);
             assert_eq!(check_origin(&uri, &headers).is_ok(), is_fine, "{origin:?}");
         }
+    }
+
+    #[test]
+    fn pages_of_other_sites_may_only_lead_to_the_dashboard() {
+        let fetch = |site: &str, mode: &str, dest: &str| {
+            let all = [(FETCH_SITE, site), (FETCH_MODE, mode), (FETCH_DEST, dest)];
+            HeaderMap::from_iter(all.map(|(name, value)| (name, value.parse().unwrap())))
+        };
+        let is_fine = |method: &Method, path: &'static str, headers: &HeaderMap| {
+            check_site(method, &Uri::from_static(path), headers).is_ok()
+        };
+        assert!(
+            is_fine(&Method::POST, "/v1/agents", &HeaderMap::new()),
+            "no browser"
+        );
+        for own in OWN_SITES {
+            assert!(is_fine(
+                &Method::POST,
+                "/ui/queue/pause",
+                &fetch(own, "cors", "empty")
+            ));
+        }
+        for site in ["cross-site", "same-site", "Same-Origin", "", "new-value"] {
+            let link = fetch(site, "navigate", "document");
+            for path in ["/", "/ui", "/ui/", "/ui/agents/coder?a=b"] {
+                assert!(is_fine(&Method::GET, path, &link), "{site} {path}");
+            }
+            for path in ["/v1/agents", "/livez", "/uix", "/mcp"] {
+                assert!(!is_fine(&Method::GET, path, &link), "{site} {path}");
+            }
+            assert!(!is_fine(&Method::POST, "/ui/queue/pause", &link), "{site}");
+            for (mode, dest) in [("navigate", "iframe"), ("no-cors", "image"), ("cors", "empty")] {
+                assert!(
+                    !is_fine(&Method::GET, "/ui/", &fetch(site, mode, dest)),
+                    "{site} {mode}"
+                );
+            }
+        }
+        let mut two = fetch("none", "cors", "empty");
+        two.append(FETCH_SITE, "cross-site".parse().unwrap());
+        assert!(!is_fine(&Method::GET, "/v1/agents", &two));
     }
 
     proptest! {

@@ -100,6 +100,8 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("POST", "/v1/queue/{id}/retry", Admin, Agent),
     ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
     ("POST", "/v1/age", Admin, All),
+    // It tells of everybody.
+    ("GET", "/v1/audit", Admin, All),
     ("GET", "/v1/runs", Read, Caller),
     ("GET", "/v1/runs/{n}", Read, Caller),
     ("GET", "/v1/stats", Read, All),
@@ -153,6 +155,11 @@ fn is_page(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/")
 }
 
+/// Every route: method, path, and what it demands.
+pub(in crate::http) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+    RULES.iter().copied()
+}
+
 /// Every route except the pages, in reading order: method, path, and what it demands.
 pub(in crate::http) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
@@ -173,6 +180,14 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
             whose: Caller,
         };
     };
+    known(method, path).unwrap_or(Rule {
+        scope: Admin,
+        whose: All,
+    })
+}
+
+/// The rule of the table for this method and route.
+pub(super) fn known(method: &Method, path: &str) -> Option<Rule> {
     let method = if method == Method::HEAD {
         "GET"
     } else {
@@ -180,13 +195,7 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
     };
     let mut rules = RULES.iter();
     let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
-    found.map_or(
-        Rule {
-            scope: Admin,
-            whose: All,
-        },
-        |&(_, _, scope, whose)| Rule { scope, whose },
-    )
+    found.map(|&(_, _, scope, whose)| Rule { scope, whose })
 }
 
 #[cfg(test)]
@@ -217,7 +226,8 @@ mod tests {
     #[test]
     fn a_rule_fits_its_route() {
         for (method, path, scope, whose) in RULES {
-            let is_look = *method == "GET" || *method == ANY || *whose == Open;
+            let is_audit = *path == "/v1/audit";
+            let is_look = (*method == "GET" && !is_audit) || *method == ANY || *whose == Open;
             assert_eq!(is_look, *scope == Read, "{method} {path}");
             if matches!(whose, Agent | Project) {
                 let is_namesake = *method == "GET" && ["/v1/queue/pause", "/v1/queue/resume"].contains(path);

@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    fmt,
+    net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,9 +19,18 @@ pub(in crate::http) enum Peer {
     Local,
 }
 
-impl From<SocketAddr> for Peer {
-    fn from(address: SocketAddr) -> Self {
-        Self::Address(match address.ip().to_canonical() {
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Local => f.write_str("unix"),
+        }
+    }
+}
+
+impl From<IpAddr> for Peer {
+    fn from(ip: IpAddr) -> Self {
+        Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
                 let network = ip.to_bits() >> (128 - NETWORK_BITS) << (128 - NETWORK_BITS);
                 Ipv6Addr::from_bits(network).into()
@@ -82,7 +92,7 @@ mod tests {
     use super::*;
 
     fn peer(address: &str) -> Peer {
-        SocketAddr::new(address.parse().unwrap(), 1).into()
+        address.parse::<IpAddr>().unwrap().into()
     }
 
     #[test]

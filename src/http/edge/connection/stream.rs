@@ -6,7 +6,6 @@ use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::{
@@ -15,11 +14,13 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::{Doing, Peer, Socket};
+use super::{ConnectionLimits, Doing, Origin, Socket};
 
 /// The answer to a peer that has too many connections already. It is sent without waiting for a request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
-retry-after: 5\r\nconnection: close\r\n\r\n\
+retry-after: 5\r\ncache-control: private, no-store\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\n\
+content-security-policy: default-src 'none'; frame-ancestors 'none'\r\nreferrer-policy: no-referrer\r\n\
+cross-origin-resource-policy: same-origin\r\nconnection: close\r\n\r\n\
 {\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
 \"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
 \"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
@@ -45,18 +46,19 @@ impl From<Socket> for Listener {
 }
 
 impl Listener {
-    pub(super) async fn accept(&self) -> io::Result<(Stream, Peer)> {
+    pub(super) async fn accept(&self) -> io::Result<(Stream, Origin)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "http.nodelay_refused");
                 }
-                Ok((Stream::Tcp(stream), address.into()))
+                let ip = Some(address.ip());
+                Ok((Stream::Tcp(stream), Origin { ip }))
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
-                Ok((Stream::Unix(stream), Peer::Local))
+                Ok((Stream::Unix(stream), Origin { ip: None }))
             }
         }
     }
@@ -83,23 +85,64 @@ impl Stream {
     }
 }
 
-/// A connection that fails if its client doesn't read for too long.
+/// A connection that fails if its client doesn't read for too long, or sends the head of a request too slowly.
 pub(super) struct Timed {
     stream: Stream,
-    stall_timeout: Duration,
+    limits: ConnectionLimits,
     /// Runs while the client doesn't read.
     stall: Option<Pin<Box<Sleep>>>,
+    /// Runs while the head of a request comes in.
+    head: Option<Head>,
     doing: Arc<Doing>,
 }
 
+/// The head of a request that comes in.
+struct Head {
+    /// How many requests had begun before it.
+    begun: u64,
+    end: Pin<Box<Sleep>>,
+}
+
 impl Timed {
-    pub(super) fn new(stream: Stream, stall_timeout: Duration, doing: Arc<Doing>) -> Self {
-        Self {
+    pub(super) fn new(stream: Stream, limits: ConnectionLimits, doing: Arc<Doing>) -> Self {
+        let mut timed = Self {
             stream,
-            stall_timeout,
+            limits,
             stall: None,
+            head: None,
             doing,
+        };
+        // The first head is waited for from the beginning.
+        timed.begin_head();
+        timed
+    }
+
+    fn begin_head(&mut self) {
+        self.head = Some(Head {
+            begun: self.doing.begun(),
+            end: Box::pin(sleep(self.limits.head_timeout)),
+        });
+    }
+
+    /// `read`, or an error if the head of a request has taken too long. What is read while a request is answered is its body, or
+    /// a later head, whose time begins with the next byte.
+    fn with_head_in_time(
+        &mut self,
+        context: &mut Context<'_>,
+        read: Poll<io::Result<()>>,
+        came: bool,
+    ) -> Poll<io::Result<()>> {
+        let is_asked = self.doing.is_asked.load(Ordering::Relaxed);
+        let begun = self.doing.begun();
+        self.head.take_if(|head| is_asked || head.begun != begun);
+        if came && !is_asked && self.head.is_none() {
+            self.begin_head();
         }
+        let Some(head) = self.head.as_mut().filter(|_| read.is_pending()) else {
+            return read;
+        };
+        let ended = head.end.as_mut().poll(context);
+        ended.map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn stream(&mut self) -> Pin<&mut dyn Bytes> {
@@ -121,7 +164,7 @@ impl Timed {
             }
             return written;
         }
-        let (doing, stall_timeout) = (&self.doing, self.stall_timeout);
+        let (doing, stall_timeout) = (&self.doing, self.limits.stall_timeout);
         let stall = self.stall.get_or_insert_with(|| {
             doing.is_stalled.store(true, Ordering::Relaxed);
             Box::pin(sleep(stall_timeout))
@@ -139,7 +182,10 @@ impl AsyncRead for Timed {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().stream().poll_read(context, buffer)
+        let (timed, before) = (self.get_mut(), buffer.filled().len());
+        let read = timed.stream().poll_read(context, buffer);
+        let came = buffer.filled().len() > before;
+        timed.with_head_in_time(context, read, came)
     }
 }
 
@@ -178,10 +224,12 @@ impl AsyncWrite for Timed {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
-    use crate::client::PROBLEM_TYPES;
+    use crate::{client::PROBLEM_TYPES, config::Config};
 
     #[test]
     fn a_refusal_is_a_problem() {
@@ -206,7 +254,11 @@ mod tests {
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = Listener::from(listener).accept().await.unwrap();
         let doing = Arc::new(Doing::default());
-        let mut timed = Timed::new(stream, Duration::from_secs(30), Arc::clone(&doing));
+        let limits = ConnectionLimits {
+            stall_timeout: Duration::from_secs(30),
+            ..(&Config::default().http).into()
+        };
+        let mut timed = Timed::new(stream, limits, Arc::clone(&doing));
         tokio::time::pause();
         let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

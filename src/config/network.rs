@@ -1,0 +1,103 @@
+//! Networks, by an address and how many of its bits count.
+
+use std::{net::IpAddr, str::FromStr};
+
+/// What stands for clients of the Unix socket.
+const SOCKET: &str = "unix";
+
+/// Whom a configuration names by address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// The addresses that begin with the same bits as this one.
+    Addresses {
+        /// One of them.
+        address: IpAddr,
+        /// How many bits are the same.
+        bits: u32,
+    },
+    /// Whoever uses the Unix socket.
+    Socket,
+}
+
+/// The text names no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address such as `127.0.0.1`, a network such as `10.0.0.0/8`, or `unix` for the socket")]
+pub struct InvalidNetwork;
+
+impl FromStr for Network {
+    type Err = InvalidNetwork;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
+        if text == SOCKET {
+            return Ok(Self::Socket);
+        }
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| InvalidNetwork)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| InvalidNetwork))?;
+        // All addresses are never meant: anybody could then say who they are.
+        if !(1..=most).contains(&bits) {
+            return Err(InvalidNetwork);
+        }
+        Ok(Self::Addresses { address, bits })
+    }
+}
+
+impl Network {
+    /// Whether it has this address; none stands for the socket.
+    pub fn has(&self, ip: Option<IpAddr>) -> bool {
+        match (self, ip.map(|ip| ip.to_canonical())) {
+            (Self::Socket, None) => true,
+            (
+                Self::Addresses {
+                    address: IpAddr::V4(own),
+                    bits,
+                },
+                Some(IpAddr::V4(ip)),
+            ) => (own.to_bits() ^ ip.to_bits()).leading_zeros() >= *bits,
+            (
+                Self::Addresses {
+                    address: IpAddr::V6(own),
+                    bits,
+                },
+                Some(IpAddr::V6(ip)),
+            ) => (own.to_bits() ^ ip.to_bits()).leading_zeros() >= *bits,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_its_addresses() {
+        let has = |network: &str, ip: &str| network.parse::<Network>().unwrap().has(ip.parse().ok());
+        for (network, ip, is_in) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("10.0.0.0/8", "10.255.1.2", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("fd00::/8", "fd12::1", true),
+            ("fd00::/8", "::1", false),
+            ("unix", "", true),
+            ("127.0.0.1", "", false),
+            ("unix", "127.0.0.1", false),
+        ] {
+            assert_eq!(has(network, ip), is_in, "{network} {ip}");
+        }
+        for wrong in [
+            "",
+            "localhost",
+            "10.0.0.0/33",
+            "::/0",
+            "0.0.0.0/0",
+            "10.0.0.0/x",
+            "10.0.0.1:80",
+        ] {
+            assert_eq!(wrong.parse::<Network>(), Err(InvalidNetwork), "{wrong}");
+        }
+    }
+}

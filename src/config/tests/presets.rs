@@ -1,0 +1,74 @@
+//! What a preset sets, and what is said beside it.
+
+use super::*;
+
+/// What differs from the defaults under a preset, and where each value comes from.
+fn under(preset: &str, sets: &[&str]) -> String {
+    let preset = format!("window.preset={preset}");
+    let sets: Vec<&str> = std::iter::once(preset.as_str())
+        .chain(sets.iter().copied())
+        .collect();
+    let entries = load(None, &[], &sets).unwrap().entries();
+    let set = entries.iter().filter(|entry| entry.origin != Origin::Default);
+    let lines: Vec<String> = set
+        .map(|entry| format!("{} = {} ({})", entry.key, entry.value, entry.origin))
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_preset_holds_in_a_file_to_begin_with() {
+    let text = commented().replace("#preset = \"none\"", "preset = \"ikigai\"");
+    let (written, set) = (
+        load(Some(&text), &[], &[]),
+        load(None, &[], &["window.preset=ikigai"]),
+    );
+    assert_eq!(written.unwrap().config, set.unwrap().config);
+}
+
+#[test]
+fn a_preset_stands_between_the_defaults_and_what_is_said() {
+    insta::assert_snapshot!(under("none", &[]), @r#"window.preset = "none" (--set)"#);
+    insta::assert_snapshot!(under("ikigai", &["context.max_tokens=50000", "window.low_water=0.9"]), @r#"
+    context.anchor = false (preset ikigai)
+    context.max_tokens = 50000 (--set)
+    context.output_reserve_tokens = 0 (preset ikigai)
+    window.budget_tokens = 36000 (preset ikigai)
+    window.leg_tokens = 0 (preset ikigai)
+    window.low_water = 0.9 (--set)
+    window.preset = "ikigai" (--set)
+    "#);
+    insta::assert_snapshot!(under("structured-memory", &[]), @r#"
+    context.anchor = false (preset structured-memory)
+    context.max_tokens = 112000 (preset structured-memory)
+    window.budget_tokens = 90000 (preset structured-memory)
+    window.low_water = 1.0 (preset structured-memory)
+    window.preset = "structured-memory" (--set)
+    "#);
+    insta::assert_snapshot!(under("pidgin", &["window.provider=anthropic"]), @r#"
+    context.anchor = false (preset pidgin)
+    context.max_tokens = 144000 (preset pidgin)
+    window.budget_tokens = 122000 (preset pidgin)
+    window.leg_tokens = 0 (preset pidgin)
+    window.low_water = 1.0 (preset pidgin)
+    window.on_overflow = "end" (preset pidgin)
+    window.preset = "pidgin" (--set)
+    window.provider = "anthropic" (--set)
+    "#);
+    insta::assert_snapshot!(under("last-n", &["window.max_messages=6"]), @r#"
+    context.alternation = "ack" (preset last-n)
+    context.anchor = true (preset last-n)
+    window.leg_tokens = 0 (preset last-n)
+    window.low_water = 1.0 (preset last-n)
+    window.max_messages = 6 (--set)
+    window.preset = "last-n" (--set)
+    "#);
+    let file = "[window]\npreset = \"ikigai\"\nbudget_tokens = 5\n";
+    let loaded = load(Some(file), &[("RECAPD__WINDOW__PRESET", "last-n")], &[]).unwrap();
+    let (window, context) = (&loaded.config.window, &loaded.config.context);
+    assert_eq!((window.budget_tokens, window.max_messages), (5, 20));
+    assert_eq!(context.max_tokens, Config::default().context.max_tokens);
+    assert!(loaded.config.validate().is_empty());
+    let error = load(None, &[], &["window.preset=ikigay"]).unwrap_err();
+    assert!(error.contains("structured-memory"), "{error}");
+}

@@ -1,0 +1,96 @@
+//! What a connection is doing, and the body of an answer, which tells when it was sent.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio_util::sync::CancellationToken;
+
+/// The state of a connection.
+#[derive(Default)]
+pub(super) struct Doing {
+    /// Whether a request is being answered: its handler hasn't returned.
+    pub(super) is_asked: AtomicBool,
+    /// Whether the body of an answer is being sent.
+    is_sending: AtomicBool,
+    /// Whether the client isn't reading at the moment.
+    pub(super) is_stalled: AtomicBool,
+    /// How many requests have begun.
+    begun: AtomicU64,
+    /// The pool's count of changes when it became idle: the smallest is idle the longest.
+    pub(super) idle_since: AtomicU64,
+    /// Cancelled when it is to make room for another connection.
+    pub(super) give_way: CancellationToken,
+}
+
+impl Doing {
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// The handler has returned, and what it answered is sent now.
+    pub(super) fn answer(&self) {
+        self.is_sending.store(true, Ordering::Relaxed);
+        self.is_asked.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is asked, and nothing is on its way to the client.
+    pub(super) fn is_idle(&self) -> bool {
+        let states = [&self.is_asked, &self.is_sending, &self.is_stalled];
+        !states.into_iter().any(|is| is.load(Ordering::Relaxed))
+    }
+}
+
+/// The body of an answer, until it was sent.
+pub(super) struct Sent {
+    body: Body,
+    doing: Arc<Doing>,
+    /// Counts the connections that became idle.
+    idled: Arc<AtomicU64>,
+}
+
+impl Sent {
+    pub(super) fn new(body: Body, doing: Arc<Doing>, idled: Arc<AtomicU64>) -> Self {
+        Self { body, doing, idled }
+    }
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let now = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
+        self.doing.idle_since.store(now, Ordering::Relaxed);
+        self.doing.is_sending.store(false, Ordering::Relaxed);
+    }
+}
