@@ -619,6 +619,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists who changed what, who was refused, and who signed in.
+         * @description The newest `http.audit_rows_max` of each kind are kept. An event is there a second or two after its request.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -1086,6 +1106,49 @@ export interface components {
             session_ended?: number | null;
             summary: components["schemas"]["SummaryFigures"];
             window: components["schemas"]["WindowFigures"];
+        };
+        /** @description One request that was audited. */
+        AuditEvent: {
+            agent_id?: components["schemas"]["AgentId"] | null;
+            /** @description When it was answered. */
+            at: components["schemas"]["Timestamp"];
+            /** @description What it was. */
+            kind: components["schemas"]["AuditKind"];
+            /** @description The request's method. */
+            method: string;
+            /** @description `done`, or the code of the problem that was answered. */
+            outcome: string;
+            /** @description The client's address (of IPv6 the network), or `unix` for the socket. */
+            peer: string;
+            /** @description The request's id, as it stands in the answer and in the log. */
+            request_id: string;
+            /** @description The route, as a template: `/v1/agents/{id}/pause`. */
+            route: string;
+            /**
+             * Format: int64
+             * @description The answer's status.
+             */
+            status: number;
+            /** @description The token's name; none without a valid one. */
+            token?: string | null;
+        };
+        /**
+         * @description The kind of an event. Each kind has a limit of its own, so that a flood of one doesn't push the others out.
+         * @enum {string}
+         */
+        AuditKind: "append" | "change" | "refusal" | "sign_in";
+        /** @description A page of the audit, newest first. */
+        AuditPage: {
+            events: components["schemas"]["AuditRow"][];
+            next_cursor?: components["schemas"]["Cursor"] | null;
+        };
+        /** @description An event as it is kept. */
+        AuditRow: components["schemas"]["AuditEvent"] & {
+            /**
+             * Format: int64
+             * @description Its number; later ones are larger.
+             */
+            event: number;
         };
         /** @description Batches in figures. */
         BatchFigures: {
@@ -4760,6 +4823,43 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description The most entries of this page. */
+                limit?: number;
+                /** @description Where the page begins: a `next_cursor`, as it came. */
+                cursor?: string;
+                /** @description Only those of this agent. */
+                agent?: components["schemas"]["AgentId"];
+                /** @description Only those from then on. */
+                since?: components["schemas"]["Timestamp"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events that are kept, newest first. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

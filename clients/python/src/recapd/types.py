@@ -29,6 +29,9 @@ class AgentPause(TypedDict):
 Alternation: TypeAlias = Literal['ack', 'merge', 'keep']
 
 
+AuditKind: TypeAlias = Literal['append', 'change', 'refusal', 'sign_in']
+
+
 class CalibrationFigures(TypedDict):
     """
     What a calibration comes to.
@@ -620,6 +623,31 @@ class AgentSettings(TypedDict):
     usd_per_day: NotRequired[float | None]
 
 
+class AuditEvent(TypedDict):
+    """
+    One request that was audited.
+    """
+
+    agent_id: NotRequired[AgentId | None]
+    at: Timestamp
+    kind: AuditKind
+    method: str
+    outcome: str
+    peer: str
+    request_id: str
+    route: str
+    status: int
+    token: NotRequired[str | None]
+
+
+class AuditRow(AuditEvent):
+    """
+    An event as it is kept.
+    """
+
+    event: int
+
+
 class BatchFigures(TypedDict):
     """
     Batches in figures.
@@ -1167,6 +1195,15 @@ class Agent(AgentFigures):
     in_force: list[SettingInForce]
     paused: NotRequired[Paused | None]
     settings: AgentSettings
+
+
+class AuditPage(TypedDict):
+    """
+    A page of the audit, newest first.
+    """
+
+    events: list[AuditRow]
+    next_cursor: NotRequired[Cursor | None]
 
 
 class Convergence(ConvergenceScore):
