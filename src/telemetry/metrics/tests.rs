@@ -108,7 +108,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_document_read_duration_seconds histogram 1
     recapd_aging_runs_total counter 2
     recapd_aging_last_success_timestamp_seconds gauge 1
-    recapd_redactions_total counter 35
+    recapd_redactions_total counter 36
     recapd_batches_total counter 2
     recapd_batch_questions_total counter 5
     recapd_batches_open gauge 2
