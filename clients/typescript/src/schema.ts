@@ -1183,7 +1183,7 @@ export interface components {
             average_permille: number;
             /**
              * Format: int64
-             * @description … and for nearly all samples: what guards ceilings.
+             * @description … and for nearly all samples of most agents: what guards ceilings until an agent has enough of its own.
              */
             guard_permille: number;
             /** @description Its model. */
@@ -2023,6 +2023,7 @@ export interface components {
              * @example database_unavailable
              * @example not_ready
              * @example too_many_subscribers
+             * @example too_many_answers
              * @example too_many_bodies
              * @example invalid_header
              * @example idempotency_key_reused
@@ -3126,7 +3127,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database is away, there is no room for a long body beside others, or it took too long. To be asked again. */
+        /** @description The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again. */
         Unavailable: {
             headers: {
                 /** @description Seconds after which to ask again. */
