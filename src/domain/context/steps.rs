@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use super::{
-    Piece, Role, Turn, elide,
+    Role, elide,
     ladder::{NEW_ROUNDS, Size, Treatment},
     plan::{Before, Plan},
 };
@@ -336,12 +336,13 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
         while plan.input.exchanges[row].exchange < turn.exchange {
             row += 1;
         }
-        // Results are of their calls' round, whenever they came.
-        if let Some(seq) = first_seq(turn).filter(|_| turn.role == Role::Assistant) {
-            round = round.max(begins.partition_point(|&begin| begin <= seq));
-        }
         let mut beside = MESSAGE_OVERHEAD_TOKENS + plan.between(&mut before, turn.role);
         for (piece, of_turn) in turn.pieces.iter().enumerate() {
+            // Results are of their calls' round, whenever they came. A turn may hold several rounds: words alone, and what the
+            // model said next.
+            if let Some(seq) = of_turn.seq().filter(|_| turn.role == Role::Assistant) {
+                round = round.max(begins.partition_point(|&begin| begin <= seq));
+            }
             units.push(Unit {
                 turn: at,
                 piece,
@@ -354,10 +355,6 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
         }
     }
     units
-}
-
-fn first_seq(turn: &Turn<'_>) -> Option<i64> {
-    turn.pieces.iter().find_map(Piece::seq)
 }
 
 /// The messages that begin a round, by their numbers.

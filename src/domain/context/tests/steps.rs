@@ -37,6 +37,36 @@ fn run(rounds: &[RoundOf], leg_tokens: i64) -> Run {
     Run::new(Format::OpenAiChat, rounds, leg_tokens)
 }
 
+/// The model's words without a call and what it says next are one turn, and two rounds.
+#[test]
+fn a_round_behind_words_alone_is_as_new_as_any() {
+    let of = |results: Vec<usize>| RoundOf {
+        before: Before::Nothing,
+        said: 10,
+        results,
+    };
+    let rounds: Vec<RoundOf> = (0..60)
+        .map(|at| of(if at % 4 == 1 { Vec::new() } else { vec![6_000] }))
+        .collect();
+    let run = run(&rounds, 10_000);
+    let mut shortened = 0;
+    for built in 1..=rounds.len() {
+        let input = run.input(built, 1);
+        let context = build(&input, &options(60_000), &Characters);
+        let newest = (1..)
+            .zip(&run.messages)
+            .find(|(_, stored)| stored.round + 3 >= built)
+            .map_or(i64::MAX, |(seq, _)| seq);
+        shortened += context.elided.len();
+        assert!(
+            context.elided.iter().all(|elision| elision.seq < Some(newest)),
+            "{built}: {:?}",
+            context.elided
+        );
+    }
+    assert!(shortened > 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
