@@ -69,12 +69,13 @@ async fn what_is_known_is_read_at_once_while_the_server_says_nothing() {
         assert_eq!(read(&daemon, agent, "").await.0.status(), StatusCode::OK);
     }
     // Once it hears again, all that it has in memory may be outdated.
-    database.cut("").await;
+    database.away().await;
     daemon
         .until("it has noticed", async |daemon| {
             stale_age(daemon, "asked").await.is_some()
         })
         .await;
+    database.back().await;
     daemon
         .until("it is back", async |daemon| {
             stale_age(daemon, "asked").await.is_none()
