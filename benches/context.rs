@@ -161,6 +161,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
                 .of_step(&agent)
                 .await?
                 .context("the agent is there")?;
+            context::payload_bytes(parts.store.as_ref(), &agent, &snapshot).await?;
             let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
             reading.add(start.elapsed());
             let start = Instant::now();
@@ -265,6 +266,7 @@ async fn read_and_build(parts: &Parts, agent: &AgentId) -> anyhow::Result<i64> {
         .of_step(agent)
         .await?
         .context("the agent is there")?;
+    context::payload_bytes(parts.store.as_ref(), agent, &snapshot).await?;
     let material = context::load(parts.store.as_ref(), agent, &snapshot, None).await?;
     let reply = material.build(query, Config::default().context.options(), counter.as_ref());
     Ok(reply.tokens)

@@ -18,7 +18,7 @@ pub const SHARE_OF: usize = 2;
 pub struct Holder(Arc<str>);
 
 impl Holder {
-    /// The holder of this token, or else whoever asks from this address.
+    /// The holder of this token; without a token, the clients at this address.
     pub fn of(token: Option<&TokenName>, peer: impl fmt::Display) -> Self {
         Self(match token {
             Some(token) => format!("token {token}").into(),
@@ -125,9 +125,7 @@ impl Taken {
         self.amount += amount;
         Ok(())
     }
-}
 
-impl Taken {
     /// As [`Self::grow`], but no more than the holder's share: who has nothing else gets all of that.
     ///
     /// # Errors

@@ -2,20 +2,17 @@
 
 use std::{net::IpAddr, str::FromStr};
 
+use ipnet::IpNet;
+
 /// What stands for clients of the Unix socket.
 const SOCKET: &str = "unix";
 
 /// Whom a configuration names by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The addresses that begin with the same bits as this one.
-    Addresses {
-        /// One of them.
-        address: IpAddr,
-        /// How many bits are the same.
-        bits: u32,
-    },
-    /// Whoever uses the Unix socket.
+    /// The addresses of a network, or one address.
+    Addresses(IpNet),
+    /// Clients of the Unix socket.
     Socket,
 }
 
@@ -31,37 +28,20 @@ impl FromStr for Network {
         if text == SOCKET {
             return Ok(Self::Socket);
         }
-        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| InvalidNetwork)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| InvalidNetwork))?;
+        let network = text.parse::<IpNet>();
+        let network = network.or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
         // All addresses are never meant: anybody could then say who they are.
-        if !(1..=most).contains(&bits) {
-            return Err(InvalidNetwork);
-        }
-        Ok(Self::Addresses { address, bits })
+        let network = network.ok().filter(|network| network.prefix_len() > 0);
+        network.map(Self::Addresses).ok_or(InvalidNetwork)
     }
 }
 
 impl Network {
     /// Whether it has this address; none stands for the socket.
     pub fn has(&self, ip: Option<IpAddr>) -> bool {
-        match (self, ip.map(|ip| ip.to_canonical())) {
+        match (self, ip) {
             (Self::Socket, None) => true,
-            (
-                Self::Addresses {
-                    address: IpAddr::V4(own),
-                    bits,
-                },
-                Some(IpAddr::V4(ip)),
-            ) => (own.to_bits() ^ ip.to_bits()).leading_zeros() >= *bits,
-            (
-                Self::Addresses {
-                    address: IpAddr::V6(own),
-                    bits,
-                },
-                Some(IpAddr::V6(ip)),
-            ) => (own.to_bits() ^ ip.to_bits()).leading_zeros() >= *bits,
+            (Self::Addresses(network), Some(ip)) => network.contains(&ip.to_canonical()),
             _ => false,
         }
     }

@@ -218,7 +218,7 @@ impl ContextMaterial {
                 .iter()
                 .map(|stored| stored.exchange.exchange)
                 .collect(),
-            // What is shortened is no longer what thinking was bound to.
+            // Thinking is bound to the messages before it as they were, and shortened ones are no longer so.
             evicted: self.has_evicted || self.shortened.through_seq > 0,
             perspective: self.perspective.as_ref(),
         }

@@ -113,21 +113,21 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Learns from a sample of `reporter`. Returns false if the sample says nothing.
-    pub fn learn(&mut self, reporter: Reporter, sample: Sample) -> bool {
-        if !sample.is_plausible() {
+    /// Learns from a sample. Returns false if the sample says nothing.
+    pub fn learn(&mut self, told: ReportedSample) -> bool {
+        if !told.sample.is_plausible() {
             return false;
         }
-        let of_reporter = |kept: &ReportedSample| kept.reporter == reporter;
-        if self.samples.iter().copied().filter(of_reporter).count() >= SAMPLES_PER_AGENT_MAX
-            && let Some(oldest) = self.samples.iter().position(of_reporter)
-        {
+        let of_reporter = |kept: &&ReportedSample| kept.reporter == told.reporter;
+        let own = self.samples.iter().filter(of_reporter).count();
+        let oldest = self.samples.iter().position(|kept| of_reporter(&kept));
+        if let Some(oldest) = oldest.filter(|_| own >= SAMPLES_PER_AGENT_MAX) {
             self.samples.remove(oldest);
         }
         while self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back(ReportedSample { reporter, sample });
+        self.samples.push_back(told);
         true
     }
 
@@ -238,8 +238,7 @@ struct Learned {
 impl Calibrations {
     /// Learns about a provider's model. Returns false if the sample says nothing.
     pub fn learn(&mut self, provider: &str, model: &str, told: ReportedSample) -> bool {
-        let ReportedSample { reporter, sample } = told;
-        if !sample.is_plausible() {
+        if !told.sample.is_plausible() {
             return false;
         }
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
@@ -249,7 +248,7 @@ impl Calibrations {
         let models = self.models.entry(provider.to_owned()).or_default();
         let found = models.entry(model.to_owned()).or_default();
         found.at = self.learned;
-        found.calibration.learn(reporter, sample)
+        found.calibration.learn(told)
     }
 
     /// Replaces what is known about a provider's model by a saved calibration, which was the `learned`th to learn.

@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{agent::AgentId, fnv::fnv32, text::hexadecimal};
+use super::{agent::AgentId, fnv::fnv32, number::usize_or_max, text::hexadecimal};
 
 /// The version of the form.
 const VERSION: char = '1';
@@ -109,7 +109,7 @@ impl Cursor {
     pub fn read<T: FromStr>(list: List<'_>, text: &str) -> Result<T, NoCursor> {
         let (letter, given, entry) = parts(text)?;
         if letter != list.letter() || given != check(list, &entry) {
-            let is_ours = "aqprwiv".contains(letter);
+            let is_ours = "aqpruwifv".contains(letter);
             return Err(if is_ours {
                 NoCursor::OtherList
             } else {
@@ -134,6 +134,20 @@ impl Cursor {
 pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let cursor = Option::<Cursor>::deserialize(deserializer)?;
     Ok(cursor.and_then(|cursor| cursor.entry()))
+}
+
+/// The page of `limit` entries out of those that were read, and the entry after which the next page begins, if there is
+/// one.
+pub(crate) fn cut<Entry, Cursor>(
+    mut found: Vec<Entry>,
+    limit: i64,
+    cursor: impl Fn(&Entry) -> Cursor,
+) -> (Vec<Entry>, Option<Cursor>) {
+    let shown = usize_or_max(limit);
+    let has_more = found.len() > shown;
+    found.truncate(shown);
+    let next = found.last().filter(|_| has_more).map(cursor);
+    (found, next)
 }
 
 /// The cursor's list, check, and last entry.
@@ -181,6 +195,14 @@ mod tests {
     }
 
     #[test]
+    fn one_entry_more_than_asked_for_means_a_next_page() {
+        let entries = vec![3, 5, 8];
+        assert_eq!(cut(entries.clone(), 2, |last| *last), (vec![3, 5], Some(5)));
+        assert_eq!(cut(entries, 3, |last| *last), (vec![3, 5, 8], None));
+        assert_eq!(cut(Vec::<i64>::new(), 1, |last| *last), (vec![], None));
+    }
+
+    #[test]
     fn a_cursor_is_read_for_its_list_alone() {
         let (coder, other): (AgentId, AgentId) = (coder(), "other".parse().unwrap());
         let cursor = Cursor::behind(List::Window(&coder), &12).to_string();
@@ -188,11 +210,18 @@ mod tests {
         for list in [
             List::Window(&other),
             List::Items(&coder),
+            List::Facts(&coder),
             List::Versions(&coder),
             List::Runs,
+            List::Audit,
             List::Queue,
         ] {
             let refused = Cursor::read::<i64>(list, &cursor);
+            assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
+        }
+        for list in [List::Audit, List::Facts(&coder)] {
+            let cursor = Cursor::behind(list, &12).to_string();
+            let refused = Cursor::read::<i64>(List::Runs, &cursor);
             assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
         }
         let by_name = Cursor::behind(List::Queue, &coder).to_string();

@@ -33,7 +33,7 @@ use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_
 /// For assets whose content never changes under their name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
-/// Whoever opened the page in a window has no hold on it.
+/// A page of another site that opens this one in a window can't control it.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 /// `routes` with the pages.

@@ -58,7 +58,7 @@ pub struct AuditEvent {
     pub route: String,
     /// The agent that the path names.
     pub agent_id: Option<AgentId>,
-    /// The request's id, as it stands in the answer and in the log.
+    /// The request's id. The answer and the log carry the same one.
     pub request_id: String,
     /// The answer's status.
     pub status: i64,

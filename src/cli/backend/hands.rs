@@ -17,7 +17,6 @@ use crate::{
     domain::{
         agent::AgentId,
         cursor::{self, List},
-        number::usize_or_max,
         time::Timestamp,
     },
     keeper::{AgedReply, Operator},
@@ -103,12 +102,11 @@ impl Hands {
             }
             Self::Database(operator, _) => {
                 // One more than asked for tells whether there is a next page.
-                let mut rows = operator.queue(after, limit + 1).await?;
-                let has_more = cut(&mut rows, limit);
-                let last = rows.last().map(|row| row.agent_id.clone());
+                let rows = operator.queue(after, limit + 1).await?;
+                let (rows, next_cursor) = cursor::cut(rows, limit, |row| row.agent_id.clone());
                 Ok(QueuePage {
                     paused_since: operator.paused_since().await?,
-                    next_cursor: last.filter(|_| has_more),
+                    next_cursor,
                     rows,
                 })
             }
@@ -232,18 +230,14 @@ impl Hands {
                     return Err(open::unknown(store.as_ref(), agent).await);
                 }
                 let limit = query.limit;
-                let mut runs = operator
+                let runs = operator
                     .runs(RunQuery {
                         limit: limit + 1,
                         ..query
                     })
                     .await?;
-                let has_more = cut(&mut runs, limit);
-                let last = runs.last().map(|run| run.run);
-                Ok(RunPage {
-                    next_cursor: last.filter(|_| has_more),
-                    runs,
-                })
+                let (runs, next_cursor) = cursor::cut(runs, limit, |run| run.run);
+                Ok(RunPage { runs, next_cursor })
             }
         }
     }
@@ -264,18 +258,14 @@ impl Hands {
             }
             Self::Database(_, store) => {
                 let limit = query.limit;
-                let mut events = store
+                let events = store
                     .audit(AuditQuery {
                         limit: limit + 1,
                         ..query
                     })
                     .await?;
-                let has_more = cut(&mut events, limit);
-                let last = events.last().map(|row| row.event);
-                Ok(AuditPage {
-                    next_cursor: last.filter(|_| has_more),
-                    events,
-                })
+                let (events, next_cursor) = cursor::cut(events, limit, |row| row.event);
+                Ok(AuditPage { events, next_cursor })
             }
         }
     }
@@ -294,14 +284,6 @@ impl Hands {
             }
         }
     }
-}
-
-/// Cuts a page to its limit, and tells whether anything was cut off.
-fn cut<T>(page: &mut Vec<T>, limit: i64) -> bool {
-    let shown = usize_or_max(limit);
-    let has_more = page.len() > shown;
-    page.truncate(shown);
-    has_more
 }
 
 async fn posted<T: serde::de::DeserializeOwned>(daemon: &Remote, path: &str) -> Result<T, Failed> {

@@ -213,14 +213,14 @@ fn a_guard_scales_estimates_and_says_so() {
     };
     assert_eq!(guarded(false, &calibration).method(), "characters");
     let learn = |calibration: &mut Calibration, reported_tokens| {
-        let estimated_tokens = 1_000;
-        calibration.learn(
-            Reporter(1),
-            Sample {
-                estimated_tokens,
-                reported_tokens,
-            },
-        )
+        let sample = Sample {
+            estimated_tokens: 1_000,
+            reported_tokens,
+        };
+        calibration.learn(ReportedSample {
+            reporter: Reporter(1),
+            sample,
+        })
     };
     learn(&mut calibration, 1_111);
     let counter = guarded(false, &calibration);

@@ -22,7 +22,7 @@ fn of_one(sample: Sample) -> ReportedSample {
 fn learned(samples: impl IntoIterator<Item = Sample>) -> Calibration {
     let mut calibration = Calibration::default();
     for sample in samples {
-        assert!(calibration.learn(ONE, sample), "{sample:?}");
+        assert!(calibration.learn(of_one(sample)), "{sample:?}");
     }
     calibration
 }
@@ -32,7 +32,10 @@ fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration
     let mut calibration = Calibration::default();
     for agent in agents {
         for _ in 0..SAMPLES_PER_AGENT_MAX {
-            calibration.learn(Reporter(agent), sample(1_000, reported_tokens));
+            calibration.learn(ReportedSample {
+                reporter: Reporter(agent),
+                sample: sample(1_000, reported_tokens),
+            });
         }
     }
     calibration
@@ -60,16 +63,23 @@ fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
 #[test]
 fn one_agent_never_bends_what_another_one_is_counted_as() {
     for reported_tokens in [510, 1_990] {
-        let liar = sample(1_000, reported_tokens);
+        let liar = ReportedSample {
+            reporter: Reporter(99),
+            sample: sample(1_000, reported_tokens),
+        };
         let mut calibration = Calibration::default();
         for _ in 0..10_000 {
-            calibration.learn(Reporter(99), liar);
+            calibration.learn(liar);
         }
         assert_eq!(calibration.samples(), SAMPLES_PER_AGENT_MAX);
-        assert_eq!(calibration.guard_permille(ONE), 1_000, "nobody else has reported");
+        assert_eq!(
+            calibration.guard_permille(ONE),
+            1_000,
+            "no other agent has reported"
+        );
         let mut calibration = learned_by(1..10, 1_100);
         for _ in 0..10_000 {
-            calibration.learn(Reporter(99), liar);
+            calibration.learn(liar);
         }
         assert_eq!(calibration.guard_permille(Reporter(50)), 1_100);
         assert_eq!(calibration.guard_permille(ONE), 1_100);
@@ -86,7 +96,10 @@ fn others_lower_a_guard_only_where_they_are_many() {
     assert_eq!((raised(2), raised(3)), (1_000, 1_200));
     // A few samples of its own only add to that.
     let mut calibration = learned_by(0..8, 800);
-    calibration.learn(new, sample(1_000, 700));
+    calibration.learn(ReportedSample {
+        reporter: new,
+        sample: sample(1_000, 700),
+    });
     assert_eq!(calibration.guard_permille(new), 1_000);
 }
 
@@ -102,7 +115,7 @@ fn what_tells_nothing_is_not_learned() {
         (2_001, 1_000),
     ] {
         let sample = sample(estimated, reported);
-        assert!(!Calibration::default().learn(ONE, sample), "{sample:?}");
+        assert!(!Calibration::default().learn(of_one(sample)), "{sample:?}");
         assert!(
             !calibrations.learn("openai", "gpt-5", of_one(sample)),
             "{sample:?}"
@@ -139,7 +152,7 @@ fn a_meter_sees_growth_only() {
 fn a_changed_tokenizer_is_learned_anew() {
     let mut calibration = learned(std::iter::repeat_n(sample(1_000, 1_500), 1_000));
     for _ in 0..SAMPLES_MAX {
-        calibration.learn(ONE, sample(1_000, 1_100));
+        calibration.learn(of_one(sample(1_000, 1_100)));
     }
     assert_eq!(
         (calibration.guard_permille(ONE), calibration.average(1_000)),

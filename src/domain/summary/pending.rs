@@ -14,11 +14,16 @@ use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 
 /// The section's heading, without the Markdown mark and the dates that follow.
 pub const PENDING_HEADING: &str = "Just Left the Window";
-/// The heading of the section that tells of exchanges of the window which a request has no room for.
-pub const LEFT_OUT_HEADING: &str = "Left Out of This Request";
-/// What is said of those for which there is no line.
-const WAITING: &str = "waiting to be summarised";
-const NOT_SHOWN: &str = "not shown";
+/// Exchanges between the summary and the window.
+const PENDING: Section = Section {
+    heading: PENDING_HEADING,
+    folded: "waiting to be summarised",
+};
+/// Exchanges of the window that a request has no room for.
+const LEFT_OUT: Section = Section {
+    heading: "Left Out of This Request",
+    folded: "not shown",
+};
 /// The longest digest on a pending line, in characters.
 pub const PENDING_CHARS_MAX: usize = 360;
 /// Tokens reserved for the heading and for the line of exchanges that don't fit.
@@ -65,11 +70,7 @@ pub fn with_pending(
     max_tokens: i64,
     counter: &dyn TokenCounter,
 ) -> (String, i64) {
-    let section = Section {
-        heading: PENDING_HEADING,
-        folded: WAITING,
-    };
-    with_section(document, pending, section, max_tokens, counter)
+    with_section(document, pending, PENDING, max_tokens, counter)
 }
 
 /// As [`with_pending`], with exchanges of the window that a request has no room for. They have half of `max_tokens` at most,
@@ -80,13 +81,9 @@ pub fn with_left_out(
     max_tokens: i64,
     counter: &dyn TokenCounter,
 ) -> String {
-    let section = Section {
-        heading: LEFT_OUT_HEADING,
-        folded: NOT_SHOWN,
-    };
-    let (_, wanted) = with_section("", left_out, section, max_tokens / 2, counter);
+    let (_, wanted) = with_section("", left_out, LEFT_OUT, max_tokens / 2, counter);
     let (shortened, _) = with_pending(document, &[], max_tokens - wanted - FOLD_TOKENS, counter);
-    with_section(&shortened, left_out, section, max_tokens, counter).0
+    with_section(&shortened, left_out, LEFT_OUT, max_tokens, counter).0
 }
 
 fn with_section(

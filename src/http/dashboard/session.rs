@@ -24,7 +24,7 @@ use super::{
             access::bearer,
             audit::Trail,
             connection::Peer,
-            rate::{Asker, Rate},
+            rate::{Asker, Rate, whole_seconds},
         },
         request::extract::Parameters,
         response::problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem, TOO_MANY_REQUESTS},
@@ -212,7 +212,7 @@ fn is_over_tls(headers: &HeaderMap) -> bool {
 fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     let taken = app.sign_ins.take(Asker::Peer(peer), Instant::now());
     taken.map_err(|wait| {
-        let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
+        let seconds = whole_seconds(wait);
         Problem::new(
             TOO_MANY_REQUESTS,
             "there were too many attempts to sign in from this address",

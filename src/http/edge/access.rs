@@ -32,7 +32,11 @@ use tokio::time::Instant;
 
 use self::rules::Rule;
 pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
-use super::{audit::Trail, connection::Peer, rate::Asker};
+use super::{
+    audit::Trail,
+    connection::Peer,
+    rate::{Asker, whole_seconds},
+};
 use crate::{
     access::{Caller, quota::Holder, session::SessionKey},
     domain::{access::Scope, agent::AgentId},
@@ -156,10 +160,9 @@ pub(super) fn check_rate(
     app.rate.take(asker, Instant::now()).map_err(|wait| {
         let per_second = app.settings.requests_per_second;
         let detail = format!("this is more than {per_second} requests a second; nothing was changed");
-        let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
         Problem::new(TOO_MANY_REQUESTS, detail)
             .hint("ask again after `retry-after`, or raise http.requests_per_second")
-            .retry_after(seconds)
+            .retry_after(whole_seconds(wait))
     })
 }
 

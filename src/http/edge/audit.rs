@@ -112,9 +112,6 @@ fn outcome(response: &Response) -> &'static str {
 
 /// The agent that the path names, if the route is about agents.
 fn agent(route: &str, path: &str) -> Option<AgentId> {
-    if route.contains("/runs/") {
-        return None;
-    }
     let is_project = |place: &str| place == "{id}" && route.starts_with("/v1/projects/");
     let mut places = AGENT_PLACES.into_iter().filter(|place| !is_project(place));
     places.find_map(|place| {

@@ -18,6 +18,11 @@ use crate::domain::access::TokenName;
 /// The most buckets; beyond them all new callers share one.
 const BUCKETS_MAX: usize = 10_000;
 
+/// When somebody who has to wait so long may come again, in whole seconds.
+pub(in crate::http) fn whole_seconds(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
 /// The owner of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::http) enum Asker {

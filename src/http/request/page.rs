@@ -3,11 +3,9 @@
 use std::str::FromStr;
 
 use super::extract::{Parameters, invalid};
+pub(in crate::http) use crate::domain::cursor::cut;
 use crate::{
-    domain::{
-        cursor::{Cursor, List, NoCursor},
-        number::usize_or_max,
-    },
+    domain::cursor::{Cursor, List, NoCursor},
     http::response::problem::Problem,
 };
 
@@ -52,31 +50,4 @@ pub(in crate::http) fn place<T: FromStr>(parameters: &Parameters) -> Result<Opti
 /// Where the next page of `list` begins, if there is one.
 pub(in crate::http) fn next(list: List<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
     entry.map(|entry| Cursor::behind(list, &entry))
-}
-
-/// The page of `limit` entries out of those that were read, and the entry after which the next page begins, if there is
-/// one.
-pub(in crate::http) fn cut<Entry, Cursor>(
-    mut found: Vec<Entry>,
-    limit: i64,
-    cursor: impl Fn(&Entry) -> Cursor,
-) -> (Vec<Entry>, Option<Cursor>) {
-    let shown = usize_or_max(limit);
-    let has_more = found.len() > shown;
-    found.truncate(shown);
-    let next = found.last().filter(|_| has_more).map(cursor);
-    (found, next)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cut;
-
-    #[test]
-    fn one_entry_more_than_asked_for_means_a_next_page() {
-        let entries = vec![3, 5, 8];
-        assert_eq!(cut(entries.clone(), 2, |last| *last), (vec![3, 5], Some(5)));
-        assert_eq!(cut(entries, 3, |last| *last), (vec![3, 5, 8], None));
-        assert_eq!(cut(Vec::<i64>::new(), 1, |last| *last), (vec![], None));
-    }
 }

@@ -58,8 +58,7 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
             .map_err(|_| row::inconsistent("calibrations", format!("{provider} {model}"), "samples", text))?;
         let mut calibration = Calibration::default();
         for kept in samples {
-            let ReportedSample { reporter, sample } = kept.into();
-            calibration.learn(reporter, sample);
+            calibration.learn(kept.into());
         }
         Ok(KeptCalibration {
             provider,

@@ -4,7 +4,7 @@ use proptest::test_runner::{Config, TestRunner};
 use recapd::{
     domain::{
         agent::AgentId,
-        calibration::{Calibration, MODELS_MAX, Reporter, Sample},
+        calibration::{Calibration, MODELS_MAX, ReportedSample, Reporter, Sample},
         message::{Kind, Message},
         settings::SettingsPatch,
         window::Budget,
@@ -406,7 +406,10 @@ pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
             reported_tokens,
         };
         for agent in 0..3 {
-            calibration.learn(Reporter(agent), sample);
+            calibration.learn(ReportedSample {
+                reporter: Reporter(agent),
+                sample,
+            });
         }
         KeptCalibration {
             provider: "anthropic".to_owned(),

@@ -37,7 +37,7 @@ fn run(rounds: &[RoundOf], leg_tokens: i64) -> Run {
     Run::new(Format::OpenAiChat, rounds, leg_tokens)
 }
 
-/// The model's words without a call and what it says next are one turn, and two rounds.
+/// A message of the model's without a call and its next message make one turn, but two rounds.
 #[test]
 fn a_round_behind_words_alone_is_as_new_as_any() {
     let of = |results: Vec<usize>| RoundOf {
