@@ -1120,7 +1120,7 @@ export interface components {
             outcome: string;
             /** @description The client's address (of IPv6 the network), or `unix` for the socket. */
             peer: string;
-            /** @description The request's id, as it stands in the answer and in the log. */
+            /** @description The request's id. The answer and the log carry the same one. */
             request_id: string;
             /** @description The route, as a template: `/v1/agents/{id}/pause`. */
             route: string;
