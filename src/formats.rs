@@ -20,6 +20,7 @@ mod pidgin;
 mod responses;
 mod role;
 mod row;
+mod sameness;
 mod usage;
 
 use crate::domain::{
@@ -30,6 +31,7 @@ use crate::domain::{
 pub use claude_code::is_copied_line;
 use json::Fields;
 pub use row::{Row, read_row};
+pub use sameness::is_same;
 pub use usage::{read_usage, reported_usage};
 
 /// The fields that may say when a message was said, in the order in which they are tried.

@@ -15,6 +15,7 @@ use crate::{
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
+    formats,
     store::{AppendRequest, Prepared, StoreResult},
     threads::{self, Panicked},
 };
@@ -85,7 +86,11 @@ impl Keeper {
         }
         let known = self.store.known_payloads(agent, &ids).await?;
         let mut named = messages.iter().zip(ids);
-        Ok(named.all(|(message, id)| known.get(id) == Some(&message.payload)))
+        let is_same = |(message, id): (&Message, &str)| {
+            let known = known.get(id);
+            known.is_some_and(|known| formats::is_same(known, &message.payload))
+        };
+        Ok(named.all(is_same))
     }
 
     /// The counter for messages of `agent`.

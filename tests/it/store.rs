@@ -64,7 +64,7 @@ use crate::support::{
 macro_rules! every_test {
     ($run:ident!($($backend:tt)*)) => {
         $run! { ($($backend)*)
-            append: messages_become_exchanges, a_client_id_is_taken_once, duplicates_change_nothing,
+            append: messages_become_exchanges, a_client_id_is_taken_once, duplicates_change_nothing, spelling_makes_no_other_message,
                 a_replay_keeps_each_message_of_an_id_once,
                 a_line_that_a_session_took_from_another_is_known,
                 an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,

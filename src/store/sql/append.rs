@@ -249,7 +249,7 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 known.insert(id.clone(), message.payload.clone());
                 fresh.push((place, true));
             }
-            Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
+            Some(payload) if formats::is_same(payload, &message.payload) || is_tombstone(payload) => {}
             // A session that was resumed or forked has what was said before under its own name.
             Some(payload)
                 if message.format == Format::ClaudeCode

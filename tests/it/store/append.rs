@@ -109,6 +109,40 @@ pub(crate) async fn a_client_id_is_taken_once(db: &dyn Backend) {
     );
 }
 
+pub(crate) async fn spelling_makes_no_other_message(db: &dyn Backend) {
+    let message = |payload: &str| {
+        let mut prepared = with_id(said("user", "Hi", 1, T0), "1");
+        payload.clone_into(&mut prepared.message.payload);
+        append(&agent("a"), vec![prepared])
+    };
+    let first = r#"{"role":"user","content":"Où?","n":1}"#;
+    db.store().append(message(first)).await.unwrap();
+    for again in [first, r#" {"content": "O\u00f9?", "n":1, "role":"user" }"#] {
+        let outcome = db.store().append(message(again)).await.unwrap();
+        assert_eq!((outcome.accepted, outcome.duplicates), (0, 1), "{again}");
+        let mut replayed = message(again);
+        replayed.replayed = true;
+        assert_eq!(
+            db.store().append(replayed).await.unwrap().duplicates,
+            1,
+            "{again}"
+        );
+    }
+    for other in [
+        r#"{"role":"user","content":"Où?","n":1.0}"#,
+        r#"{"role":"user","content":"Où?"}"#,
+    ] {
+        let refused = db.store().append(message(other)).await;
+        assert!(
+            matches!(refused, Err(StoreError::ClientIdReused(_))),
+            "{refused:?}"
+        );
+    }
+    let stored = "SELECT payload FROM message_log WHERE agent_id = 'a'";
+    assert_eq!(db.text(stored).await.unwrap(), first, "as it came first");
+    clean(db, &agent("a")).await;
+}
+
 pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) {
     let a = agent("a");
     let messages = |texts: &[&str]| -> Vec<Prepared> {
