@@ -374,16 +374,99 @@ pub trait Store: Send + Sync {
     /// Forgets messages: they become tombstones in every agent that shares them, and what was derived from them is
     /// removed. Doing it twice changes nothing more.
     ///
+    /// It is done in steps, between which others write: [`Self::begin_forget`] notes what is to be forgotten, so that what a
+    /// crash breaks off goes on with [`Forgettable::Begun`]. When this returns everything is forgotten.
+    ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; nothing is changed
-    /// then.
-    async fn forget(&self, request: Forget) -> StoreResult<Forgotten>;
+    /// then. After other errors [`Self::forgettings_due`] tells whether some is left.
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
+        let mut forgotten = self.begin_forget(&request).await?;
+        loop {
+            let step = self.forget_some(&request).await?;
+            forgotten.items += step.items;
+            forgotten.versions += step.versions;
+            if step.left == 0 {
+                break;
+            }
+        }
+        for agent in &forgotten.agents {
+            while self
+                .settle_totals(agent, &request.rules, request.now)
+                .await?
+                .is_some()
+            {}
+        }
+        forgotten.is_scrubbed = self.scrub().await;
+        Ok(forgotten)
+    }
+
+    /// Notes what is to be forgotten. Returns the messages and exchanges that will be, and the agents that share them.
+    ///
+    /// # Errors
+    /// As [`Self::forget`].
+    async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten>;
+
+    /// Forgets some of what was noted for the agent, in one transaction: what it forgets is gone from every agent that shares it
+    /// and from their documents.
+    async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep>;
+
+    /// Agents for which something was noted that isn't forgotten yet.
+    async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
+
+    /// Exchanges of the agent that were noted and aren't forgotten yet.
+    async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64>;
+
+    /// Reckons the next running totals that a forgetting or a recount has changed, in one transaction; `None` if all were
+    /// right. When the last are, the window is held against its budget.
+    async fn settle_totals(
+        &self,
+        agent: &AgentId,
+        rules: &AppendRules,
+        now: Timestamp,
+    ) -> StoreResult<Option<Recounted>>;
+
+    /// Agents with running totals that aren't right yet.
+    async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
     /// Deletes an agent with everything about it. Exchanges that it inherited stay with the agents they belong to.
     ///
+    /// It is done in steps, between which others write. From the first one on nobody sees the agent; appends to it are
+    /// refused ([`StoreError::Contended`]) until it is gone. What a crash breaks off goes on when this is called again.
+    ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then.
-    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted>;
+    /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then. After other errors
+    /// [`Self::deletions_due`] tells whether some is left.
+    async fn delete_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Deleted> {
+        self.begin_delete(agent, now).await?;
+        let mut messages = 0;
+        loop {
+            let step = self.delete_some(agent).await?;
+            messages += step.messages;
+            if step.is_gone {
+                break;
+            }
+        }
+        Ok(Deleted {
+            messages,
+            is_scrubbed: self.scrub().await,
+        })
+    }
+
+    /// Hides the agent, and notes that it is to be deleted.
+    ///
+    /// # Errors
+    /// As [`Self::delete_agent`].
+    async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()>;
+
+    /// Deletes some of what is left of an agent that is being deleted, in one transaction.
+    async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep>;
+
+    /// Agents whose deletion has begun and isn't done.
+    async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
+
+    /// Removes what was deleted or replaced from the database's files. False if some of it may remain.
+    async fn scrub(&self) -> bool;
 
     /// The current document and the exchanges that are pending, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;

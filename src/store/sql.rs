@@ -40,6 +40,7 @@ mod spending;
 pub(super) mod statement;
 mod stock;
 mod summary;
+mod totals;
 pub(super) mod value;
 mod verify;
 mod version;
@@ -49,14 +50,14 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::{
-    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
-    Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure, Forget,
-    Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits,
-    MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune,
-    RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord,
-    SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult,
-    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, sqlite::Extent,
-    verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
+    EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
+    Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
+    Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
+    ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
+    RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError,
+    StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
+    sqlite::Extent, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -232,30 +233,77 @@ impl Store for SqlStore {
         recall::index(self, messages_max).await
     }
 
-    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
-        let agent = request.agent.clone();
-        let forgotten = self
-            .write_extent(Lock::Family(agent), Extent::Unbounded, move |tx| {
-                Box::pin(forget::forget(tx, request))
-            })
-            .await?;
-        Ok(Forgotten {
-            is_scrubbed: self.scrub_after().await,
-            ..forgotten
+    async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
+        let (forgotten, wanted) = forget::plan::plan(&mut self.snapshot().await?, request).await?;
+        if wanted.is_empty() {
+            return Ok(forgotten);
+        }
+        let (agent, now) = (request.agent.clone(), request.now);
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { forget::plan::note(tx, &agent, &wanted, now).await })
         })
+        .await?;
+        Ok(forgotten)
     }
 
-    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
-        let agent = agent.clone();
-        let messages = self
-            .write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
-                Box::pin(async move { forget::delete::delete(tx, &agent).await })
-            })
-            .await?;
-        Ok(Deleted {
-            messages,
-            is_scrubbed: self.scrub_after().await,
+    async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep> {
+        let (agent, request) = (request.agent.clone(), request.clone());
+        self.write_extent(Lock::Family(agent), Extent::Unbounded, move |tx| {
+            Box::pin(async move { forget::forget_some(tx, &request).await })
         })
+        .await
+    }
+
+    async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        forget::plan::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64> {
+        forget::plan::left(&mut self.reader().await?, agent).await
+    }
+
+    async fn settle_totals(
+        &self,
+        agent: &AgentId,
+        rules: &AppendRules,
+        now: Timestamp,
+    ) -> StoreResult<Option<Recounted>> {
+        let (agent, rules) = (agent.clone(), *rules);
+        if totals::from(&mut self.reader().await?, &agent).await?.is_none() {
+            return Ok(None);
+        }
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { recount::settle_totals(tx, &agent, &rules, now).await })
+        })
+        .await
+    }
+
+    async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        totals::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { forget::delete::begin(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep> {
+        let agent = agent.clone();
+        self.write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
+            Box::pin(async move { forget::delete::delete_some(tx, &agent).await })
+        })
+        .await
+    }
+
+    async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        forget::delete::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn scrub(&self) -> bool {
+        self.scrub_after().await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
     (
         1,
         "schema",
@@ -81,5 +81,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
         16,
         "definer",
         include_str!("../../../migrations/postgres/0016_definer.sql"),
+    ),
+    (
+        17,
+        "pieces",
+        include_str!("../../../migrations/postgres/0017_pieces.sql"),
     ),
 ];

@@ -85,6 +85,9 @@ pub(super) async fn append(
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;
         found = agent::load(tx, &request.agent).await?;
+        if found.is_none() {
+            return Err(StoreError::Contended("the agent is being deleted".to_owned()));
+        }
     }
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 22] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 23] = [
     (
         1,
         "schema",
@@ -111,5 +111,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 22] = [
         23,
         "facts",
         include_str!("../../../migrations/sqlite/0023_facts.sql"),
+    ),
+    (
+        24,
+        "pieces",
+        include_str!("../../../migrations/sqlite/0024_pieces.sql"),
     ),
 ];

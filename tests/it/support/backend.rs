@@ -36,7 +36,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 23] = [
+pub(crate) const TABLES: [&str; 24] = [
     "agents",
     "message_log",
     "recounts",
@@ -60,6 +60,7 @@ pub(crate) const TABLES: [&str; 23] = [
     "provider_batches",
     "batch_requests",
     "idempotency_keys",
+    "forgettings",
 ];
 
 /// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other

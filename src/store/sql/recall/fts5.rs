@@ -183,14 +183,14 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     begin_merge(tx).await
 }
 
-/// As [`forget`], all messages of an agent.
-pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+/// As [`forget`], the newest messages of an agent.
+pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
     let sql = sql!(
-        "-- sqlite/recall.forget_agent\nDELETE FROM recall_index \
-               WHERE rowid IN (SELECT id FROM message_log WHERE agent_id = $1)"
+        "-- sqlite/recall.forget_newest\nDELETE FROM recall_index WHERE rowid IN \
+               (SELECT id FROM message_log WHERE agent_id = $1 ORDER BY seq DESC LIMIT $2)"
     );
-    let done = query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
-    if done > 0 {
+    let query = query(sql).bind(agent.as_str()).bind(limit);
+    if query.execute(&mut *tx).await? > 0 {
         begin_merge(tx).await?;
     }
     Ok(())
