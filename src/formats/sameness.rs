@@ -139,7 +139,7 @@ mod tests {
                 _ if chance.below(2) == 0 => {
                     let mut units = [0; 2];
                     for unit in character.encode_utf16(&mut units) {
-                        spelled.push_str(&format!("\\u{unit:04x}"));
+                        spelled.extend(format!("\\u{unit:04x}").chars());
                     }
                 }
                 _ => spelled.push(character),

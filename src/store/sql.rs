@@ -78,7 +78,6 @@ pub use database::{Connections, DatabaseSettings, SqlStore};
 
 /// The most missing rows of the queue that are made in one transaction.
 const RECONCILED_MAX: i64 = 1_000;
-
 #[async_trait]
 impl Store for SqlStore {
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
@@ -151,8 +150,7 @@ impl Store for SqlStore {
     }
 
     async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
-        let mut tx = self.snapshot().await?;
-        recount::batch(&mut tx, agent, messages_max).await
+        recount::batch(&mut self.snapshot().await?, agent, messages_max).await
     }
 
     async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
@@ -183,8 +181,7 @@ impl Store for SqlStore {
     }
 
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
-        let mut tx = self.snapshot().await?;
-        exchange::load(&mut tx, agent, query).await
+        exchange::load(&mut self.snapshot().await?, agent, query).await
     }
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
@@ -234,24 +231,11 @@ impl Store for SqlStore {
     }
 
     async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
-        let (forgotten, wanted) = forget::plan::plan(&mut self.snapshot().await?, request).await?;
-        if wanted.is_empty() {
-            return Ok(forgotten);
-        }
-        let (agent, now) = (request.agent.clone(), request.now);
-        self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { forget::plan::note(tx, &agent, &wanted, now).await })
-        })
-        .await?;
-        Ok(forgotten)
+        forget::run::begin_forget(self, request).await
     }
 
     async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep> {
-        let (agent, request) = (request.agent.clone(), request.clone());
-        self.write_extent(Lock::Family(agent), Extent::Unbounded, move |tx| {
-            Box::pin(async move { forget::forget_some(tx, &request).await })
-        })
-        .await
+        forget::run::forget_some(self, request.clone()).await
     }
 
     async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
@@ -268,14 +252,7 @@ impl Store for SqlStore {
         rules: &AppendRules,
         now: Timestamp,
     ) -> StoreResult<Option<Recounted>> {
-        let (agent, rules) = (agent.clone(), *rules);
-        if totals::from(&mut self.reader().await?, &agent).await?.is_none() {
-            return Ok(None);
-        }
-        self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { recount::settle_totals(tx, &agent, &rules, now).await })
-        })
-        .await
+        forget::run::settle_totals(self, agent, rules, now).await
     }
 
     async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
@@ -283,19 +260,11 @@ impl Store for SqlStore {
     }
 
     async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-        let agent = agent.clone();
-        self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { forget::delete::begin(tx, &agent, now).await })
-        })
-        .await
+        forget::run::begin_delete(self, agent.clone(), now).await
     }
 
     async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep> {
-        let agent = agent.clone();
-        self.write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
-            Box::pin(async move { forget::delete::delete_some(tx, &agent).await })
-        })
-        .await
+        forget::run::delete_some(self, agent.clone()).await
     }
 
     async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
@@ -307,13 +276,11 @@ impl Store for SqlStore {
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
-        let mut tx = self.snapshot().await?;
-        summary::read(&mut tx, agent).await
+        summary::read(&mut self.snapshot().await?, agent).await
     }
 
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
-        let mut tx = self.snapshot().await?;
-        summary::of_step(&mut tx, agent).await
+        summary::of_step(&mut self.snapshot().await?, agent).await
     }
 
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
@@ -385,8 +352,7 @@ impl Store for SqlStore {
     }
 
     async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
-        let mut tx = self.snapshot().await?;
-        project::load(&mut tx, project).await
+        project::load(&mut self.snapshot().await?, project).await
     }
 
     async fn enqueue(
@@ -398,15 +364,13 @@ impl Store for SqlStore {
     ) -> StoreResult<Enqueued> {
         let agent = agent.clone();
         self.write(Lock::Nothing, move |tx| {
-            Box::pin(async move {
-                let wake = queue::Wake {
-                    reason,
-                    delay_ms,
-                    revive_after_ms: 0,
-                    now,
-                };
-                queue::enqueue(tx, &agent, wake).await
-            })
+            let wake = queue::Wake {
+                reason,
+                delay_ms,
+                revive_after_ms: 0,
+                now,
+            };
+            Box::pin(async move { queue::enqueue(tx, &agent, wake).await })
         })
         .await
     }
@@ -436,8 +400,7 @@ impl Store for SqlStore {
     }
 
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
-        let mut tx = self.snapshot().await?;
-        summary::material(&mut tx, &lease.agent, limits).await
+        summary::material(&mut self.snapshot().await?, &lease.agent, limits).await
     }
 
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
@@ -615,8 +578,7 @@ impl Store for SqlStore {
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
-        let mut tx = self.snapshot().await?;
-        verify::verify(&mut tx, agent).await
+        verify::verify(&mut self.snapshot().await?, agent).await
     }
 
     async fn ping(&self) -> StoreResult<()> {

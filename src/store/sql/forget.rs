@@ -16,6 +16,7 @@ mod labels;
 mod lighten;
 pub(super) mod plan;
 mod purge;
+pub(super) mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -77,16 +77,12 @@ impl Forget {
         };
         let agent = &self.agent;
         let reply: ForgetReply = open::block_on(async {
-            match &shared.server {
-                Some(server) => {
-                    let path = format!("/v1/agents/{agent}/forget");
-                    read(&Remote::new(server)?.post(&path, &body).await?)
-                }
-                None => {
-                    let (keeper, store) = keeper(config, agent).await?;
-                    Ok(told_meanwhile(store.as_ref(), agent, keeper.forget(agent, what)).await?)
-                }
+            if let Some(server) = &shared.server {
+                let path = format!("/v1/agents/{agent}/forget");
+                return read(&Remote::new(server)?.post(&path, &body).await?);
             }
+            let (keeper, store) = keeper(config, agent).await?;
+            Ok(told_meanwhile(store.as_ref(), agent, keeper.forget(agent, what)).await?)
         })?;
         if shared.json {
             output::json(&reply)?;
