@@ -109,7 +109,8 @@ pub(in super::super) async fn delete_some(tx: &mut Connection, agent: &AgentId) 
         }
     }
     let sql = sql!("-- sql/forget.agent\nDELETE FROM agents WHERE agent_id = $1");
-    query(sql).bind(agent.as_str()).execute(tx).await?;
+    query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
+    recall::forgot_all(tx).await?;
     step.is_gone = true;
     Ok(step)
 }

@@ -189,16 +189,13 @@ pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i
         "-- sqlite/recall.forget_newest\nDELETE FROM recall_index WHERE rowid IN \
                (SELECT id FROM message_log WHERE agent_id = $1 ORDER BY seq DESC LIMIT $2)"
     );
-    let query = query(sql).bind(agent.as_str()).bind(limit);
-    if query.execute(&mut *tx).await? > 0 {
-        begin_merge(tx).await?;
-    }
+    query(sql).bind(agent.as_str()).bind(limit).execute(tx).await?;
     Ok(())
 }
 
 /// Begins a merge of all parts of the index, done in steps after the commit: only that removes the words of deleted
 /// rows.
-async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
+pub(super) async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     let begin = sql!(
         "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
     );
