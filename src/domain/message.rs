@@ -296,6 +296,15 @@ pub fn tombstone(kind: &Kind) -> String {
     format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
 }
 
+/// The payload that replaces that of a forgotten mark or rewind, with another label in place of its own.
+pub fn step_tombstone(kind: &Kind, label: &str) -> String {
+    let (kind, data) = (
+        serde_json::json!(kind.name()),
+        serde_json::json!({ "label": label }),
+    );
+    format!("{TOMBSTONE}\"kind\":{kind},\"data\":{data}}}")
+}
+
 /// Whether a payload is that of a forgotten message.
 pub fn is_tombstone(payload: &str) -> bool {
     payload.starts_with(TOMBSTONE)

@@ -11,6 +11,9 @@ use crate::{
     store::{Deleted, Forget, Forgettable, Forgotten, StoreError, StoreResult},
 };
 
+/// The most agents with something to go on with that are looked up at once.
+const BEGUN_MAX: i64 = 100;
+
 /// What forgetting did, over HTTP and on the command line alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Forgotten)]
@@ -144,7 +147,7 @@ impl Keeper {
     /// # Errors
     /// As [`crate::store::Store::delete_agent`].
     pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
-        let deleted = self.store.delete_agent(agent).await;
+        let deleted = self.store.delete_agent(agent, self.clock.now()).await;
         let journal_removed = match (&self.journal, &deleted) {
             // Gone already: another daemon may have deleted the agent, but not from this one's journal.
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
@@ -163,6 +166,27 @@ impl Keeper {
             scrubbed: is_scrubbed,
             journal_removed,
         })
+    }
+
+    /// Goes on with what a crash or a failure broke off: forgettings, deletions, running totals. Who forgets at this moment
+    /// does, too: that they do it together does no harm.
+    ///
+    /// # Errors
+    /// What the store fails with first; it goes on with the others, and the next time with that one.
+    pub async fn finish_begun(&self) -> StoreResult<()> {
+        let mut outcome = Ok(());
+        for agent in self.store.forgettings_due(BEGUN_MAX).await? {
+            warn!(agent_id = %agent, "forget.goes_on");
+            outcome = outcome.and(self.forget(&agent, Forgettable::Begun).await.map(drop));
+        }
+        for agent in self.store.deletions_due(BEGUN_MAX).await? {
+            warn!(agent_id = %agent, "forget.deletion_goes_on");
+            outcome = outcome.and(self.delete(&agent).await.map(drop));
+        }
+        for agent in self.store.totals_due(BEGUN_MAX).await? {
+            outcome = outcome.and(self.settle(&agent).await);
+        }
+        outcome
     }
 
     async fn rewrite_journal(&self, agent: &AgentId) -> bool {

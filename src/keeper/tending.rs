@@ -1,5 +1,5 @@
-//! What the keeper does beside appends: it counts tokens again after a change of model, and saves to the database what
-//! was learned about counters.
+//! What the keeper does beside appends: it counts tokens again after a change of model, goes on with what was broken off, and
+//! saves to the database what was learned about counters.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -31,7 +31,10 @@ impl Keeper {
         loop {
             tokio::select! {
                 _ = again.tick() => given_up.clear(),
-                _ = look.tick() => self.hear_of_calibrations().await,
+                _ = look.tick() => {
+                    self.hear_of_calibrations().await;
+                    self.go_on().await;
+                }
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
             }
@@ -42,6 +45,13 @@ impl Keeper {
             self.save().await;
         }
         self.save().await;
+    }
+
+    async fn go_on(&self) {
+        if let Err(error) = self.finish_begun().await {
+            self.metrics.service.db_failed(error.class());
+            warn!(%error, "forget.broken_off");
+        }
     }
 
     /// Reads what other daemons on the same database have learned.
@@ -139,6 +149,18 @@ impl Keeper {
                 info!(agent_id = %agent, messages, is_last, "recount.done");
                 self.tell_recounted(agent, &recounted);
             }
+        }
+        self.settle(agent).await
+    }
+
+    /// Has the running totals reckoned that have changed, some at a time.
+    pub(super) async fn settle(&self, agent: &AgentId) -> StoreResult<()> {
+        while let Some(settled) = self
+            .store
+            .settle_totals(agent, &self.rules, self.clock.now())
+            .await?
+        {
+            self.tell_recounted(agent, &settled);
         }
         Ok(())
     }

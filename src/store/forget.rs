@@ -13,6 +13,8 @@ pub enum Forgettable {
     Exchanges(Vec<i64>),
     /// One message, by number.
     Message(i64),
+    /// What is left of earlier requests, which a crash or a failure broke off.
+    Begun,
 }
 
 /// A request to forget.
@@ -47,6 +49,26 @@ pub struct Forgotten {
     /// more: in its log, keys of indexes, backups). If not, a reader still holds an earlier state, which stays until
     /// the next checkpoint or vacuum.
     pub is_scrubbed: bool,
+}
+
+/// What one step of forgetting did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgetStep {
+    /// Items that were withdrawn or lost their text.
+    pub items: i64,
+    /// Earlier versions of documents whose text is gone.
+    pub versions: i64,
+    /// Exchanges that are still to be forgotten.
+    pub left: i64,
+}
+
+/// What one step of a deletion did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeleteStep {
+    /// Messages deleted.
+    pub messages: i64,
+    /// Whether the agent is gone.
+    pub is_gone: bool,
 }
 
 /// What the deletion of an agent did.

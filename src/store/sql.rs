@@ -41,6 +41,7 @@ mod spending;
 pub(super) mod statement;
 mod stock;
 mod summary;
+mod totals;
 pub(super) mod value;
 mod verify;
 mod version;
@@ -50,14 +51,14 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::{
-    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
-    Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure, Forget,
-    Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits,
-    MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune,
-    RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest, RunRecord,
-    SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult,
-    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, sqlite::Extent,
-    verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
+    EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
+    Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
+    Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
+    ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
+    RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError,
+    StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
+    sqlite::Extent, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -78,7 +79,6 @@ pub use database::{Connections, DatabaseSettings, SqlStore};
 
 /// The most missing rows of the queue that are made in one transaction.
 const RECONCILED_MAX: i64 = 1_000;
-
 #[async_trait]
 impl Store for SqlStore {
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
@@ -151,8 +151,7 @@ impl Store for SqlStore {
     }
 
     async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
-        let mut tx = self.snapshot().await?;
-        recount::batch(&mut tx, agent, messages_max).await
+        recount::batch(&mut self.snapshot().await?, agent, messages_max).await
     }
 
     async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
@@ -183,8 +182,7 @@ impl Store for SqlStore {
     }
 
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
-        let mut tx = self.snapshot().await?;
-        exchange::load(&mut tx, agent, query).await
+        exchange::load(&mut self.snapshot().await?, agent, query).await
     }
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
@@ -233,40 +231,57 @@ impl Store for SqlStore {
         recall::index(self, messages_max).await
     }
 
-    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
-        let agent = request.agent.clone();
-        let forgotten = self
-            .write_extent(Lock::Family(agent), Extent::Unbounded, move |tx| {
-                Box::pin(forget::forget(tx, request))
-            })
-            .await?;
-        Ok(Forgotten {
-            is_scrubbed: self.scrub_after().await,
-            ..forgotten
-        })
+    async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
+        forget::run::begin_forget(self, request).await
     }
 
-    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
-        let agent = agent.clone();
-        let messages = self
-            .write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
-                Box::pin(async move { forget::delete::delete(tx, &agent).await })
-            })
-            .await?;
-        Ok(Deleted {
-            messages,
-            is_scrubbed: self.scrub_after().await,
-        })
+    async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep> {
+        forget::run::forget_some(self, request.clone()).await
+    }
+
+    async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        forget::plan::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64> {
+        forget::plan::left(&mut self.reader().await?, agent).await
+    }
+
+    async fn settle_totals(
+        &self,
+        agent: &AgentId,
+        rules: &AppendRules,
+        now: Timestamp,
+    ) -> StoreResult<Option<Recounted>> {
+        forget::run::settle_totals(self, agent, rules, now).await
+    }
+
+    async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        totals::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+        forget::run::begin_delete(self, agent.clone(), now).await
+    }
+
+    async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep> {
+        forget::run::delete_some(self, agent.clone()).await
+    }
+
+    async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        forget::delete::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn scrub(&self) -> bool {
+        self.scrub_after().await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
-        let mut tx = self.snapshot().await?;
-        summary::read(&mut tx, agent).await
+        summary::read(&mut self.snapshot().await?, agent).await
     }
 
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
-        let mut tx = self.snapshot().await?;
-        summary::of_step(&mut tx, agent).await
+        summary::of_step(&mut self.snapshot().await?, agent).await
     }
 
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
@@ -338,8 +353,7 @@ impl Store for SqlStore {
     }
 
     async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
-        let mut tx = self.snapshot().await?;
-        project::load(&mut tx, project).await
+        project::load(&mut self.snapshot().await?, project).await
     }
 
     async fn enqueue(
@@ -351,15 +365,13 @@ impl Store for SqlStore {
     ) -> StoreResult<Enqueued> {
         let agent = agent.clone();
         self.write(Lock::Nothing, move |tx| {
-            Box::pin(async move {
-                let wake = queue::Wake {
-                    reason,
-                    delay_ms,
-                    revive_after_ms: 0,
-                    now,
-                };
-                queue::enqueue(tx, &agent, wake).await
-            })
+            let wake = queue::Wake {
+                reason,
+                delay_ms,
+                revive_after_ms: 0,
+                now,
+            };
+            Box::pin(async move { queue::enqueue(tx, &agent, wake).await })
         })
         .await
     }
@@ -389,8 +401,7 @@ impl Store for SqlStore {
     }
 
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
-        let mut tx = self.snapshot().await?;
-        summary::material(&mut tx, &lease.agent, limits).await
+        summary::material(&mut self.snapshot().await?, &lease.agent, limits).await
     }
 
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
@@ -568,8 +579,7 @@ impl Store for SqlStore {
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
-        let mut tx = self.snapshot().await?;
-        verify::verify(&mut tx, agent).await
+        verify::verify(&mut self.snapshot().await?, agent).await
     }
 
     async fn ping(&self) -> StoreResult<()> {

@@ -116,7 +116,7 @@ async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
     assert_eq!(pending(&snapshots, &agent).await, Some(2), "it is believed");
     assert_eq!(pending_later(&snapshots, &agent).await, Some(3));
 
-    db.store().delete_agent(&agent).await.unwrap();
+    db.store().delete_agent(&agent, T0).await.unwrap();
     assert_eq!(pending_later(&snapshots, &agent).await, None);
     assert_eq!(pending(&snapshots, &agent).await, None, "nothing is left of it");
 }
@@ -137,7 +137,7 @@ async fn a_projects_document_is_looked_at_again_like_a_summary() {
     store.append(append(&agent, turns(4..=4))).await.unwrap();
     assert_eq!(pending_in(&get().await.unwrap()), 2, "it is believed");
     assert_eq!(pending_in(&later(&get).await.unwrap()), 3);
-    store.delete_agent(&agent).await.unwrap();
+    store.delete_agent(&agent, T0).await.unwrap();
     assert!(later(&get).await.is_none());
 }
 

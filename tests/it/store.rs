@@ -26,6 +26,7 @@ pub(crate) mod lineage_scripts;
 mod long_run;
 mod operate;
 mod pending;
+mod pieces;
 mod pins;
 mod postgres;
 mod project;
@@ -136,10 +137,14 @@ macro_rules! every_test {
                 a_long_exchange_is_read_in_parts, what_is_too_much_to_read_is_counted;
             forget: what_is_forgotten_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
-                what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once,
+                what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once, labels_of_marks_are_forgotten,
+                what_was_refused_is_forgotten, who_never_came_to_be_is_deleted,
                 what_is_not_there_cannot_be_forgotten, an_update_under_way_does_not_bring_it_back, no_hand_brings_back_what_is_forgotten,
                 the_same_message_sent_again_stays_forgotten, an_agent_is_deleted_with_all_that_is_known_of_it,
                 a_recount_under_way_does_not_count_it, any_life_can_be_forgotten_in_parts;
+            pieces: a_failure_between_two_steps_leaves_nothing_undone, totals_follow_in_pieces, a_fork_takes_open_totals_along,
+                a_recount_of_much_ends_as_if_lived, what_is_deleted_in_pieces_is_seen_by_nobody, many_earlier_texts_go_first,
+                steps_end_as_one_does;
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
                 no_more_bytes_are_read_than_asked_for, the_preamble_of_a_later_session_is_read_by_its_place,
                 an_exchange_too_big_for_a_page_comes_in_parts, a_context_is_built_of_so_many_bytes,

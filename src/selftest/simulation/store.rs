@@ -20,14 +20,14 @@ use crate::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
-        Fence, Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
-        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
-        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
-        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
-        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
-        VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
+        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
+        Failure, Fence, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
+        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -121,6 +121,10 @@ macro_rules! seam {
             $(async fn $a(&self, $(_: $at),*) -> StoreResult<$aa> {
                 Err(StoreError::Refused(concat!(stringify!($a), " isn't simulated").to_owned()))
             })+
+
+            async fn scrub(&self) -> bool {
+                false
+            }
         }
     };
 }
@@ -137,6 +141,7 @@ seam! {
     tables fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     tables fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
     tables fn recount(recount: Recount) -> Option<Recounted>;
+    tables fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<Recounted>;
     tables fn agent(agent: &AgentId) -> Option<AgentRow>;
     tables fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     tables fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
@@ -174,8 +179,14 @@ seam! {
     absent fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     absent fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     absent fn index_messages(messages_max: i64) -> i64;
-    absent fn forget(request: Forget) -> Forgotten;
-    absent fn delete_agent(agent: &AgentId) -> Deleted;
+    absent fn begin_forget(request: &Forget) -> Forgotten;
+    absent fn forget_some(request: &Forget) -> ForgetStep;
+    absent fn forgettings_due(limit: i64) -> Vec<AgentId>;
+    absent fn forgettings_left(agent: &AgentId) -> i64;
+    absent fn totals_due(limit: i64) -> Vec<AgentId>;
+    absent fn begin_delete(agent: &AgentId, now: Timestamp) -> ();
+    absent fn delete_some(agent: &AgentId) -> DeleteStep;
+    absent fn deletions_due(limit: i64) -> Vec<AgentId>;
     absent fn summary(agent: &AgentId) -> Option<SummaryRow>;
     absent fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     absent fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;

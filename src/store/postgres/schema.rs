@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
     (
         1,
         "schema",
@@ -86,5 +86,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
         17,
         "audit",
         include_str!("../../../migrations/postgres/0017_audit.sql"),
+    ),
+    (
+        18,
+        "pieces",
+        include_str!("../../../migrations/postgres/0018_pieces.sql"),
     ),
 ];

@@ -76,13 +76,21 @@ pub(in crate::store) async fn lock_family(tx: &mut Connection, agent: &AgentId) 
 
 /// One agent, as it is shown.
 pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!(counted, "-- sql/agent.counted", "WHERE a.agent_id = $1");
+    let sql = agent_select!(
+        counted,
+        "-- sql/agent.counted",
+        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
+    );
     one(connection, sql, agent).await
 }
 
 /// One agent, as what changes it needs it.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
-    let sql = agent_select!(bounded, "-- sql/agent.load", "WHERE a.agent_id = $1");
+    let sql = agent_select!(
+        bounded,
+        "-- sql/agent.load",
+        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
+    );
     one(connection, sql, agent).await
 }
 
@@ -148,7 +156,7 @@ pub(super) async fn list(
     let sql = agent_select!(
         counted,
         "-- sql/agent.list",
-        "WHERE a.agent_id > $1 ORDER BY a.agent_id LIMIT $2"
+        "WHERE a.agent_id > $1 AND a.deleted_at IS NULL ORDER BY a.agent_id LIMIT $2"
     );
     let after = after.map_or("", AgentId::as_str);
     let found = query(sql).bind(after).bind(limit).fetch_all(connection).await?;

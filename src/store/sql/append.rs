@@ -81,10 +81,8 @@ pub(super) async fn append(
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let mut found = agent::load(tx, &request.agent).await?;
-    // A fork can make the agent at any moment.
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
-        agent::lock(tx, &request.agent).await?;
-        found = agent::load(tx, &request.agent).await?;
+        found = Some(made_meanwhile(tx, &request.agent).await?);
     }
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;
@@ -150,6 +148,13 @@ pub(super) async fn append(
         enqueued,
         created_at,
     })
+}
+
+/// The agent's row, which there is after all: a fork can make it at any moment. Nobody sees one that is being deleted.
+async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
+    agent::lock(tx, agent).await?;
+    let found = agent::load(tx, agent).await?;
+    found.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
 }
 
 /// The version of the summary that was `before` these steps: a rewind may write one.

@@ -3,30 +3,41 @@
 //! A forgotten message becomes a tombstone: its number, its kind and its time stay, so that exchanges stay whole and a
 //! replay ends in the same state. Everything derived from it is removed in the same transaction, in every agent that
 //! shares it: headlines, counts, items, texts of documents, model answers, words of the index, what a fork recorded.
-//! Freed pages are overwritten (`secure_delete`), and the log is emptied after the commit.
+//! Freed pages are overwritten (`secure_delete`), and the log is emptied after the commits.
 //!
-//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not what was said.
+//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not what was said. But for their labels
+//! ([`labels`]).
+//!
+//! What is to be forgotten is noted first ([`plan`]), and then forgotten some exchanges at a time: each transaction leaves
+//! nothing of those that it forgets, and strikes them off. Running totals follow ([`super::totals`]).
 
 pub(super) mod delete;
+mod labels;
+mod lighten;
+pub(super) mod plan;
 mod purge;
+pub(super) mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{
-        FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, Place, PlacedExchange, StoreError, StoreResult,
-    },
-    recall::{self, Line},
-    row,
+    super::{Forget, ForgetStep, StoreResult},
+    recall, row,
 };
 use crate::domain::{
     agent::AgentId,
     message::{Kind, tombstone},
-    number::i64_or_max,
 };
+use labels::Replaced;
+use plan::Wanted;
 use purge::Purge;
+
+/// Exchanges that are forgotten in one transaction at most …
+const EXCHANGES_MAX: usize = 64;
+/// … and their messages, but for the first exchange, which is forgotten whatever it has.
+const MESSAGES_MAX: usize = 512;
 
 /// A message that becomes a tombstone.
 #[derive(Clone, Debug)]
@@ -35,12 +46,6 @@ pub(super) struct Buried {
     pub(super) seq: i64,
     kind: String,
     pub(super) tokens: i64,
-}
-
-/// What is to be forgotten of an exchange: one message, or all of them.
-struct Target {
-    placed: PlacedExchange,
-    seq: Option<i64>,
 }
 
 /// What is touched of one agent.
@@ -52,114 +57,97 @@ struct Touched {
     told: BTreeSet<i64>,
 }
 
-/// See [`super::super::Store::forget`].
-pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<Forgotten> {
-    let line = Line::of(tx, &request.agent).await?;
-    let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
-    let mut forgotten = Forgotten::default();
-    let mut touched: BTreeMap<AgentId, Touched> = BTreeMap::new();
-    let mut buried: Vec<Buried> = Vec::new();
-    let mut agents: BTreeSet<AgentId> = BTreeSet::new();
-    for target in targets(tx, &line, &request.what).await? {
-        let found = find(tx, &target).await?;
-        let first_seq = found.iter().map(|message| message.seq).min();
-        let first_seq = first_seq.or(target.seq);
-        let first_seq = first_seq.unwrap_or(target.placed.exchange.first_seq);
-        let sharing = sharers(tx, &target.placed.source, first_seq).await?;
-        // Even if nothing is left to forget: a journal may not have been rewritten the last time.
-        agents.extend(sharing.iter().cloned());
-        if found.is_empty() {
-            continue;
+/// What one transaction forgets.
+#[derive(Default)]
+struct Some {
+    wanted: Vec<Wanted>,
+    buried: Vec<Buried>,
+    touched: BTreeMap<AgentId, Touched>,
+    /// The agents whose labels are replaced, and by what.
+    labels: BTreeMap<AgentId, Vec<Replaced>>,
+}
+
+/// See [`super::super::Store::forget_some`].
+pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
+    let mut step = ForgetStep::default();
+    let some = next(tx, &request.agent).await?;
+    let lightened = lighten::lighten(tx, &some.touched, request.now).await?;
+    step.versions = lightened.versions;
+    if lightened.is_light {
+        bury(tx, request, &some.buried).await?;
+        let purges = some.touched.iter().map(|(agent, touched)| Purge {
+            request,
+            agent,
+            touched,
+            buried: &some.buried,
+        });
+        // Inherited items take their texts from the headlines of their exchanges at the source: so those are first.
+        for purge in purges.clone() {
+            purge.sum_up(tx).await?;
         }
-        bury(tx, &request, &target, &found).await?;
-        let number = target.placed.exchange.exchange;
-        forgotten.exchanges.push(number);
-        for agent in sharing {
-            let touched = touched.entry(agent).or_default();
-            touched.exchanges.insert(number);
-            if target.placed.place != Place::Preamble {
-                touched.told.insert(number);
+        for purge in purges {
+            let (items, versions) = purge.run(tx).await?;
+            step.items += items;
+            step.versions += versions;
+        }
+        for (agent, labels) in &some.labels {
+            labels::replace(tx, agent, labels, request.now).await?;
+        }
+        plan::strike_off(tx, &request.agent, &some.wanted).await?;
+    }
+    step.left = plan::left(tx, &request.agent).await?;
+    Ok(step)
+}
+
+/// What is forgotten next: the newest exchanges, since their totals move the fewest others.
+async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
+    let mut some = Some::default();
+    for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
+        let found = find(tx, &wanted).await?;
+        if !some.wanted.is_empty() && some.buried.len() + found.len() > MESSAGES_MAX {
+            break;
+        }
+        if let Some(first) = found.first() {
+            for agent in sharers(tx, &wanted.source, first.seq).await? {
+                let touched = some.touched.entry(agent).or_default();
+                touched.exchanges.insert(wanted.exchange);
+                if wanted.is_told {
+                    touched.told.insert(wanted.exchange);
+                }
             }
         }
-        buried.extend(found);
-    }
-    for (source, seqs) in by_source(&buried) {
-        recall::forget(tx, source, &seqs).await?;
-    }
-    let purges = touched.iter().map(|(agent, touched)| Purge {
-        request: &request,
-        agent,
-        touched,
-        buried: &buried,
-    });
-    // Inherited items take their texts from the headlines of their exchanges at the source: so those are first.
-    for purge in purges.clone() {
-        purge.sum_up(tx).await?;
-    }
-    for purge in purges {
-        let (items, versions) = purge.run(tx).await?;
-        forgotten.items += items;
-        forgotten.versions += versions;
-    }
-    forgotten.agents = agents.into_iter().collect();
-    forgotten.messages = i64_or_max(buried.len());
-    Ok(forgotten)
-}
-
-/// The numbers of the messages, by the agent that they belong to.
-fn by_source(buried: &[Buried]) -> BTreeMap<&AgentId, Vec<i64>> {
-    let mut seqs: BTreeMap<&AgentId, Vec<i64>> = BTreeMap::new();
-    for message in buried {
-        seqs.entry(&message.source).or_default().push(message.seq);
-    }
-    seqs
-}
-
-async fn targets(tx: &mut Connection, line: &Line, what: &Forgettable) -> StoreResult<Vec<Target>> {
-    match what {
-        Forgettable::Message(seq) => {
-            let unknown = || StoreError::UnknownMessage(*seq);
-            let exchange = line.exchange_of(tx, *seq).await?.ok_or_else(unknown)?;
-            let placed = line.find(tx, exchange).await?;
-            let placed = placed.filter(|placed| placed.exchange.holds(*seq));
-            Ok(vec![Target {
-                placed: placed.ok_or_else(unknown)?,
-                seq: Some(*seq),
-            }])
-        }
-        Forgettable::Exchanges(numbers) => {
-            let numbers: BTreeSet<i64> = numbers.iter().copied().take(FORGET_EXCHANGES_MAX).collect();
-            let mut targets = Vec::new();
-            for number in numbers {
-                let placed = line.find(tx, number).await?;
-                targets.push(Target {
-                    placed: placed.ok_or(StoreError::UnknownExchange(number))?,
-                    seq: None,
-                });
+        let labels = labels::find(tx, &wanted).await?;
+        if !labels.is_empty() {
+            for agent in sharers(tx, &wanted.source, wanted.first_seq).await? {
+                some.labels
+                    .entry(agent)
+                    .or_default()
+                    .extend(labels.iter().cloned());
             }
-            Ok(targets)
         }
+        some.buried.extend(found);
+        some.wanted.push(wanted);
     }
+    Ok(some)
 }
 
-/// The messages of `target` that aren't forgotten yet.
-async fn find(tx: &mut Connection, target: &Target) -> StoreResult<Vec<Buried>> {
+/// The messages that aren't forgotten yet, in order.
+async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Buried>> {
     let sql = sql!(
         "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
                AND seq BETWEEN $2 AND $3 AND exchange = $4 AND forgotten_at IS NULL \
                AND kind NOT IN ('clear', 'mark', 'rewind', 'pin', 'unpin') ORDER BY seq"
     );
-    let exchange = &target.placed.exchange;
     let found = query(sql)
-        .bind(target.placed.source.as_str())
-        .bind(target.seq.unwrap_or(exchange.first_seq))
-        .bind(target.seq.unwrap_or(exchange.last_seq))
-        .bind(exchange.exchange)
+        .bind(wanted.source.as_str())
+        .bind(wanted.first_seq)
+        .bind(wanted.last_seq)
+        .bind(wanted.exchange)
         .fetch_all(tx)
         .await?;
     let buried = found.iter().map(|row| {
         Ok(Buried {
-            source: target.placed.source.clone(),
+            source: wanted.source.clone(),
             seq: row.try_get(0)?,
             kind: row.try_get(1)?,
             tokens: row.try_get(2)?,
@@ -168,20 +156,31 @@ async fn find(tx: &mut Connection, target: &Target) -> StoreResult<Vec<Buried>> 
     buried.collect()
 }
 
-/// Makes tombstones of messages. Their client ids stay, so that the same messages sent again are known.
-async fn bury(tx: &mut Connection, request: &Forget, target: &Target, found: &[Buried]) -> StoreResult<()> {
+/// Makes tombstones of messages, and removes their words from the index. Their client ids stay, so that the same messages
+/// sent again are known.
+async fn bury(tx: &mut Connection, request: &Forget, buried: &[Buried]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
-               speaker = NULL, forgotten_at = $4 WHERE agent_id = $1 AND seq = $2"
+               speaker = NULL, forgotten_at = $4 WHERE agent_id = $1 \
+               AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );
-    for message in found {
+    let (mut by_kind, mut by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) = Default::default();
+    for message in buried {
+        let kind = (&message.source, message.kind.as_str());
+        by_kind.entry(kind).or_default().push(message.seq);
+        by_source.entry(&message.source).or_default().push(message.seq);
+    }
+    for ((source, kind), seqs) in by_kind {
         query(sql)
-            .bind(target.placed.source.as_str())
-            .bind(message.seq)
-            .bind(tombstone(&Kind::from_name(&message.kind)))
+            .bind(source.as_str())
+            .bind(serde_json::json!(seqs).to_string())
+            .bind(tombstone(&Kind::from_name(kind)))
             .bind(request.now)
             .execute(&mut *tx)
             .await?;
+    }
+    for (source, seqs) in by_source {
+        recall::forget(tx, source, &seqs).await?;
     }
     Ok(())
 }

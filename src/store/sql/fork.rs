@@ -53,18 +53,17 @@ pub(super) async fn fork(
 /// Tokens of the parent's live exchanges that the child gets no rows for.
 async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64> {
     let sql = sql!(
-        "-- sql/fork.tokens_before\nSELECT min(tokens_before) FROM exchange_log \
-               WHERE agent_id = $1 AND exchange > $2 AND set_aside_at IS NULL AND role = 'exchange'"
+        "-- sql/fork.tokens_before\nSELECT tokens_before FROM exchange_log WHERE agent_id = $1 AND exchange > $2 \
+               AND set_aside_at IS NULL AND role = 'exchange' ORDER BY exchange LIMIT 1"
     );
     let row = query(sql)
         .bind(from.agent.as_str())
         .bind(from.ledger.summarized_through)
-        .fetch_one(tx)
+        .fetch_optional(tx)
         .await?;
     // If there is none, everything live is before the window.
-    Ok(row
-        .try_get::<Option<i64>>(0)?
-        .unwrap_or(from.ledger.tokens_before_window))
+    let first = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(first.unwrap_or(from.ledger.tokens_before_window))
 }
 
 async fn copy_agent(
@@ -79,11 +78,11 @@ async fn copy_agent(
         "-- sql/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
-               max_messages, preamble_exchange, last_eviction, recount_before) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
+               max_messages, preamble_exchange, last_eviction, recount_before, totals_from) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
                last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
-               last_eviction, recount_before \
+               last_eviction, recount_before, CASE WHEN totals_from IS NOT NULL THEN {max}(totals_from, summarized_through + 1) END \
                FROM agents WHERE agent_id = $1 ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)

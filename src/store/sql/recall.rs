@@ -325,22 +325,25 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     }
 }
 
-/// Removes all messages of an agent from the index, before its rows are deleted. Returns how many it has.
-pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
-    let count = sql!("-- sql/recall.count_agent\nSELECT count(*) FROM message_log WHERE agent_id = $1");
-    let count = query(count)
-        .bind(agent.as_str())
-        .fetch_one(&mut *tx)
-        .await?
-        .try_get(0)?;
-    if tx.dialect() == Dialect::Sqlite {
-        fts5::forget_agent(tx, agent).await?;
+/// Removes the newest messages of an agent from the index, before their rows are deleted. PostgreSQL's index names agents, and
+/// is deleted as other tables are.
+pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
+    match tx.dialect() {
+        Dialect::Sqlite => fts5::forget_newest(tx, agent, limit).await,
+        Dialect::Postgres => Ok(()),
     }
-    Ok(count)
 }
 
-/// Runs when an agent's rows are deleted.
-pub(super) async fn forgot_agent(tx: &mut Connection) -> StoreResult<()> {
+/// Runs when the last messages of an agent were deleted: to begin a merge costs as much as the index is large.
+pub(super) async fn forgot_all(tx: &mut Connection) -> StoreResult<()> {
+    match tx.dialect() {
+        Dialect::Sqlite => fts5::begin_merge(tx).await,
+        Dialect::Postgres => Ok(()),
+    }
+}
+
+/// Runs when messages of an agent were deleted.
+pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
         Dialect::Sqlite => fts5::hold_watermark(tx).await,
         Dialect::Postgres => Ok(()),

@@ -1,21 +1,22 @@
 //! Counting tokens again after a change of model: exchanges in the window or pending, and the preamble, get the counts
 //! of the new model's counter; what the summary covers keeps its own.
 //!
-//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction after which all totals
-//! are right, so a crash between two steps leaves a mixture of counts and never a wrong total. The window is checked
-//! against its budget in the same transaction.
+//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction; where it moves more totals
+//! than one transaction should, these follow ([`totals`]). So a crash between two steps leaves a mixture of counts, and what is
+//! left to do. The window is held against its budget as soon as all totals are right.
 
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
-        AgentRow, AppendRequest, NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult,
-        StoredMessage,
+        AgentRow, AppendRequest, AppendRules, NewCount, Recount, RecountBatch, Recounted, StoreError,
+        StoreResult, StoredMessage,
     },
     agent,
     append::{self, boundary, write},
     exchange, lineage,
     row::{self, exchange_columns},
+    totals,
 };
 use crate::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, number::i64_or_max, settings::AgentSettings,
@@ -138,7 +139,7 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
     };
     write_counts(tx, &request, range).await?;
     sum_exchanges(tx, agent, range).await?;
-    shift_totals(tx, agent, from).await?;
+    let is_settled = totals::shift(tx, agent, from).await?;
     if from < row.ledger.first_exchange {
         // An update that has read the old counts would write them into its items.
         lineage::void_lease(tx, agent, request.now).await?;
@@ -153,7 +154,12 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
         .bind(request.now)
         .execute(&mut *tx)
         .await?;
-    Ok(Some(hold_against_budget(tx, request).await?))
+    let budgeted = Budgeted {
+        agent,
+        rules: &request.rules,
+        now: request.now,
+    };
+    Ok(Some(budgeted.held(tx, is_settled).await?))
 }
 
 fn tokenizer_of(settings: &AgentSettings) -> (Option<&str>, Option<&str>) {
@@ -222,78 +228,64 @@ async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> St
     Ok(())
 }
 
-/// Recomputes the running totals from `from` on, and those in the agent's row and the marks.
-pub(super) async fn shift_totals(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<()> {
-    let totals = sql!(
-        "-- sql/recount.totals\nUPDATE exchange_log SET tokens_before = n.total FROM \
-                  (SELECT exchange, first_value(tokens_before) OVER (ORDER BY exchange) \
-                  + CAST(sum(tokens) OVER (ORDER BY exchange) AS bigint) - tokens AS total FROM exchange_log \
-                  WHERE agent_id = $1 AND exchange >= $2 AND set_aside_at IS NULL AND role = 'exchange') n \
-                  WHERE exchange_log.agent_id = $1 AND exchange_log.exchange = n.exchange \
-                  AND exchange_log.tokens_before <> n.total"
-    );
-    let window = sql!(
-        "-- sql/recount.window\nUPDATE agents SET tokens_before_window = coalesce(\
-                  (SELECT e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= first_exchange \
-                  AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1), \
-                  (SELECT e.tokens_before + e.tokens FROM exchange_log e WHERE e.agent_id = $1 \
-                  AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT 1), \
-                  tokens_before_window) WHERE agent_id = $1 AND first_exchange > $2"
-    );
-    let marks = sql!(
-        "-- sql/recount.marks\nUPDATE marks SET tokens_before_window = coalesce(\
-                 (SELECT e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= first_exchange \
-                 AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1), \
-                 (SELECT e.tokens_before + e.tokens FROM exchange_log e WHERE e.agent_id = $1 \
-                 AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT 1), \
-                 tokens_before_window) WHERE agent_id = $1 AND first_exchange > $2"
-    );
-    for sql in [totals, window, marks] {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(from)
-            .execute(&mut *tx)
-            .await?;
+/// See [`super::super::Store::settle_totals`].
+pub(super) async fn settle_totals(
+    tx: &mut Connection,
+    agent: &AgentId,
+    rules: &AppendRules,
+    now: Timestamp,
+) -> StoreResult<Option<Recounted>> {
+    match totals::settle_some(tx, agent).await? {
+        None => Ok(None),
+        Some(is_settled) => {
+            let budgeted = Budgeted { agent, rules, now };
+            Ok(Some(budgeted.held(tx, is_settled).await?))
+        }
     }
-    Ok(())
 }
 
-/// Moves the boundary if the new counts are over the budget.
-async fn hold_against_budget(tx: &mut Connection, request: Recount) -> StoreResult<Recounted> {
-    let row = agent::known(tx, &request.agent).await?;
-    let kept = row.kept_budget();
-    let mut ledger = row.ledger;
-    let in_force = row.settings.expanded(&request.rules.basis);
-    // A raised budget takes effect with the next append, which then takes exchanges back. The number of messages
-    // doesn't change here.
-    let budget = in_force.budget(request.rules.budget).held_to(kept);
-    let mut evictions = Vec::new();
-    if let Some(overflow) = ledger.overflow(budget) {
-        let at = ledger
-            .newest
-            .as_ref()
-            .map_or(request.now, |newest| newest.last_at);
-        let cut = boundary::find_cut(tx, &request.agent, overflow, &[]).await?;
-        evictions.extend(ledger.evict_to(cut, at));
+/// An agent whose window is held against its budget.
+struct Budgeted<'a> {
+    agent: &'a AgentId,
+    rules: &'a AppendRules,
+    now: Timestamp,
+}
+
+impl Budgeted<'_> {
+    /// Moves the boundary if the new counts are over the budget. While totals are to be reckoned it isn't known whether they are.
+    async fn held(self, tx: &mut Connection, is_settled: bool) -> StoreResult<Recounted> {
+        let row = agent::known(tx, self.agent).await?;
+        let kept = row.kept_budget();
+        let mut ledger = row.ledger;
+        let in_force = row.settings.expanded(&self.rules.basis);
+        // A raised budget takes effect with the next append, which then takes exchanges back. The number of messages
+        // doesn't change here.
+        let budget = in_force.budget(self.rules.budget).held_to(kept);
+        let mut evictions = Vec::new();
+        if let Some(overflow) = ledger.overflow(budget).filter(|_| is_settled) {
+            let at = ledger.newest.as_ref().map_or(self.now, |newest| newest.last_at);
+            let cut = boundary::find_cut(tx, self.agent, overflow, &[]).await?;
+            evictions.extend(ledger.evict_to(cut, at));
+        }
+        write::write_evictions(tx, self.agent, &evictions).await?;
+        if !evictions.is_empty() {
+            move_window(tx, self.agent, &ledger, self.now).await?;
+        }
+        let append = AppendRequest {
+            agent: self.agent.clone(),
+            messages: Vec::new(),
+            key: None,
+            count_method: String::new(),
+            rules: *self.rules,
+            replayed: false,
+            now: self.now,
+        };
+        Ok(Recounted {
+            window_tokens: ledger.window_tokens(),
+            enqueued: append::wake(tx, &append, &ledger, (&evictions, &[]), false).await?,
+            evictions,
+        })
     }
-    write::write_evictions(tx, &request.agent, &evictions).await?;
-    if !evictions.is_empty() {
-        move_window(tx, &request.agent, &ledger, request.now).await?;
-    }
-    let append = AppendRequest {
-        agent: request.agent,
-        messages: Vec::new(),
-        key: None,
-        count_method: request.count_method,
-        rules: request.rules,
-        replayed: false,
-        now: request.now,
-    };
-    Ok(Recounted {
-        window_tokens: ledger.window_tokens(),
-        enqueued: append::wake(tx, &append, &ledger, (&evictions, &[]), false).await?,
-        evictions,
-    })
 }
 
 async fn move_window(

@@ -212,7 +212,7 @@ async fn orphans(
     let sql = sql!(
         "-- sql/rollback.orphans\nSELECT ",
         exchange_columns!("e"),
-        " FROM {each}($2{::jsonb}) g JOIN exchange_log e ON e.agent_id = $1 AND e.exchange ",
+        " FROM {each}($2{::jsonb}) g {join} exchange_log e ON e.agent_id = $1 AND e.exchange ",
         "BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) ",
         "WHERE e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange"
     );
@@ -229,7 +229,7 @@ async fn orphans(
 async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
     let sql = sql!(
         "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \
-               FROM {each}($2{::jsonb}) g JOIN exchange_log e ON e.agent_id = $1 AND e.exchange \
+               FROM {each}($2{::jsonb}) g {join} exchange_log e ON e.agent_id = $1 AND e.exchange \
                BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) \
                WHERE e.set_aside_at IS NULL AND e.role = 'exchange'"
     );

@@ -7,7 +7,7 @@ use super::{
         StoreResult,
         verify::{AgentReport, ExchangeFact, Facts, ItemFact, StatedFact, VersionFact, check},
     },
-    agent, fork, row,
+    agent, fork, row, totals,
 };
 use crate::{
     domain::{agent::AgentId, summary::item::ExchangeRange, tokens::TokenCounter},
@@ -33,6 +33,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<
         version,
         document_tokens,
         document_counted,
+        totals_from: totals::from(tx, agent).await?,
         row: known,
     };
     Ok(check(&facts))

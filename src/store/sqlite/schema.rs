@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 23] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 24] = [
     (
         1,
         "schema",
@@ -116,5 +116,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 23] = [
         24,
         "audit",
         include_str!("../../../migrations/sqlite/0024_audit.sql"),
+    ),
+    (
+        25,
+        "pieces",
+        include_str!("../../../migrations/sqlite/0025_pieces.sql"),
     ),
 ];

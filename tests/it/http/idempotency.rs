@@ -55,7 +55,7 @@ async fn what_was_deleted_since_is_stored_again() {
     // Nobody tells this daemon of what another one does.
     server
         .target
-        .delete_agent(&"coder".parse().unwrap())
+        .delete_agent(&"coder".parse().unwrap(), crate::support::conversation::T0)
         .await
         .unwrap();
     let other = r#"[{"role":"user","content":"Break it"}]"#;

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::support::{
     backend::Backend,
-    conversation::{added, agent, append, items, minute, stating, turns},
+    conversation::{T0, added, agent, append, items, minute, stating, turns},
 };
 
 /// An update of at most two pending exchanges, with those changes of the facts.
@@ -265,7 +265,7 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
         .await;
     assert_eq!(sources, "b1a0 b4a0 b5a0 b7a1 c4a0 c5a0 c6b0");
     for name in ["c", "b"] {
-        db.store().delete_agent(&agent(name)).await.unwrap();
+        db.store().delete_agent(&agent(name), T0).await.unwrap();
         assert_eq!(rows(db, name, true).await, []);
     }
     assert_eq!(rows(db, "a", true).await, of_parent);

@@ -290,6 +290,75 @@ pub(crate) async fn forgetting_twice_is_forgetting_once(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
+pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
+    let (secret, plain) = (Some(NEEDLE.to_owned()), Some("plain".to_owned()));
+    let steps = |steps: &[Step], at| {
+        let messages = steps.iter().map(|taken| step(taken, at)).collect();
+        append(&agent("a"), messages)
+    };
+    say(db, "a", "Question 1", 1).await;
+    db.store()
+        .append(steps(&[Step::Mark(plain.clone())], 2))
+        .await
+        .unwrap();
+    say(db, "a", "Question 2", 3).await;
+    let marks = [Step::Mark(secret.clone()), Step::Mark(plain.clone())];
+    db.store().append(steps(&marks, 4)).await.unwrap();
+    db.store()
+        .fork(&agent("a"), &agent("child"), minute(5))
+        .await
+        .unwrap();
+    say(db, "a", "Question 3", 6).await;
+    db.store()
+        .append(steps(&[Step::Rewind(secret)], 7))
+        .await
+        .unwrap();
+    assert!(db.dump(&everything()).await.contains(NEEDLE));
+    forget(db, "child", &[2]).await;
+    let left = db.dump(&everything()).await;
+    assert!(!left.contains(NEEDLE), "{left}");
+    // The mark is still there, under a label that says nothing.
+    let label = db.text("SELECT min(label) FROM marks WHERE agent_id = 'a' AND label LIKE 'forgotten-%'");
+    let label = label.await.unwrap();
+    say(db, "a", "Question 4", 8).await;
+    db.store()
+        .rewind(steps(&[Step::Rewind(Some(label))], 9))
+        .await
+        .unwrap();
+    for name in ["a", "child"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+/// Puts a message into the inbox as one that was refused.
+async fn refuse(db: &dyn Backend, name: &str) {
+    say(db, "clock", "It is time", 1).await;
+    let sql = format!(
+        "INSERT INTO message_inbox (agent_id, role, content, received_at, refused_at, refusal) \
+         SELECT '{name}', 'nobody', '{NEEDLE}', created_at, created_at, 'role' FROM agents WHERE agent_id = 'clock'"
+    );
+    assert_eq!(db.raw(&sql).await, 1);
+}
+
+const REFUSED: &str = "SELECT count(*) FROM message_inbox";
+
+pub(crate) async fn what_was_refused_is_forgotten(db: &dyn Backend) {
+    family(db).await;
+    refuse(db, "a").await;
+    refuse(db, "b").await;
+    forget(db, "child", &[2]).await;
+    assert_eq!(db.number(REFUSED).await, Some(1), "of others it stays");
+}
+
+pub(crate) async fn who_never_came_to_be_is_deleted(db: &dyn Backend) {
+    refuse(db, "ghost").await;
+    let ghost = agent("ghost");
+    assert_eq!(db.store().delete_agent(&ghost, T0).await.unwrap().messages, 0);
+    assert_eq!(db.number(REFUSED).await, Some(0));
+    let again = db.store().delete_agent(&ghost, T0).await;
+    assert!(matches!(again, Err(StoreError::UnknownAgent(_))), "{again:?}");
+}
+
 pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
     family(db).await;
     let before = db.dump(&everything()).await;
@@ -372,19 +441,25 @@ pub(crate) async fn the_same_message_sent_again_stays_forgotten(db: &dyn Backend
 pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Backend) {
     family(db).await;
     say(db, "b", "Question of another", 1).await;
-    let refused = db.store().delete_agent(&agent("a")).await;
+    let refused = db.store().delete_agent(&agent("a"), T0).await;
     assert!(
         matches!(&refused, Err(StoreError::HasForks { forks, .. }) if *forks == ["Zoe", "child"]),
         "{refused:?}"
     );
-    let refused = db.store().delete_agent(&agent("nobody")).await;
+    let refused = db.store().delete_agent(&agent("nobody"), T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
     // What the children inherited stays with their parent.
     for child in ["Zoe", "child"] {
-        assert_eq!(db.store().delete_agent(&agent(child)).await.unwrap().messages, 0);
+        assert_eq!(
+            db.store().delete_agent(&agent(child), T0).await.unwrap().messages,
+            0
+        );
     }
     clean(db, &agent("a")).await;
-    assert_eq!(db.store().delete_agent(&agent("a")).await.unwrap().messages, 10);
+    assert_eq!(
+        db.store().delete_agent(&agent("a"), T0).await.unwrap().messages,
+        10
+    );
     let left = db.dump(&everything()).await;
     let names = |line: &&str| line.contains("\"a\"") || line.contains("\"child\"") || line.contains(NEEDLE);
     assert_eq!(left.lines().filter(names).collect::<Vec<_>>(), Vec::<&str>::new());

@@ -489,7 +489,7 @@ pub(crate) async fn an_agent_goes_with_what_waits_for_it(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     insert(db, "a", "user", "one").await;
     insert(db, "b", "user", "two").await;
-    db.store().delete_agent(&agent("a")).await.unwrap();
+    db.store().delete_agent(&agent("a"), T0).await.unwrap();
     assert_eq!(waiting(db).await.len(), 1);
     let none = db
         .number("SELECT count(*) FROM messages WHERE agent_id = 'a'")

@@ -194,7 +194,7 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
         Heard::Agent(a.clone()),
         "once for all that one commit changes"
     );
-    one.delete_agent(&a).await.unwrap();
+    one.delete_agent(&a, T0).await.unwrap();
     assert_eq!(heard(&mut ears).await, Heard::Agent(a));
 }
 
@@ -498,7 +498,7 @@ async fn who_is_deleted_meanwhile_gets_no_row() {
         execute(&mut holder, "LOCK TABLE update_runs IN EXCLUSIVE MODE").await;
         let deleting = tasks.spawn({
             let (store, a) = (Arc::clone(&one), a.clone());
-            async move { store.delete_agent(&a).await }
+            async move { store.delete_agent(&a, T0).await }
         });
         let end = Instant::now() + PATIENCE;
         while waiting(&mut past).await < 1 {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::SqliteBackend;
 use crate::support::{
     backend::{Backend as _, sqlite_settings},
-    conversation::{agent, append, minute, rules, said, turns},
+    conversation::{T0, agent, append, minute, rules, said, turns},
 };
 
 fn refusal(opened: Result<SqlStore, StoreError>) -> StoreError {
@@ -233,9 +233,7 @@ async fn a_failing_operation_spoils_no_other() {
         let store = db.store();
         async move {
             if n % 3 == 0 {
-                let nobody = store
-                    .end_session(&agent("nobody"), crate::support::conversation::T0)
-                    .await;
+                let nobody = store.end_session(&agent("nobody"), T0).await;
                 assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))));
             } else {
                 store.append(append(&agent("a"), turns(n..=n))).await.unwrap();
@@ -367,6 +365,6 @@ async fn what_is_forgotten_is_gone_from_the_files() {
         assert!(!holds(&folder, words), "{words}");
     }
     assert!(holds(&folder, "Question 30"));
-    assert!(store.delete_agent(&agent("a")).await.unwrap().is_scrubbed);
+    assert!(store.delete_agent(&agent("a"), T0).await.unwrap().is_scrubbed);
     assert!(!holds(&folder, "Question 30") && !holds(&folder, "uestion"));
 }

@@ -62,6 +62,7 @@ pub(crate) const TABLES: [&str; 24] = [
     "provider_batches",
     "batch_requests",
     "idempotency_keys",
+    "forgettings",
 ];
 
 /// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other

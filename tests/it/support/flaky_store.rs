@@ -18,14 +18,14 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
-        Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
-        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
-        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
-        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
-        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
-        VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
+        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
+        Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
+        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -128,6 +128,10 @@ macro_rules! pass {
             $(async fn $method(&self, $($name: $type),*) -> StoreResult<$answer> {
                 self.pass(stringify!($method), self.inner.$method($($name),*)).await
             })+
+
+            async fn scrub(&self) -> bool {
+                self.inner.scrub().await
+            }
         }
     };
 }
@@ -159,8 +163,15 @@ pass! {
     fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     fn index_messages(messages_max: i64) -> i64;
-    fn forget(request: Forget) -> Forgotten;
-    fn delete_agent(agent: &AgentId) -> Deleted;
+    fn begin_forget(request: &Forget) -> Forgotten;
+    fn forget_some(request: &Forget) -> ForgetStep;
+    fn forgettings_due(limit: i64) -> Vec<AgentId>;
+    fn forgettings_left(agent: &AgentId) -> i64;
+    fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<Recounted>;
+    fn totals_due(limit: i64) -> Vec<AgentId>;
+    fn begin_delete(agent: &AgentId, now: Timestamp) -> ();
+    fn delete_some(agent: &AgentId) -> DeleteStep;
+    fn deletions_due(limit: i64) -> Vec<AgentId>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;

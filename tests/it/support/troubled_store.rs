@@ -18,14 +18,14 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
-        Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow, Failure,
-        Forget, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
-        MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
-        ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised,
-        RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending,
-        Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures,
-        VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
+        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
+        Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
+        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -225,12 +225,55 @@ impl Store for TroubledStore {
             .await
     }
 
-    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
-        self.enter("forget").await?.forget(request).await
+    async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
+        self.enter("begin_forget").await?.begin_forget(request).await
     }
 
-    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
-        self.enter("delete_agent").await?.delete_agent(agent).await
+    async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep> {
+        self.enter("forget_some").await?.forget_some(request).await
+    }
+
+    async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        self.enter("forgettings_due").await?.forgettings_due(limit).await
+    }
+
+    async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64> {
+        self.enter("forgettings_left")
+            .await?
+            .forgettings_left(agent)
+            .await
+    }
+
+    async fn settle_totals(
+        &self,
+        agent: &AgentId,
+        rules: &AppendRules,
+        now: Timestamp,
+    ) -> StoreResult<Option<Recounted>> {
+        self.enter("settle_totals")
+            .await?
+            .settle_totals(agent, rules, now)
+            .await
+    }
+
+    async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        self.enter("totals_due").await?.totals_due(limit).await
+    }
+
+    async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+        self.enter("begin_delete").await?.begin_delete(agent, now).await
+    }
+
+    async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep> {
+        self.enter("delete_some").await?.delete_some(agent).await
+    }
+
+    async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        self.enter("deletions_due").await?.deletions_due(limit).await
+    }
+
+    async fn scrub(&self) -> bool {
+        self.inner.scrub().await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -1,8 +1,9 @@
 //! `recapd forget`
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -13,8 +14,9 @@ use crate::{
         Shared,
         backend::{open, remote::Remote},
         exit::Failed,
-        terminal::output,
+        terminal::{output, ticker::Ticker},
     },
+    clock::SystemClock,
     config::Config,
     domain::{
         agent::AgentId,
@@ -23,8 +25,11 @@ use crate::{
     },
     keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
     recall::{RANGE_MAX, Range},
-    store::{FORGET_EXCHANGES_MAX, Forgettable},
+    store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError},
 };
+
+/// How often it looks how many exchanges are left.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -72,13 +77,12 @@ impl Forget {
         };
         let agent = &self.agent;
         let reply: ForgetReply = open::block_on(async {
-            match &shared.server {
-                Some(server) => {
-                    let path = format!("/v1/agents/{agent}/forget");
-                    read(&Remote::new(server)?.post(&path, &body).await?)
-                }
-                None => Ok(keeper(config, agent).await?.forget(agent, what).await?),
+            if let Some(server) = &shared.server {
+                let path = format!("/v1/agents/{agent}/forget");
+                return read(&Remote::new(server)?.post(&path, &body).await?);
             }
+            let (keeper, store) = keeper(config, agent).await?;
+            Ok(told_meanwhile(store.as_ref(), agent, keeper.forget(agent, what)).await?)
         })?;
         if shared.json {
             output::json(&reply)?;
@@ -105,7 +109,7 @@ impl Forget {
                     let path = format!("/v1/agents/{agent}?confirm={agent}");
                     read(&Remote::new(server)?.delete(&path).await?)
                 }
-                None => Ok(keeper(config, agent).await?.delete(agent).await?),
+                None => delete_here(config, agent).await,
             }
         })?;
         if shared.json {
@@ -126,10 +130,51 @@ impl Forget {
     }
 }
 
+/// Deletes an agent, which may never have come to be, or be deleted in part.
+async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Failed> {
+    let store = open::work(config).await?;
+    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+    let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+    let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
+    match keeper.with_journal(journal).delete(agent).await {
+        Err(StoreError::UnknownAgent(_)) => Err(open::unknown(store.as_ref(), agent).await),
+        deleted => Ok(deleted?),
+    }
+}
+
 /// The keeper over the database, with the live journals that are configured.
-async fn keeper(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+async fn keeper(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqlStore>), Failed> {
     let (keeper, store) = lineage::open_with_store(config, agent).await?;
-    Ok(keeper.with_journal(assembly::live_journal(&config.journal, store)?))
+    let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
+    Ok((keeper.with_journal(journal), store))
+}
+
+/// Waits for `forgetting`, and shows meanwhile how many exchanges are left.
+async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
+    let bar = if output::shows_progress() {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::hidden()
+    };
+    let ticker = Ticker::beside(&bar);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut forgetting = std::pin::pin!(forgetting);
+    loop {
+        tokio::select! {
+            done = &mut forgetting => {
+                bar.finish_and_clear();
+                return done;
+            }
+            _ = look.tick() => {
+                // Who can't be asked is asked again.
+                if let Ok(left @ 1..) = store.forgettings_left(agent).await {
+                    let left = format!("{} left", count(left, "exchange"));
+                    ticker.tell(|| format!("forgetting  {left}"));
+                    bar.set_message(left);
+                }
+            }
+        }
+    }
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {

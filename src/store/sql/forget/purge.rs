@@ -11,8 +11,8 @@ use super::{
         lineage::{self, withdraw},
         queue,
         recall::Line,
-        recount,
         revise::{self, Revision},
+        totals,
     },
     Buried, Touched,
 };
@@ -29,6 +29,17 @@ use crate::domain::{
     work::Reason,
 };
 
+/// Items about exchanges, by their numbers, which ascend.
+#[derive(Default)]
+struct About {
+    /// Inherited ones, which a rollback may bring back.
+    inherited: Vec<i64>,
+    /// The agent's own that are in force.
+    own: Vec<i64>,
+    /// Those that were.
+    removed: Vec<i64>,
+}
+
 /// What is to be removed from one agent.
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
@@ -38,11 +49,14 @@ pub(super) struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// Recomputes the tokens and headlines of the exchanges from what is left of them.
+    /// Recomputes the tokens and headlines of the exchanges from what is left of them, and the running totals after them.
     pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
         self.forget_counts(tx).await?;
         for &number in &self.touched.exchanges {
             self.sum_up_one(tx, number).await?;
+        }
+        if let Some(first) = self.touched.exchanges.first() {
+            totals::shift(tx, self.agent, *first).await?;
         }
         Ok(())
     }
@@ -52,18 +66,15 @@ impl Purge<'_> {
         lineage::void_lease(tx, self.agent, self.request.now).await?;
         // The document that readers get while a rebuild catches up may tell of it, too.
         hold::release(tx, self.agent, 0, true).await?;
-        let items = self.rewrite_document(tx).await?;
-        self.blank_removed(tx).await?;
+        let about = self.about(tx).await?;
+        let items = self.rewrite_document(tx, &about).await?;
+        self.blank(tx, &about).await?;
         facts::blank(tx, self.agent, &self.touched.told).await?;
         let versions = self.purge_versions(tx).await?;
         self.forget_answers(tx).await?;
         batch::forget(tx, self.agent, self.request.now).await?;
         self.rewrite_fork(tx).await?;
         Ok((items, versions))
-    }
-
-    fn numbers(&self) -> String {
-        serde_json::json!(self.touched.told).to_string()
     }
 
     async fn forget_counts(&self, tx: &mut Connection) -> StoreResult<()> {
@@ -84,7 +95,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Recomputes an exchange's tokens and headline from what is left, and the running totals after it.
+    /// Recomputes an exchange's tokens and headline from what is left.
     async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
@@ -103,7 +114,7 @@ impl Purge<'_> {
             .bind(serde_json::json!(headline).to_string())
             .execute(&mut *tx)
             .await?;
-        recount::shift_totals(tx, self.agent, number).await
+        Ok(())
     }
 
     async fn headline(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Headline> {
@@ -140,13 +151,13 @@ impl Purge<'_> {
     /// exchanges, which are summarised again; an inherited one is given the digests as its texts, since its exchanges
     /// have no rows here. A document without such items gets a new version, too, if readers see digests of pending
     /// exchanges after it.
-    async fn rewrite_document(&self, tx: &mut Connection) -> StoreResult<i64> {
+    async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
         let row = agent::known(tx, self.agent).await?;
-        let inherited = self.items(tx, true).await?;
-        for &item in &inherited {
+        let About { inherited, own, .. } = about;
+        for &item in inherited {
             self.retell(tx, item).await?;
         }
-        let removed = self.items(tx, false).await?;
+        let removed = own.clone();
         let has_left = self
             .touched
             .told
@@ -182,22 +193,37 @@ impl Purge<'_> {
         Ok(count)
     }
 
-    /// The items about these exchanges: inherited ones, which a rollback may bring back; or the agent's own, those in
-    /// force.
-    async fn items(&self, tx: &mut Connection, inherited: bool) -> StoreResult<Vec<i64>> {
+    /// The items about these exchanges. Read by the range in which these lie, and compared here: a database would go through
+    /// the exchanges for each item.
+    async fn about(&self, tx: &mut Connection) -> StoreResult<About> {
+        let told = &self.touched.told;
+        let (Some(first), Some(last)) = (told.first(), told.last()) else {
+            return Ok(About::default());
+        };
         let sql = sql!(
-            "-- sql/forget.items\nSELECT i.item FROM summary_items i WHERE i.agent_id = $1 \
-                   AND (i.removed_version IS NULL OR $3) AND (i.source_agent_id IS NOT NULL) = $3 \
-                   AND EXISTS (SELECT 1 FROM summary_item_ranges r \
-                   JOIN {each}($2{::jsonb}) n ON CAST(n.value AS bigint) BETWEEN r.first_exchange AND r.last_exchange \
-                   WHERE r.agent_id = i.agent_id AND r.item = i.item) ORDER BY i.item"
+            "-- sql/forget.items\nSELECT r.first_exchange, r.last_exchange, i.item, i.source_agent_id IS NOT NULL, \
+                   i.removed_version IS NOT NULL FROM summary_item_ranges r {join} summary_items i \
+                   ON i.agent_id = r.agent_id AND i.item = r.item WHERE r.agent_id = $1 \
+                   AND r.first_exchange <= $3 AND r.last_exchange >= $2 ORDER BY i.item"
         );
-        Ok(query(sql)
-            .bind(self.agent.as_str())
-            .bind(self.numbers())
-            .bind(inherited)
-            .fetch_column(tx)
-            .await?)
+        let query = query(sql).bind(self.agent.as_str()).bind(*first).bind(*last);
+        let mut about = About::default();
+        for row in query.fetch_all(tx).await? {
+            let (first, last): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            if told.range(first..=last).next().is_none() {
+                continue;
+            }
+            let items = match (row.try_get::<bool>(3)?, row.try_get::<bool>(4)?) {
+                (true, _) => &mut about.inherited,
+                (false, false) => &mut about.own,
+                (false, true) => &mut about.removed,
+            };
+            let item: i64 = row.try_get(2)?;
+            if items.last() != Some(&item) {
+                items.push(item);
+            }
+        }
+        Ok(about)
     }
 
     /// Replaces an inherited item's texts by its exchanges' present headlines. Its number, times and tokens stay.
@@ -247,16 +273,16 @@ impl Purge<'_> {
         Ok(one_of(&digest_items(&told)))
     }
 
-    async fn blank_removed(&self, tx: &mut Connection) -> StoreResult<()> {
+    /// Removes the texts of items that are no longer in force.
+    async fn blank(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
         let sql = sql!(
-            "-- sql/forget.blank_removed\nUPDATE summary_items SET text = $3, brief = $3, gist = $3 \
-                   WHERE agent_id = $1 AND removed_version IS NOT NULL AND source_agent_id IS NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
-                   JOIN {each}($2{::jsonb}) n ON CAST(n.value AS bigint) BETWEEN r.first_exchange AND r.last_exchange \
-                   WHERE r.agent_id = summary_items.agent_id AND r.item = summary_items.item)"
+            "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3 \
+                   WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
         );
+        let gone: Vec<i64> = about.own.iter().chain(&about.removed).copied().collect();
         query(sql)
             .bind(self.agent.as_str())
-            .bind(self.numbers())
+            .bind(serde_json::json!(gone).to_string())
             .bind(FORGOTTEN_TITLE)
             .execute(tx)
             .await?;
@@ -288,6 +314,11 @@ impl Purge<'_> {
         );
         // Their digests would confirm a guess at what was said. Messages' ids still detect a repeat.
         let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
+        // What was refused is kept for who looks why, and may be the same text.
+        let refused = sql!(
+            "-- sql/forget.refused\nDELETE FROM message_inbox WHERE agent_id = $1 AND refused_at IS NOT NULL"
+        );
+        query(refused).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(keys).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(note)

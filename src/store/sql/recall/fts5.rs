@@ -183,22 +183,19 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     begin_merge(tx).await
 }
 
-/// As [`forget`], all messages of an agent.
-pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+/// As [`forget`], the newest messages of an agent.
+pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
     let sql = sql!(
-        "-- sqlite/recall.forget_agent\nDELETE FROM recall_index \
-               WHERE rowid IN (SELECT id FROM message_log WHERE agent_id = $1)"
+        "-- sqlite/recall.forget_newest\nDELETE FROM recall_index WHERE rowid IN \
+               (SELECT id FROM message_log WHERE agent_id = $1 ORDER BY seq DESC LIMIT $2)"
     );
-    let done = query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
-    if done > 0 {
-        begin_merge(tx).await?;
-    }
+    query(sql).bind(agent.as_str()).bind(limit).execute(tx).await?;
     Ok(())
 }
 
 /// Begins a merge of all parts of the index, done in steps after the commit: only that removes the words of deleted
 /// rows.
-async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
+pub(super) async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     let begin = sql!(
         "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
     );

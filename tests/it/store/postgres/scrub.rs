@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::support::{
     PATIENCE,
     backend::postgres_settings,
-    conversation::{agent, append, turns},
+    conversation::{T0, agent, append, turns},
     postgres::{self, Database, execute},
 };
 
@@ -15,7 +15,7 @@ use crate::support::{
 pub(super) async fn is_scrubbed(store: &SqlStore) -> bool {
     let a = agent("a");
     store.append(append(&a, turns(1..=2))).await.unwrap();
-    store.delete_agent(&a).await.unwrap().is_scrubbed
+    store.delete_agent(&a, T0).await.unwrap().is_scrubbed
 }
 
 /// Deletes agents until nothing of one is left: what the server does for itself holds rows for a moment, too.

@@ -1,0 +1,155 @@
+//! The database with the large agents, and copies of it.
+
+use std::{fs, path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use recapd::{
+    assembly::{self, Parts},
+    clock::SystemClock,
+    config::Config,
+    llm::offline::OfflineModel,
+    store::SqlStore,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
+use tempfile::TempDir;
+
+/// Names a database of a PostgreSQL server.
+const SERVER: &str = "RECAPD_TEST_POSTGRES";
+const FILE: &str = "recapd.db";
+
+/// Where the large agents are.
+pub(crate) enum Model {
+    Sqlite(TempDir),
+    Postgres {
+        server: Box<PgConnectOptions>,
+        name: String,
+    },
+}
+
+/// An open database; the parts of a daemon over it, of which nothing runs by itself.
+pub(crate) struct Opened {
+    pub(crate) parts: Parts,
+    store: Arc<SqlStore>,
+    /// Gone with the value.
+    folder: Option<TempDir>,
+    copy: Option<(Box<PgConnectOptions>, String)>,
+}
+
+/// The databases that can be measured.
+pub(crate) fn models() -> anyhow::Result<Vec<Model>> {
+    let mut models = vec![Model::Sqlite(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)];
+    #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
+    if let Ok(url) = std::env::var(SERVER) {
+        models.push(Model::Postgres {
+            server: Box::new(url.parse()?),
+            name: name(),
+        });
+    }
+    Ok(models)
+}
+
+fn name() -> String {
+    format!("recapd_bench_{:016x}", fastrand::u64(..))
+}
+
+impl Model {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SQLite",
+            Self::Postgres { .. } => "PostgreSQL",
+        }
+    }
+
+    /// The database itself, empty.
+    pub(crate) async fn begin(&self) -> anyhow::Result<Opened> {
+        match self {
+            Self::Sqlite(folder) => opened(sqlite(folder.path()), None, None).await,
+            Self::Postgres { server, name } => {
+                run(server, format!("CREATE DATABASE {name}")).await?;
+                opened(postgres(server, name), None, None).await
+            }
+        }
+    }
+
+    /// A copy of the database as it is.
+    pub(crate) async fn copy(&self) -> anyhow::Result<Opened> {
+        match self {
+            Self::Sqlite(folder) => {
+                let copy = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+                fs::copy(folder.path().join(FILE), copy.path().join(FILE))?;
+                opened(sqlite(copy.path()), Some(copy), None).await
+            }
+            Self::Postgres { server, name } => {
+                let copy = self::name();
+                run(server, format!("CREATE DATABASE {copy} TEMPLATE {name}")).await?;
+                let own = (server.clone(), copy.clone());
+                opened(postgres(server, &copy), None, Some(own)).await
+            }
+        }
+    }
+
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(folder) => Ok(folder.close()?),
+            Self::Postgres { server, name } => {
+                run(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await
+            }
+        }
+    }
+}
+
+impl Opened {
+    /// Closes it, and removes a copy.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        drop(self.parts);
+        // Then the file has everything, and can be copied.
+        let store = Arc::into_inner(self.store);
+        store.context("somebody still holds the store")?.close().await;
+        if let Some(folder) = self.folder {
+            folder.close()?;
+        }
+        if let Some((server, name)) = self.copy {
+            run(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await?;
+        }
+        Ok(())
+    }
+}
+
+fn sqlite(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join(FILE).display())
+}
+
+fn postgres(server: &PgConnectOptions, name: &str) -> String {
+    server.clone().database(name).to_url_lossy().into()
+}
+
+async fn opened(
+    url: String,
+    folder: Option<TempDir>,
+    copy: Option<(Box<PgConnectOptions>, String)>,
+) -> anyhow::Result<Opened> {
+    let mut config = Config::default();
+    config.database.url = url;
+    let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
+    let configured = (&config, config.spend.prices()?);
+    let parts = Parts::new(
+        configured,
+        store.clone(),
+        Arc::new(OfflineModel),
+        Arc::new(SystemClock),
+        "bench",
+        0,
+    );
+    Ok(Opened {
+        parts,
+        store,
+        folder,
+        copy,
+    })
+}
+
+async fn run(server: &PgConnectOptions, sql: String) -> anyhow::Result<()> {
+    let mut connection: PgConnection = server.connect().await?;
+    sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! How long other agents' appends wait while something happens to the whole of a large agent: exchanges are forgotten, its
+//! summary is rolled back or rebuilt, its tokens are counted again, it is deleted.
+//!
+//! Appends arrive at a rate that the database is far from filling, each at its moment, and are timed from that moment on: who
+//! has to queue is counted as waiting. There are two large agents, `told`, whose history the built-in summariser has told,
+//! and `wide`, which has all of it in its window. They are made once; each operation gets a copy of that database.
+//! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN` (100,000 messages and 1,000 exchanges if nothing is said). On SQLite,
+//! and on PostgreSQL where `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Words behind that choose the
+//! operations whose names have one of them.
+
+mod database;
+#[path = "../measure/mod.rs"]
+mod measure;
+#[path = "../measure/texts.rs"]
+mod texts;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use database::{Model, Opened};
+use measure::{Sample, Table, show, size};
+use recapd::{
+    assembly::Parts,
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+        settings::SettingsPatch,
+    },
+    formats,
+    store::Forgettable,
+};
+use serde_json::json;
+use texts::Texts;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// Messages of each of the two large agents.
+const MESSAGES: u32 = 100_000;
+/// Exchanges that are forgotten, evenly spread.
+const FORGOTTEN: u32 = 1_000;
+/// Messages that are stored at once while the agents are made.
+const AT_ONCE: u32 = 1_000;
+/// Other agents, which append in turn.
+const OTHERS: u32 = 20;
+/// Their turns in a second.
+const TURNS_PER_SECOND: u32 = 100;
+/// How long they append at least, before, while and after: what an operation leaves to be done is part of it.
+const REST: Duration = Duration::from_secs(1);
+/// How long an operation is waited for.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What happens to a large agent.
+#[derive(Clone, Copy, Debug)]
+enum Upheaval {
+    Nothing,
+    Forget(&'static str),
+    RollBack,
+    Rebuild,
+    OtherModel,
+    Delete(&'static str),
+}
+
+impl Upheaval {
+    fn name(self) -> String {
+        match self {
+            Self::Nothing => "nothing".to_owned(),
+            Self::Forget(agent) => format!("forget, {agent}"),
+            Self::RollBack => "roll back, told".to_owned(),
+            Self::Rebuild => "rebuild, told".to_owned(),
+            Self::OtherModel => "another model, wide".to_owned(),
+            Self::Delete(agent) => format!("delete, {agent}"),
+        }
+    }
+}
+
+const ALL: [Upheaval; 8] = [
+    Upheaval::Nothing,
+    Upheaval::Forget("told"),
+    Upheaval::Forget("wide"),
+    Upheaval::RollBack,
+    Upheaval::Rebuild,
+    Upheaval::OtherModel,
+    Upheaval::Delete("told"),
+    Upheaval::Delete("wide"),
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let given: Vec<u32> = std::env::args().filter_map(|given| given.parse().ok()).collect();
+    let messages = size(given.first().copied().unwrap_or(MESSAGES)).max(400);
+    let forgotten = size(given.get(1).copied().unwrap_or(FORGOTTEN));
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|given| !given.starts_with('-') && given.parse::<u32>().is_err())
+        .collect();
+    let is_chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let title = format!("{messages} messages, {forgotten} exchanges forgotten");
+    let columns = ["took", "appends: p50", "p99", "slowest"];
+    for model in database::models()? {
+        let mut table = Table::new(&format!("{title}, {}", model.name()), &columns);
+        let opened = model.begin().await?;
+        made(&opened.parts, messages).await?;
+        opened.close().await?;
+        for upheaval in ALL.into_iter().filter(|upheaval| is_chosen(&upheaval.name())) {
+            let figures = lived(&model, upheaval, forgotten).await;
+            let figures = figures.or_else(|error| anyhow::Ok(vec![format!("{error:#}")]))?;
+            table.row(&upheaval.name(), &figures);
+        }
+        model.remove().await?;
+        table.print();
+    }
+    Ok(())
+}
+
+/// Makes both large agents.
+async fn made(parts: &Parts, messages: u32) -> anyhow::Result<()> {
+    let mut texts = Texts::new(1);
+    for name in ["wide", "told"] {
+        let agent: AgentId = name.parse()?;
+        parts.keeper.append(&agent, turn(&mut texts)?).await?;
+        if name == "wide" {
+            let patch = SettingsPatch::parse(json!({"budget_tokens": 0}))?;
+            parts.keeper.change_settings(&agent, &patch).await?;
+        }
+        for _ in 0..messages / AT_ONCE.min(messages) {
+            let mut some = Vec::new();
+            while some.len() < AT_ONCE.min(messages) as usize {
+                some.extend(turn(&mut texts)?);
+            }
+            parts.keeper.append(&agent, some).await?;
+        }
+        parts.keeper.end_session(&agent).await?;
+        parts.worker.drain().await?;
+    }
+    while parts.store.index_messages(1_000).await? > 0 {}
+    Ok(())
+}
+
+fn turn(texts: &mut Texts) -> anyhow::Result<Vec<Message>> {
+    let said = |role: &str, content: String| {
+        let payload = json!({"role": role, "content": content});
+        formats::parse(Format::OpenAiChat, &payload.to_string())
+    };
+    Ok(vec![
+        said("user", texts.prose(100))?,
+        said("assistant", texts.prose(200))?,
+    ])
+}
+
+/// Has others append while it happens. How long it took, and how long they waited.
+async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<Vec<String>> {
+    let opened = model.copy().await?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let others = tokio::spawn(others(opened.parts.clone(), Arc::clone(&is_over)));
+    tokio::time::sleep(REST).await;
+    let start = Instant::now();
+    let happened = timeout(PATIENCE, happen(&opened, upheaval, forgotten)).await;
+    let took = start.elapsed();
+    tokio::time::sleep(REST).await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut waited = others.await??;
+    opened.close().await?;
+    let took = match happened {
+        Ok(Ok(())) => show(took),
+        Ok(Err(error)) => format!("{} ({error:#})", show(took)),
+        Err(_) => "given up".to_owned(),
+    };
+    let waits = [waited.p50(), waited.percentile(99), waited.percentile(100)];
+    Ok(std::iter::once(took).chain(waits.map(show)).collect())
+}
+
+async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<()> {
+    let (keeper, store) = (&opened.parts.keeper, &opened.parts.store);
+    let told: AgentId = "told".parse()?;
+    match upheaval {
+        Upheaval::Nothing => tokio::time::sleep(REST * 3).await,
+        Upheaval::Forget(name) => {
+            let agent: AgentId = name.parse()?;
+            let last = store
+                .agent(&agent)
+                .await?
+                .map_or(0, |row| row.ledger.last_exchange);
+            let numbers = (0..i64::from(forgotten)).map(|place| 1 + place * last / i64::from(forgotten));
+            keeper
+                .forget(&agent, Forgettable::Exchanges(numbers.collect()))
+                .await?;
+        }
+        Upheaval::RollBack => {
+            let version = store.summary(&told).await?.map_or(0, |summary| summary.version);
+            keeper.roll_back(&told, (version / 2).max(1)).await?;
+        }
+        Upheaval::Rebuild => drop(keeper.rebuild(&told).await?),
+        Upheaval::OtherModel => {
+            let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"}))?;
+            keeper.change_settings(&"wide".parse()?, &patch).await?;
+        }
+        Upheaval::Delete(name) => drop(keeper.delete(&name.parse()?).await?),
+    }
+    Ok(())
+}
+
+/// Appends of other agents until it is over.
+async fn others(parts: Parts, is_over: Arc<AtomicBool>) -> anyhow::Result<Sample> {
+    let mut texts = Texts::new(2);
+    let mut under_way: JoinSet<anyhow::Result<Duration>> = JoinSet::new();
+    let (mut took, start) = (Sample::default(), Instant::now());
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let due = start + Duration::from_secs(1) * number / TURNS_PER_SECOND;
+        sleep_until(due).await;
+        let (keeper, turn) = (parts.keeper.clone(), turn(&mut texts)?);
+        let agent: AgentId = format!("other-{}", number % OTHERS).parse()?;
+        under_way.spawn(async move {
+            keeper.append(&agent, turn).await?;
+            Ok(due.elapsed())
+        });
+        while let Some(ended) = under_way.try_join_next() {
+            took.add(ended??);
+        }
+    }
+    while let Some(ended) = under_way.join_next().await {
+        took.add(ended??);
+    }
+    Ok(took)
+}
