@@ -78,7 +78,8 @@ macro_rules! every_test {
                 pins_come_back_in_chunks, legs_of_changing_settings_come_back, a_history_that_came_in_pieces_gets_its_head_later,
                 what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
             a_fork_comes_back_as_it_began, records_come_in_chunks;
-            audit: events_are_kept_and_told_newest_first, the_oldest_of_each_kind_go;
+            audit: events_are_kept_and_told_newest_first, the_oldest_of_each_kind_go,
+                a_deleted_agent_leaves_its_events;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent, a_session_starts_with_its_first_live_exchange,
                 a_cleared_session_starts_behind_its_preamble;

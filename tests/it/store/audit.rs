@@ -4,7 +4,7 @@ use recapd::store::audit::{AuditEvent, AuditKind, AuditQuery, AuditRow};
 
 use crate::support::{
     backend::Backend,
-    conversation::{agent, minute},
+    conversation::{agent, append, minute, turns},
 };
 
 const ALL: AuditQuery = AuditQuery {
@@ -79,4 +79,16 @@ pub(crate) async fn the_oldest_of_each_kind_go(db: &dyn Backend) {
     assert_eq!(prune(AuditKind::Change, 4).await, 0);
     let left = audit.audit(ALL).await.unwrap();
     assert_eq!(requests(&left), ["r9", "r8", "r7", "r0"]);
+}
+
+pub(crate) async fn a_deleted_agent_leaves_its_events(db: &dyn Backend) {
+    let audit = db.audit();
+    let said = append(&agent("a"), turns(1..=1));
+    db.store().append(said).await.unwrap();
+    let events = vec![event(1, AuditKind::Append, Some("a"))];
+    audit.record_audit(events.clone()).await.unwrap();
+    db.store().delete_agent(&agent("a"), minute(2)).await.unwrap();
+    let rows = audit.audit(ALL).await.unwrap();
+    let told: Vec<AuditEvent> = rows.into_iter().map(|row| row.what).collect();
+    assert_eq!(told, events);
 }

@@ -115,15 +115,15 @@ pub(in super::super) async fn delete_some(tx: &mut Connection, agent: &AgentId) 
     Ok(step)
 }
 
-/// The tables that name agents, but for the agents' own. What refers to rows of another one comes before it.
+/// The tables that name agents, but for the agents' own and the audit's, which tells who deleted them. What refers to rows of another one comes before it.
 async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
     let sql = sql!(
-        sqlite: "-- sql/forget.tables\nSELECT m.name FROM sqlite_schema m WHERE m.type = 'table' AND m.name <> 'agents' \
+        sqlite: "-- sql/forget.tables\nSELECT m.name FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT IN ('agents', 'audit_events') \
                  AND EXISTS (SELECT 1 FROM pragma_table_info(m.name) c WHERE c.name = 'agent_id') \
                  ORDER BY m.name = 'summary_items', m.name",
         postgres: "-- sql/forget.tables\nSELECT CAST(c.table_name AS text) FROM information_schema.columns c \
                    JOIN information_schema.tables t USING (table_schema, table_name) \
-                   WHERE c.column_name = 'agent_id' AND c.table_schema = current_schema() AND c.table_name <> 'agents' \
+                   WHERE c.column_name = 'agent_id' AND c.table_schema = current_schema() AND c.table_name NOT IN ('agents', 'audit_events') \
                    AND t.table_type = 'BASE TABLE' ORDER BY c.table_name = 'summary_items', 1",
     );
     Ok(query(sql).fetch_column(tx).await?)
