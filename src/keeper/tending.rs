@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// How often those whose counting panicked are tried again: their model may be another one by now.
 const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
 /// The most messages that are counted again in one transaction: some milliseconds of writing.
-const RECOUNT_MESSAGES_MAX: i64 = 1_000;
+const RECOUNT_MESSAGES_MAX: i64 = 250;
 /// The most agents that are looked up at once.
 const RECOUNT_AGENTS_MAX: i64 = 100;
 

@@ -102,7 +102,7 @@ impl AccessStore for SqlStore {
         limit: i64,
     ) -> StoreResult<Vec<AgentId>> {
         let sql = sql!(
-            "-- sql/access.named_agents\nSELECT agent_id FROM agents WHERE agent_id > $1 \
+            "-- sql/access.named_agents\nSELECT agent_id FROM agents WHERE agent_id > $1 AND deleted_at IS NULL \
                AND (agent_id IN (SELECT value FROM {each_text}($2{::jsonb})) \
                OR project_id IN (SELECT value FROM {each_text}($3{::jsonb}))) ORDER BY agent_id LIMIT $4"
         );

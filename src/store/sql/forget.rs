@@ -35,9 +35,9 @@ use plan::Wanted;
 use purge::Purge;
 
 /// Exchanges that are forgotten in one transaction at most …
-const EXCHANGES_MAX: usize = 64;
+const EXCHANGES_MAX: usize = 24;
 /// … and their messages, but for the first exchange, which is forgotten whatever it has.
-const MESSAGES_MAX: usize = 512;
+const MESSAGES_MAX: usize = 256;
 
 /// A message that becomes a tombstone.
 #[derive(Clone, Debug)]

@@ -334,14 +334,6 @@ pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i
     }
 }
 
-/// Runs when the last messages of an agent were deleted: to begin a merge costs as much as the index is large.
-pub(super) async fn forgot_all(tx: &mut Connection) -> StoreResult<()> {
-    match tx.dialect() {
-        Dialect::Sqlite => fts5::begin_merge(tx).await,
-        Dialect::Postgres => Ok(()),
-    }
-}
-
 /// Runs when messages of an agent were deleted.
 pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {

@@ -282,7 +282,7 @@ pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit:
              FROM (SELECT DISTINCT i.agent_id FROM summary_items i \
              WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
              AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $9) p \
-             {join} agents a ON a.agent_id = p.agent_id ORDER BY a.agent_id LIMIT $9 {a_for_share})"
+             {join} agents a ON a.agent_id = p.agent_id WHERE a.deleted_at IS NULL ORDER BY a.agent_id LIMIT $9 {a_for_share})"
         ],
         ["DO NOTHING"]
     ));

@@ -11,7 +11,7 @@ use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 /// The most forks that are named when they prevent the deletion.
 const FORKS_NAMED: i64 = 10;
 /// Rows that are deleted in one transaction.
-const ROWS_MAX: i64 = 500;
+const ROWS_MAX: i64 = 250;
 /// Long rows: each may have 40 kB, and is overwritten.
 const LONG_ROWS_MAX: i64 = 32;
 /// The tables that have such rows.
@@ -110,7 +110,6 @@ pub(in super::super) async fn delete_some(tx: &mut Connection, agent: &AgentId) 
     }
     let sql = sql!("-- sql/forget.agent\nDELETE FROM agents WHERE agent_id = $1");
     query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
-    recall::forgot_all(tx).await?;
     step.is_gone = true;
     Ok(step)
 }

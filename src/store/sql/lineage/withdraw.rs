@@ -77,10 +77,10 @@ pub(in super::super) async fn covered_before(
     let sql = sql!(
         "-- sql/withdraw.covered_before\nSELECT ",
         exchange_columns!("e"),
-        " FROM summary_item_ranges r JOIN exchange_log e ON e.agent_id = r.agent_id ",
+        " FROM {each}($2{::jsonb}) n {join} summary_item_ranges r ON r.agent_id = $1 AND r.item = CAST(n.value AS bigint) ",
+        "{join} exchange_log e ON e.agent_id = r.agent_id ",
         "AND e.exchange BETWEEN r.first_exchange AND {min}(r.last_exchange, $3) ",
-        "WHERE r.agent_id = $1 AND r.item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) ",
-        "AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange"
+        "WHERE e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange"
     );
     let found = query(sql)
         .bind(agent.as_str())

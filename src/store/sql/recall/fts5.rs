@@ -23,6 +23,15 @@ use crate::{
 const RANKED_MAX: i64 = 3_000;
 /// The pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
 const MERGE_PAGES: i64 = 16;
+/// FTS5's own choice.
+const AUTOMERGE_PARTS: i64 = 4;
+
+/// `counters.recall_unmerged`: the index's pages have no words of deleted rows …
+const MERGED: i64 = 0;
+/// … the merge that removes them has begun …
+const MERGING: i64 = 1;
+/// … or is yet to begin.
+const TO_BE_MERGED: i64 = 2;
 
 /// Messages to be indexed.
 #[derive(Clone, Debug)]
@@ -46,7 +55,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
     let mut reader = store.reader().await?;
     let Some(batch) = next_batch(&mut reader, messages_max).await? else {
         // An earlier process may have been killed before it did this.
-        if is_unmerged(&mut reader).await? {
+        if unmerged(&mut reader).await? != MERGED {
             store.scrub().await?;
         }
         return Ok(0);
@@ -175,12 +184,13 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
         "-- sqlite/recall.forget\nDELETE FROM recall_index WHERE rowid IN (SELECT m.id FROM json_each($2) j \
                CROSS JOIN message_log m ON m.agent_id = $1 AND m.seq = j.value)"
     );
+    note_unmerged(tx).await?;
     query(sql)
         .bind(agent.as_str())
         .bind(serde_json::json!(seqs).to_string())
-        .execute(&mut *tx)
+        .execute(tx)
         .await?;
-    begin_merge(tx).await
+    Ok(())
 }
 
 /// As [`forget`], the newest messages of an agent.
@@ -189,34 +199,61 @@ pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i
         "-- sqlite/recall.forget_newest\nDELETE FROM recall_index WHERE rowid IN \
                (SELECT id FROM message_log WHERE agent_id = $1 ORDER BY seq DESC LIMIT $2)"
     );
+    note_unmerged(tx).await?;
     query(sql).bind(agent.as_str()).bind(limit).execute(tx).await?;
     Ok(())
 }
 
-/// Begins a merge of all parts of the index, done in steps after the commit: only that removes the words of deleted
-/// rows.
-pub(super) async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
-    let begin = sql!(
-        "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
-    );
-    let note =
-        sql!("-- sqlite/recall.note_unmerged\nUPDATE counters SET value = 1 WHERE name = 'recall_unmerged'");
-    for sql in [begin, note] {
-        query(sql).execute(&mut *tx).await?;
+/// Notes that words of deleted rows are in the index's pages, which only a merge of all its parts removes. Until then FTS5
+/// merges nothing by itself: it would merge as much for each deleted row as for a page that is written.
+async fn note_unmerged(tx: &mut Connection) -> StoreResult<()> {
+    if unmerged(tx).await? == TO_BE_MERGED {
+        return Ok(());
     }
+    set_automerge(tx, 0).await?;
+    set_unmerged(tx, TO_BE_MERGED).await
+}
+
+/// How many parts of one level FTS5 has before it merges them beside writing; none: never.
+async fn set_automerge(tx: &mut Connection, parts: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/recall.automerge\nINSERT INTO recall_index (recall_index, rank) VALUES ('automerge', $1)"
+    );
+    query(sql).bind(parts).execute(tx).await?;
     Ok(())
 }
 
-/// Whether words of forgotten messages are still in the index's pages.
-async fn is_unmerged(connection: &mut Connection) -> StoreResult<bool> {
-    let sql = sql!("-- sqlite/recall.is_unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'");
-    Ok(query(sql).fetch_one(connection).await?.try_get::<i64>(0)? != 0)
+async fn set_unmerged(tx: &mut Connection, state: i64) -> StoreResult<()> {
+    let sql =
+        sql!("-- sqlite/recall.set_unmerged\nUPDATE counters SET value = $1 WHERE name = 'recall_unmerged'");
+    query(sql).bind(state).execute(tx).await?;
+    Ok(())
+}
+
+/// Begins a merge of all parts of the index, done in steps: only that removes the words of deleted rows.
+async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
+    );
+    query(sql).execute(&mut *tx).await?;
+    set_unmerged(tx, MERGING).await
+}
+
+/// Whether words of deleted rows are still in the index's pages, and how far their removal is.
+async fn unmerged(connection: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!("-- sqlite/recall.unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'");
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
 /// Merges some pages of the index. False when there is nothing left to do.
 pub(in crate::store) async fn merge_some(tx: &mut Connection) -> StoreResult<bool> {
-    if !is_unmerged(tx).await? {
-        return Ok(false);
+    match unmerged(tx).await? {
+        MERGED => return Ok(false),
+        MERGING => {}
+        _ => {
+            begin_merge(tx).await?;
+            return Ok(true);
+        }
     }
     let changes = sql!("-- sqlite/recall.changes\nSELECT total_changes()");
     let before: i64 = query(changes).fetch_one(&mut *tx).await?.try_get(0)?;
@@ -228,9 +265,8 @@ pub(in crate::store) async fn merge_some(tx: &mut Connection) -> StoreResult<boo
     if after - before >= 2 {
         return Ok(true);
     }
-    let sql =
-        sql!("-- sqlite/recall.note_merged\nUPDATE counters SET value = 0 WHERE name = 'recall_unmerged'");
-    query(sql).execute(tx).await?;
+    set_unmerged(tx, MERGED).await?;
+    set_automerge(tx, AUTOMERGE_PARTS).await?;
     Ok(false)
 }
 
