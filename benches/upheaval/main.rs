@@ -10,8 +10,10 @@
 
 mod database;
 #[path = "../measure/mod.rs"]
+#[expect(dead_code, reason = "nothing is compared side by side")]
 mod measure;
 #[path = "../measure/texts.rs"]
+#[expect(dead_code, reason = "people say prose")]
 mod texts;
 
 use std::{
@@ -22,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use database::{Model, Opened};
 use measure::{Sample, Table, show, size};
 use recapd::{
@@ -158,14 +161,15 @@ fn turn(texts: &mut Texts) -> anyhow::Result<Vec<Message>> {
 async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<Vec<String>> {
     let opened = model.copy().await?;
     let is_over = Arc::new(AtomicBool::new(false));
-    let others = tokio::spawn(others(opened.parts.clone(), Arc::clone(&is_over)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(others(opened.parts.clone(), Arc::clone(&is_over)));
     tokio::time::sleep(REST).await;
     let start = Instant::now();
     let happened = timeout(PATIENCE, happen(&opened, upheaval, forgotten)).await;
     let took = start.elapsed();
     tokio::time::sleep(REST).await;
     is_over.store(true, Ordering::Relaxed);
-    let mut waited = others.await??;
+    let mut waited = tasks.join_next().await.context("the others append")???;
     opened.close().await?;
     let took = match happened {
         Ok(Ok(())) => show(took),

@@ -6,7 +6,7 @@ use crate::selftest::work::Found as _;
 /// Runs in which nothing may happen.
 const RUNS: u64 = 80;
 /// Runs in which something has to happen.
-const RUNS_MAX: u64 = 300;
+const RUNS_MAX: u64 = 1_500;
 
 fn without(guards: &[Guard], runs: u64) -> Simulation {
     Simulation {

@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 
 use super::{
-    super::{StoreResult, inbox::Bell},
-    Connection,
+    super::{StoreError, StoreResult, inbox::Bell},
+    Connection, query, sql,
     statement::Dialect,
 };
 use crate::domain::{agent::AgentId, work::Fairness};
@@ -319,4 +319,21 @@ where
         tx.be_fair(fairness);
         work(tx)
     }
+}
+
+/// Asks the database for nothing, and whether it takes writes.
+///
+/// # Errors
+/// If the server takes no writes.
+pub(super) async fn ping(connection: &mut Connection) -> StoreResult<()> {
+    let sql = sql!(
+        sqlite: "-- sql/database.ping\nSELECT 0",
+        postgres: "-- sql/database.ping\nSELECT CAST(current_setting('transaction_read_only') AS boolean)",
+    );
+    let only_reads: bool = query(sql).fetch_one(connection).await?.try_get(0)?;
+    if only_reads {
+        let reason = "its server only reads: it is a standby, or set so; see database.url";
+        return Err(StoreError::Unavailable(reason.into()));
+    }
+    Ok(())
 }

@@ -74,7 +74,10 @@ pub(crate) async fn a_failure_between_two_steps_leaves_nothing_undone(db: &dyn B
         assert_eq!((flaky.met(), flaky.calls("forget_some")), (1, 2));
         let left = db.store().forgettings_left(&a).await.unwrap();
         assert_eq!(left, if when == When::Before { 116 } else { 92 });
-        assert_eq!(db.store().forgettings_due(10).await.unwrap(), [a.clone()]);
+        assert_eq!(
+            db.store().forgettings_due(10).await.unwrap(),
+            std::slice::from_ref(&a)
+        );
         // What was forgotten until then is gone from everything, and life goes on.
         db.store().append(append(&a, turn(151).to_vec())).await.unwrap();
         for agent in [&a, &child] {
@@ -104,7 +107,7 @@ pub(crate) async fn totals_follow_in_pieces(db: &dyn Backend) {
     flaky.fail("settle_totals", 1, When::Before);
     let broken = flaky.forget(all_of("a", 2..=4)).await;
     assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
-    assert_eq!(db.store().totals_due(10).await.unwrap(), [a.clone()]);
+    assert_eq!(db.store().totals_due(10).await.unwrap(), std::slice::from_ref(&a));
     let window = MANY * TURN_TOKENS;
     assert_eq!(
         tokens_before_window(db, &a).await,
@@ -233,7 +236,10 @@ pub(crate) async fn what_is_deleted_in_pieces_is_seen_by_nobody(db: &dyn Backend
     flaky.fail("delete_some", 5, When::Before);
     let broken = flaky.delete_agent(&a, minute(300)).await;
     assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
-    assert_eq!(db.store().deletions_due(10).await.unwrap(), [a.clone()]);
+    assert_eq!(
+        db.store().deletions_due(10).await.unwrap(),
+        std::slice::from_ref(&a)
+    );
     assert_eq!(db.store().agent(&a).await.unwrap(), None);
     let agents = db.store().agents(None, 10).await.unwrap();
     assert_eq!(
