@@ -138,7 +138,7 @@ pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Res
 
 /// The page of `limit` entries out of those that were read, and the entry after which the next page begins, if there is
 /// one.
-pub(crate) fn cut<Entry, Cursor>(
+pub fn cut<Entry, Cursor>(
     mut found: Vec<Entry>,
     limit: i64,
     cursor: impl Fn(&Entry) -> Cursor,
