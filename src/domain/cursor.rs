@@ -136,17 +136,17 @@ pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Res
     Ok(cursor.and_then(|cursor| cursor.entry()))
 }
 
-/// The page of `limit` entries out of those that were read, and the entry after which the next page begins, if there is
-/// one.
-pub(crate) fn cut<Entry, Cursor>(
+/// The page of `limit` entries out of those that were read, and `last` of its last entry, after which the next page begins.
+/// There is a next page if more than `limit` were read.
+pub fn cut<Entry, Last>(
     mut found: Vec<Entry>,
     limit: i64,
-    cursor: impl Fn(&Entry) -> Cursor,
-) -> (Vec<Entry>, Option<Cursor>) {
+    last: impl Fn(&Entry) -> Last,
+) -> (Vec<Entry>, Option<Last>) {
     let shown = usize_or_max(limit);
     let has_more = found.len() > shown;
     found.truncate(shown);
-    let next = found.last().filter(|_| has_more).map(cursor);
+    let next = found.last().filter(|_| has_more).map(last);
     (found, next)
 }
 
