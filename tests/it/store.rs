@@ -27,6 +27,7 @@ mod long_run;
 mod operate;
 mod pending;
 mod pins;
+mod planted;
 mod postgres;
 mod project;
 mod protocol;
