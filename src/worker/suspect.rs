@@ -81,7 +81,9 @@ impl Worker {
         {
             self.parts.metrics.service.db_failed(error.class());
             warn!(%error, leases = given_back.len(), "lease.release_failed");
-            given_back.iter().for_each(|lease| self.disclaimed.add(lease));
+            for lease in &given_back {
+                self.disclaimed.add(lease);
+            }
         }
         turn
     }
@@ -97,7 +99,9 @@ impl Worker {
         if let Err(error) = told {
             self.parts.metrics.service.db_failed(error.class());
             debug!(%error, leases = leases.len(), "lease.disclaim_failed");
-            leases.iter().for_each(|lease| self.disclaimed.add(lease));
+            for lease in &leases {
+                self.disclaimed.add(lease);
+            }
         }
     }
 }

@@ -171,7 +171,7 @@ fn spelt_alike(definition: &str) -> String {
 
 /// `names`: the relations and functions to look at, beside functions that go under a name of PostgreSQL's own; all if `None`.
 async fn of_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> StoreResult<Catalogue> {
-    let named = |is_function: bool| {
+    let asked = |is_function: bool| {
         let keys = names?.keys().filter(move |(kind, _)| match kind.as_str() {
             "function" => is_function,
             "table" | "view" => !is_function,
@@ -215,7 +215,7 @@ async fn of_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> 
          AND d.deptype = 'e')"
     );
     let mut found = Catalogue::new();
-    for (statement, names) in [(relations, named(false)), (functions, named(true))] {
+    for (statement, names) in [(relations, asked(false)), (functions, asked(true))] {
         for row in query(statement).bind(names).fetch_all(&mut *connection).await? {
             let definition: String = row.try_get(2)?;
             let definition = definition.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -421,7 +421,7 @@ pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Back
     for lease in db.store().claim(claim("daemon", 9, T0)).await.unwrap() {
         let mut failure = failure(minute(1), 0, true);
         if lease.agent.as_str() == "crashed" {
-            failure.error.class = CRASHED.to_owned();
+            CRASHED.clone_into(&mut failure.error.class);
         }
         db.store().fail(&lease, failure).await.unwrap();
     }
@@ -434,7 +434,7 @@ pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Back
     let again = the_lease(db, minute(12)).await;
     assert_eq!((again.agent.as_str(), again.attempt), ("crashed", 5));
     let mut failure = failure(minute(13), 0, true);
-    failure.error.class = CRASHED.to_owned();
+    CRASHED.clone_into(&mut failure.error.class);
     db.store().fail(&again, failure).await.unwrap();
     assert_eq!(probed(60).await, 0, "the next time it is like any other");
     assert_eq!(probed(hours + 14).await, 2);
