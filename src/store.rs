@@ -376,8 +376,7 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<Enqueued>;
 
-    /// Leases up to `limit` rows that are due, most urgent first. The row of a vanished worker is due when its lease
-    /// has run out.
+    /// Leases up to `limit` rows that are due, most urgent first; a vanished worker's row when its lease has run out.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
 
     /// In how many milliseconds [`Self::claim`] may find a row, as far as is known now: zero if it may at any time,
@@ -460,6 +459,9 @@ pub trait Store: Send + Sync {
     /// many.
     async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
+    /// Says that the holder of ended leases lives. Those still in their rows are given back; no crash counts any more for them.
+    async fn disclaim(&self, leases: &[Lease]) -> StoreResult<u64>;
+
     /// Makes leases due at once that `owner` held before it restarted. Only for the holder of the owner's lock.
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;
 
@@ -471,7 +473,8 @@ pub trait Store: Send + Sync {
     /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. Returns how many.
+    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`; rows of which the holders vanished
+    /// after ten minutes, once. Returns how many.
     async fn probe_parked(
         &self,
         parked_before: Timestamp,

@@ -29,6 +29,7 @@ mod portion;
 mod postpone;
 mod request;
 mod resumption;
+mod suspect;
 mod trace;
 mod update;
 
@@ -47,7 +48,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        number::i64_or_max,
+        number::{i64_or_max, u32_or_max},
         price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
@@ -73,6 +74,7 @@ pub use courier::Courier;
 use heartbeat::Heartbeat;
 use portion::Portions;
 pub use resumption::Resumption;
+use suspect::{Disclaimed, Turn};
 pub use update::Outcome;
 
 /// The worker's settings.
@@ -185,6 +187,7 @@ pub struct Worker {
     batching: Option<Batching>,
     in_vain: Arc<InVain>,
     portions: Arc<Portions>,
+    disclaimed: Arc<Disclaimed>,
     /// The time at which the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
     /// Looks at the queue that fail.
@@ -206,6 +209,7 @@ impl Worker {
             batching: None,
             in_vain: Arc::default(),
             portions: Arc::default(),
+            disclaimed: Arc::default(),
             seen: Arc::default(),
             unreadable: Arc::default(),
         }
@@ -250,19 +254,22 @@ impl Worker {
         // The heartbeat goes on while the last updates finish.
         updates.close();
         updates.wait().await;
+        self.disclaim().await;
         stop_beating.cancel();
     }
 
     async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
         let places = Arc::new(Semaphore::new(self.settings.concurrency));
-        let mut is_quiet = false;
+        let (mut is_quiet, mut awaits_idle) = (false, false);
         while !soft.is_cancelled() {
             // Armed before the look, so that a wake-up between the look and the wait isn't lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
             self.mind_clock().await;
             let free = places.available_permits();
-            let leases = if free > 0 {
+            let is_idle = free == self.settings.concurrency;
+            awaits_idle &= !is_idle;
+            let leases = if free > 0 && !awaits_idle {
                 self.claim_or_warn(free).await
             } else {
                 Vec::new()
@@ -270,8 +277,14 @@ impl Worker {
             self.parts.notices.progress().made();
             let found_all = leases.len() < free;
             is_quiet &= free > 0 && leases.is_empty();
+            let turn = self.turn(leases, is_idle).await;
+            awaits_idle |= matches!(turn, Turn::ThenIdle(_));
+            let (leases, places_each) = match turn {
+                Turn::Together(leases) | Turn::ThenIdle(leases) => (leases, 1),
+                Turn::Alone(lease) => (vec![lease], u32_or_max(self.settings.concurrency)),
+            };
             for lease in leases {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                let Ok(place) = Arc::clone(&places).try_acquire_many_owned(places_each) else {
                     break;
                 };
                 let (worker, hard) = (self.clone(), hard.clone());
@@ -325,6 +338,10 @@ impl Worker {
                 if leases.is_empty() {
                     return Ok(outcomes);
                 }
+                let leases = match self.turn(leases, true).await {
+                    Turn::Together(leases) | Turn::ThenIdle(leases) => leases,
+                    Turn::Alone(lease) => vec![lease],
+                };
                 outcomes.extend(join_all(leases.into_iter().map(|lease| self.work(lease, &never))).await);
             }
         };
@@ -367,6 +384,7 @@ impl Worker {
     /// # Errors
     /// When the queue can't be read.
     pub(crate) async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
+        self.disclaim().await;
         let request = self.claim_of(limit);
         let now = request.now;
         let leases = self.parts.store.claim(request).await;
@@ -487,6 +505,7 @@ impl Worker {
         {
             self.parts.metrics.service.db_failed(error.class());
             error!(%error, agent_id = %lease.agent, "lease.release_failed");
+            self.disclaimed.add(lease);
         }
         Outcome::Released
     }

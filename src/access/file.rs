@@ -12,6 +12,7 @@ use std::{
     fmt::Write as _,
     fs, io,
     io::Read as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +27,8 @@ use crate::{
 
 /// The longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The bits of a file that others than its owner can write.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
 /// What stands before a digest.
 const DIGEST_PREFIX: &str = "sha256:";
 /// Hexadecimal digits of a digest.
@@ -41,6 +44,17 @@ pub enum FileError {
         path: PathBuf,
         /// Why the file can't be read.
         source: io::Error,
+    },
+    /// Others than its owner can write it, and so make tokens. Who reads it learns digests and names.
+    #[error(
+        "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",
+        path.display(), path.display()
+    )]
+    Writable {
+        /// Which file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
     },
     /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.
     #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
@@ -71,6 +85,14 @@ pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
     };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    let mode = found.permissions().mode() & 0o777;
+    if found.is_file() && mode & WRITTEN_BY_OTHERS != 0 {
+        return Err(FileError::Writable {
+            path: path.to_owned(),
+            mode,
+        });
+    }
     let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
     if bytes.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong {
@@ -237,6 +259,30 @@ mod tests {
             let error = read(&path).unwrap_err();
             assert!(matches!(error, FileError::TooLong { .. }), "{error}");
             assert!(error.to_string().contains("1048576"), "{error}");
+        }
+    }
+
+    /// Whoever writes it makes tokens; whoever reads it learns digests.
+    #[test]
+    fn a_file_that_others_can_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        fs::write(&path, line(&made(Reach::All, None))).unwrap();
+        for (mode, is_refused) in [
+            (0o600, false),
+            (0o640, false),
+            (0o644, false),
+            (0o660, true),
+            (0o602, true),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let found = read(&path);
+            assert_eq!(
+                matches!(found, Err(FileError::Writable { .. })),
+                is_refused,
+                "{mode:o}"
+            );
+            assert!(is_refused || found.is_ok());
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the types can't say: limits, and keys that must fit each other.
 
+use std::net::IpAddr;
+
 use toml::{Table, Value};
 
 use super::{
@@ -217,6 +219,7 @@ impl Config {
                 format!("fallback.base_url {cure}"),
             ));
         }
+        found.extend(self.unencrypted());
         found.extend(self.nameless_model());
         if self.fallback.mode == FallbackMode::Ollama && self.fallback.model.trim().is_empty() {
             let text = "fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows";
@@ -226,6 +229,30 @@ impl Config {
             ));
         }
         found
+    }
+
+    /// Providers that are asked over `http://` at another host, without a word that this is meant. A socket's other end is
+    /// this machine's.
+    fn unencrypted(&self) -> Vec<Violation> {
+        let (model, second) = (&self.model, self.fallback.model(&self.model));
+        let first = Some(model).filter(|model| model.mode != ModelMode::Offline);
+        let asked = [
+            (first, ["model.base_url", "model.allow_http"]),
+            (second.as_ref(), ["fallback.base_url", "fallback.allow_http"]),
+        ];
+        let is_open = |model: &ModelConfig| {
+            !model.allow_http && !model.proxy.starts_with("unix:") && leaves_in_the_clear(model.address())
+        };
+        let open = asked.into_iter().filter(|(model, _)| model.is_some_and(is_open));
+        open.map(|(_, keys)| {
+            let [url, consent] = keys;
+            let text = format!(
+                "{url} is `http://` at another host: whoever is between reads the key and what was said. Use \
+                 `https://`, or set {consent} = true"
+            );
+            Violation::new(&keys, text)
+        })
+        .collect()
     }
 
     /// Limits in dollars can only be kept where prices are known.
@@ -342,6 +369,28 @@ fn proxy_cure(proxy: &str) -> Option<&'static str> {
         None if proxy.contains('@') => Some("must not carry a user or a password"),
         None => base_url_cure(proxy).map(|_| CURE),
     }
+}
+
+/// Whether a provider's URL is `http://` and of another host than this one.
+fn leaves_in_the_clear(url: &str) -> bool {
+    let authority = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split(['/', '?', '#']).next());
+    authority.is_some_and(|authority| !is_this_host(authority))
+}
+
+fn is_this_host(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split_once(':').map_or(authority, |(host, _)| host),
+    };
+    let host = host.to_ascii_lowercase();
+    // `localhost` and what is below it is never asked about elsewhere (RFC 6761, 6.3).
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// What to do about a provider's URL, which may hold a password and isn't shown.

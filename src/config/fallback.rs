@@ -12,6 +12,8 @@ pub struct FallbackConfig {
     pub mode: FallbackMode,
     /// Where the provider answers; empty for its own address.
     pub base_url: String,
+    /// Whether another host may be asked over `http://`.
+    pub allow_http: bool,
     /// The model's name at the provider; empty for the one proposed for the mode.
     pub model: String,
     /// A file with the key; empty for none.
@@ -33,6 +35,7 @@ impl FallbackConfig {
         Some(ModelConfig {
             mode,
             base_url: self.base_url.clone(),
+            allow_http: self.allow_http,
             model: self.model.clone(),
             api_key_file: self.api_key_file.clone(),
             proxy: self.proxy.clone(),

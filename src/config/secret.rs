@@ -12,6 +12,7 @@ use super::{
     environment::Environment,
     fallback::FallbackConfig,
     file::read_bounded,
+    private::read_private,
     sections::{ModelConfig, ModelMode},
 };
 
@@ -101,7 +102,9 @@ fn key_of(
     };
     let credentials = shared.iter().copied().chain([credential]);
     let found = match in_credentials(credentials, environment)? {
-        None if !model.api_key_file.is_empty() => Some(read_key(Path::new(&model.api_key_file))?),
+        None if !model.api_key_file.is_empty() => {
+            Some(read_key(Path::new(&model.api_key_file), read_private)?)
+        }
         None => in_variables(variables, environment)?,
         found => found,
     };
@@ -124,7 +127,8 @@ fn in_credentials<'a>(
         return Ok(None);
     };
     for name in names {
-        match read_key(&Path::new(directory).join(name)) {
+        // In there nobody else can look, whatever the modes are.
+        match read_key(&Path::new(directory).join(name), read_bounded) {
             Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Some),
         }
@@ -140,8 +144,8 @@ fn in_variables(variables: &[&str], environment: &Environment) -> Result<Option<
         .transpose()
 }
 
-fn read_key(path: &Path) -> Result<SecretString, KeyError> {
-    let text = read_bounded(path, KEY_BYTES_MAX).map_err(|source| KeyError::Unreadable {
+fn read_key(path: &Path, read: fn(&Path, u64) -> io::Result<String>) -> Result<SecretString, KeyError> {
+    let text = read(path, KEY_BYTES_MAX).map_err(|source| KeyError::Unreadable {
         path: path.to_owned(),
         source,
     })?;

@@ -319,6 +319,8 @@ pub struct ModelConfig {
     pub mode: ModelMode,
     /// Where the provider answers; empty for its own address.
     pub base_url: String,
+    /// Whether another host may be asked over `http://`.
+    pub allow_http: bool,
     /// The model's name at the provider; empty for the one proposed for the mode.
     pub model: String,
     /// A file with the key; empty for none.

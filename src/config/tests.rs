@@ -120,6 +120,7 @@ fn the_reference_is_the_default() {
     database.statement_timeout_ms = 30000
     database.synchronous = "full"
     database.url = ""
+    fallback.allow_http = false
     fallback.api_key_file = ""
     fallback.base_url = ""
     fallback.concurrency = 8
@@ -153,6 +154,7 @@ fn the_reference_is_the_default() {
     journal.dir = ""
     log.format = "auto"
     log.level = "info"
+    model.allow_http = false
     model.anthropic_version = "2023-06-01"
     model.api_key_file = ""
     model.base_url = ""

@@ -5,7 +5,7 @@ use std::path::Path;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Violation, environment::Environment, file::read_bounded};
+use super::{check::Violation, environment::Environment, file::read_bounded, private::read_private};
 
 /// The name under which systemd may hand the collector's headers over (`LoadCredential=otlp-headers:…`).
 const CREDENTIAL: &str = "otlp-headers";
@@ -127,13 +127,17 @@ impl TraceConfig {
             .get("CREDENTIALS_DIRECTORY")
             .map(|folder| Path::new(folder).join(CREDENTIAL))
             .filter(|file| file.exists());
+        let read: fn(&Path, u64) -> std::io::Result<String> = match credential {
+            Some(_) => read_bounded,
+            None => read_private,
+        };
         let file = credential.or_else(|| {
             let named = self.otlp_headers_file.as_str();
             (!named.is_empty()).then(|| named.into())
         });
         if let Some(file) = file {
             let path = file.display().to_string();
-            return match read_bounded(&file, HEADERS_BYTES_MAX) {
+            return match read(&file, HEADERS_BYTES_MAX) {
                 Ok(text) => secret(&text, path),
                 Err(error) => Err(HeadersError::Unreadable {
                     path,
@@ -233,6 +237,8 @@ fn url_cure(url: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use secrecy::ExposeSecret as _;
 
     use super::{super::Config, *};
@@ -286,6 +292,13 @@ mod tests {
         assert_eq!(from(&trace), "variable");
         let file = folder.path().join("headers");
         std::fs::write(&file, "from=file").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let error = {
+            trace.otlp_headers_file = file.display().to_string();
+            trace.headers(&Environment::default()).unwrap_err().to_string()
+        };
+        assert!(error.contains("chmod 600"), "{error}");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         trace.otlp_headers_file = file.display().to_string();
         assert_eq!(from(&trace), "file");
         std::fs::write(folder.path().join(CREDENTIAL), "from=credential").unwrap();

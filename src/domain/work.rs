@@ -174,6 +174,9 @@ pub struct Lease {
 /// A row that was woken during its last attempt is tried once more, not before so long.
 pub const WOKEN_RETRY_MS_MIN: i64 = MINUTE_MS;
 
+/// A row whose holders vanished is tried once more after so long: it may have been parked for what another row did to them.
+pub const CRASHED_PROBE_MS: i64 = 10 * MINUTE_MS;
+
 /// When a failed piece of work is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -219,6 +222,12 @@ impl RetryPolicy {
         lease.attempt >= self.attempts_max
     }
 
+    /// Whether one more crash would show that the row kills its holders. It gets that try alone: whoever holds nothing else
+    /// can't die of anything else's.
+    pub fn is_suspect(&self, lease: &Lease) -> bool {
+        lease.crashes > 0 && lease.crashes + 1 == self.crashes_max
+    }
+
     /// Whether the row has killed its holders too often to be given to another one.
     pub fn is_poison(&self, lease: &Lease) -> bool {
         lease.crashes >= self.crashes_max
@@ -252,6 +261,27 @@ mod tests {
         assert_eq!(policy.backoff_ms(2, 1.0), 20_000);
         assert_eq!(policy.backoff_ms(2, 0.5), 10_000);
         assert_eq!(policy.backoff_ms(40, 1.0), 15 * MINUTE_MS);
+    }
+
+    #[test]
+    fn the_last_try_before_a_row_is_parked_is_made_alone() {
+        let policy = RetryPolicy::default();
+        let of = |crashes| Lease {
+            agent: "a".parse().unwrap(),
+            token: 1,
+            claimed_wake: 1,
+            attempt: 1,
+            crashes,
+            taken_over: false,
+            reasons: 1,
+            ready_at: Timestamp(0),
+        };
+        let told =
+            [0, 1, 2, 3].map(|crashes| (policy.is_suspect(&of(crashes)), policy.is_poison(&of(crashes))));
+        assert_eq!(
+            told,
+            [(false, false), (false, false), (true, false), (false, true)]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Migrations go forward only. Daemons of the previous version may go on running during one and after it: it adds and
 //! never takes away. Each is one transaction, so that a failed one leaves nothing behind.
 
+pub mod catalogue;
 mod turns;
 
 use serde::Serialize;

@@ -507,6 +507,12 @@ impl Store for SqlStore {
         .await
     }
 
+    async fn disclaim(&self, leases: &[Lease]) -> StoreResult<u64> {
+        let leases = leases.to_vec();
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::disclaim(tx, leases)))
+            .await
+    }
+
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         let owner = owner.to_owned();
         self.write(Lock::Nothing, move |tx| Box::pin(queue::reclaim(tx, owner, now)))

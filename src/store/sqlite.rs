@@ -326,20 +326,50 @@ pub(super) async fn lock(database: &Path) -> StoreResult<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::sql::{query, sql},
+        *,
+    };
+
+    fn settings(folder: &tempfile::TempDir) -> SqliteSettings {
+        SqliteSettings {
+            url: format!("sqlite:{}", folder.path().join("one.db").display()),
+            readers: 1,
+            group_commit_max: 8,
+            busy_timeout_ms: 0,
+            synchronous: Synchronous::Off,
+            missing_folder: MissingFolder::Refuse,
+        }
+    }
+
+    /// Its neighbours are committed, nothing of it is, and the writer goes on.
+    #[tokio::test]
+    async fn a_panic_in_an_operation_ends_that_operation_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
+        let write = |panics: bool| {
+            sqlite.write(Extent::Bounded, move |tx| {
+                Box::pin(async move {
+                    let next = sql!(
+                        "-- sqlite/test.next\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value"
+                    );
+                    let value: i64 = query(next).fetch_one(tx).await?.try_get(0)?;
+                    assert!(!panics, "a defect");
+                    Ok(value)
+                })
+            })
+        };
+        let (before, fallen, beside) = tokio::join!(write(false), write(true), write(false));
+        assert_eq!((before.unwrap(), beside.unwrap()), (1, 2));
+        assert!(matches!(fallen, Err(StoreError::Panicked(_))), "{fallen:?}");
+        assert_eq!(write(false).await.unwrap(), 3);
+        sqlite.close().await;
+    }
 
     #[tokio::test]
     async fn who_waits_for_a_reader_in_vain_is_counted() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = SqliteSettings {
-            url: format!("sqlite:{}", folder.path().join("one.db").display()),
-            readers: 1,
-            group_commit_max: 1,
-            busy_timeout_ms: 0,
-            synchronous: Synchronous::Off,
-            missing_folder: MissingFolder::Refuse,
-        };
-        let sqlite = Sqlite::open(&settings).await.unwrap();
+        let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
         let reader = sqlite.reader().await.unwrap();
         // The pool's patience passes at once.
         tokio::time::pause();

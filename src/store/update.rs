@@ -179,6 +179,9 @@ pub struct AttemptError {
 /// The longest error kept, in characters.
 pub const ERROR_CHARS_MAX: usize = 2_000;
 
+/// The class of the error for which a row is parked whose holders vanished again and again.
+pub const CRASHED: &str = "crashed";
+
 /// A failed attempt.
 #[derive(Clone, Debug)]
 pub struct Failure {

@@ -80,6 +80,20 @@ impl Draft {
         }
     }
 
+    /// The shown items, of which the revisited ones are there to stay: they aren't asked about any more.
+    pub(super) fn lasting(material: &Material) -> Self {
+        let revisited = material
+            .items
+            .iter()
+            .filter(|item| material.revisited.contains(&item.item));
+        let lasting = revisited.map(|item| Item {
+            item: 0,
+            provisional: false,
+            ..item.clone()
+        });
+        Self::new(material, lasting.collect())
+    }
+
     fn compacted(self, done: CarriedOut, path: Path) -> Self {
         Self {
             items: done.items,

@@ -51,9 +51,13 @@ impl Worker {
         };
         match self.parts.store.postpone(lease, postponement).await {
             Ok(()) => Outcome::Postponed,
-            Err(StoreError::Fenced(_)) => Outcome::Superseded,
+            Err(StoreError::Fenced(_)) => {
+                self.disclaimed.add(lease);
+                Outcome::Superseded
+            }
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.
+                self.disclaimed.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.postpone_not_recorded");
                 Outcome::Postponed

@@ -24,7 +24,7 @@ use crate::{
         work::{Lease, WOKEN_RETRY_MS_MIN},
     },
     store::{
-        AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
+        AttemptError, CRASHED, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
     },
     telemetry::{
@@ -105,7 +105,7 @@ impl Worker {
         let attempt = if self.settings.retry.is_poison(lease) {
             let message = format!("{} holders of this row vanished", lease.crashes);
             Err(Trouble::Final(AttemptError {
-                class: "internal".to_owned(),
+                class: CRASHED.to_owned(),
                 message,
             }))
         } else {
@@ -117,7 +117,10 @@ impl Worker {
         }
         match attempt {
             Ok(outcome) => outcome,
-            Err(Trouble::Interrupted(Interruption::Lost)) => self.superseded(lease, run).await,
+            Err(Trouble::Interrupted(Interruption::Lost)) => {
+                self.disclaimed.add(lease);
+                self.superseded(lease, run).await
+            }
             Err(Trouble::Interrupted(Interruption::Stopped)) => {
                 self.note_cost(lease, run).await;
                 self.give_back(lease).await
@@ -382,6 +385,12 @@ impl Worker {
             // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
             let adds_nothing = material.lo == material.hi;
+            if !material.revisited.is_empty() && self.settings.retry.is_poison(lease) {
+                // They were asked about a second time, and whoever asked has vanished again.
+                let draft = Draft::lasting(&material);
+                let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+                return applied.map(Some);
+            }
             if adds_nothing && !is_due(&material, &run) {
                 return Ok(None);
             }
@@ -459,9 +468,13 @@ impl Worker {
                 Outcome::GivenUp
             }
             Ok(false) => Outcome::Retried,
-            Err(StoreError::Fenced(_)) => self.superseded(lease, spent).await,
+            Err(StoreError::Fenced(_)) => {
+                self.disclaimed.add(lease);
+                self.superseded(lease, spent).await
+            }
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.
+                self.disclaimed.add(lease);
                 self.parts.metrics.service.db_failed(error.class());
                 error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
                 Outcome::Retried
@@ -487,6 +500,7 @@ impl Worker {
         match error {
             StoreError::Fenced(Fence::Lease) => {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
+                self.disclaimed.add(lease);
                 self.superseded(lease, run).await
             }
             // The state moved on, which is no failure: the row is read again by its next claim.

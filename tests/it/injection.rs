@@ -1,5 +1,7 @@
 //! Texts as they attack language models, and what becomes of them in a summary.
 
+use std::{collections::BTreeSet, sync::LazyLock};
+
 use recapd::{
     domain::{
         agent::AgentId,
@@ -25,7 +27,8 @@ use recapd::{
     llm::offline::summarise,
     tokenizer::BytesCounter,
 };
-use serde_json::{Value, json};
+use serde_json::json;
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 /// Where a text can stand in a history.
 const PLACES: [&str; 7] = [
@@ -112,17 +115,67 @@ const ORDERS: [&str; 34] = [
     "تجاهل",
 ];
 
-fn injections() -> Vec<String> {
+/// A text that attacks, as such are seen.
+#[derive(serde::Deserialize)]
+struct Injection {
+    seen: String,
+    text: String,
+    /// What of it no line may say outside of quotation marks, in small letters and without what hides them.
+    order: Option<String>,
+    /// What of it stands nowhere in a document.
+    live: Option<String>,
+}
+
+fn all_injections() -> Vec<Injection> {
     let lines = include_str!("../fixtures/injections.jsonl").lines();
-    let texts: Vec<String> = lines
-        .map(|line| {
-            let injection: Value = serde_json::from_str(line).unwrap();
-            assert!(injection["seen"].as_str().is_some_and(|seen| !seen.is_empty()));
-            injection["text"].as_str().unwrap().to_owned()
-        })
+    let all: Vec<Injection> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(all.iter().all(|injection| !injection.seen.is_empty()));
+    let texts: BTreeSet<&String> = all.iter().map(|injection| &injection.text).collect();
+    let languages: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|injection| injection.seen.strip_prefix("another language: "))
         .collect();
-    assert!(texts.len() >= 50);
-    texts
+    assert!(texts.len() >= 120 && texts.len() == all.len(), "{}", texts.len());
+    assert!(languages.len() >= 30, "{languages:?}");
+    all
+}
+
+fn injections() -> Vec<String> {
+    all_injections()
+        .into_iter()
+        .map(|injection| injection.text)
+        .collect()
+}
+
+/// What a document says of one injection that it may not say.
+fn narrated(document: &str, text: &str) -> Vec<String> {
+    static ALL: LazyLock<Vec<Injection>> = LazyLock::new(all_injections);
+    let Some(injection) = ALL.iter().find(|injection| injection.text == text) else {
+        return Vec::new();
+    };
+    let bare = |text: &str| -> String {
+        let letters = text.nfkd().flat_map(char::to_lowercase);
+        letters.filter(|c| !is_combining_mark(*c)).map(small).collect()
+    };
+    let order = injection.order.as_deref().map(bare).filter(|order| {
+        let mut lines = document.lines().filter(|line| !line.starts_with('#'));
+        lines.any(|line| bare(&outside(line)).contains(order.as_str()))
+    });
+    let live = injection
+        .live
+        .clone()
+        .filter(|live| document.contains(live.as_str()));
+    let told = order.map(|order| format!("narrated: {order}"));
+    told.into_iter()
+        .chain(live.map(|live| format!("live: {live:?}")))
+        .collect()
+}
+
+/// A small capital as the small letter.
+fn small(c: char) -> char {
+    let capitals = "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡxʏᴢ".chars();
+    let found = capitals.zip('a'..='z').find(|(capital, _)| *capital == c);
+    found.map_or(c, |(_, letter)| letter)
 }
 
 fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
@@ -253,7 +306,8 @@ fn outside(line: &str) -> String {
 
 /// What is wrong with a document of one item, told with the text that it came from.
 fn harm(document: &str, text: &str, place: &str) -> Option<String> {
-    let found = breaches(document, 1);
+    let mut found = breaches(document, 1);
+    found.extend(narrated(document, text));
     (!found.is_empty()).then(|| format!("{found:?}\nof {text:?} as {place}:\n{document}"))
 }
 
@@ -375,7 +429,7 @@ fn without_the_cleaning_the_same_checks_find_breaches() {
         .iter()
         .filter(|text| {
             let document = format!("## Yesterday (1 January 1970)\n- {text} (#1)\n\n{FOOTER}\n");
-            breaches(&document, 1).is_empty()
+            breaches(&document, 1).is_empty() && narrated(&document, text).is_empty()
         })
         .collect();
     assert!(

@@ -28,6 +28,7 @@ mod operate;
 mod pending;
 mod pieces;
 mod pins;
+mod planted;
 mod postgres;
 mod project;
 mod protocol;
@@ -108,7 +109,8 @@ macro_rules! every_test {
                 a_low_row_is_not_starved, it_is_known_when_a_row_falls_due, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
                 a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
-                a_parked_row_is_probed_after_a_while, a_wake_during_the_last_attempt_is_served,
+                a_parked_row_is_probed_after_a_while, who_was_parked_by_crashes_comes_back_soon_once,
+                a_lease_that_ran_out_is_no_crash, a_lease_that_ended_unheard_is_given_back, a_wake_during_the_last_attempt_is_served,
                 the_reconciler_makes_all_that_are_missing_in_steps;
             fairness: a_flood_of_one_project_holds_nobody_up, two_floods_share_the_claims,
                 a_low_row_of_a_project_is_not_starved, a_row_keeps_its_place, failures_and_waits_keep_the_place,
@@ -123,7 +125,7 @@ macro_rules! every_test {
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
                 a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,
                 more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
-            complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company, a_rest_of_few_tokens_waits_for_company,
+            complete: parking_forgets_the_crashes, an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company, a_rest_of_few_tokens_waits_for_company,
                 a_rest_of_enough_tokens_is_due,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
                 ageing_writes_a_version_over_nothing, what_time_changes_is_written_while_the_rest_waits, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,

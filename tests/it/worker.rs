@@ -5,6 +5,7 @@ mod adversary;
 mod ageing;
 mod batches;
 mod compaction;
+mod crashes;
 mod facts;
 mod fallback;
 mod faults;

@@ -20,7 +20,7 @@ use crate::{
         terminal::likeness,
     },
     client::{Place, PlaceError, TOKEN_VARIABLE, Transport},
-    config::Environment,
+    config::{Environment, read_private},
     domain::cursor::{Cursor, List},
     wire::{HttpSettings, WireError, send},
 };
@@ -33,6 +33,8 @@ const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
 /// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The largest file with a token that is read, in bytes.
+const TOKEN_BYTES_MAX: u64 = 16_384;
 /// Agents among which the one that was meant is looked for.
 const AGENTS_COMPARED_MAX: usize = 200;
 
@@ -70,7 +72,7 @@ pub(in crate::cli) fn token(
         Some(file) => {
             let unreadable =
                 |error: std::io::Error| Failed::usage(format!("--token-file {}: {error}", file.display()));
-            Some(std::fs::read_to_string(file).map_err(unreadable)?)
+            Some(read_private(file, TOKEN_BYTES_MAX).map_err(unreadable)?)
         }
     };
     let Some(text) = text else {

@@ -148,6 +148,16 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "recapd.toml:1: model.base_url must be a URL such as `https://api.openai.com/v1`",
     ),
     (
+        "[model]\nmode = \"openai\"\nbase_url = \"http://gateway.example.com/v1\"",
+        "recapd.toml:3: model.base_url is `http://` at another host: whoever is between reads the key and what was said. \
+         Use `https://`, or set model.allow_http = true",
+    ),
+    (
+        "[model]\nallow_http = true\n[fallback]\nmode = \"openai\"\nbase_url = \"http://10.0.0.5:8080\"",
+        "recapd.toml:5: fallback.base_url is `http://` at another host: whoever is between reads the key and what was \
+         said. Use `https://`, or set fallback.allow_http = true",
+    ),
+    (
         "[model]\napi_key = \"geheim\"",
         "recapd.toml:2: model.api_key is not a key: a secret never stands in the configuration, use \
              model.api_key_file or the provider's variable, such as OPENAI_API_KEY",
@@ -185,6 +195,45 @@ fn errors_in_a_file_name_line_key_and_cure() {
         let error = load(Some(toml), &[], &[]).unwrap_err();
         assert_eq!(error, text, "{toml}");
         assert!(!error.contains("geheim"));
+    }
+}
+
+#[test]
+fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
+    let is_refused = |url: &str, more: &[&str]| {
+        let url = format!("model.base_url={url}");
+        let sets = [&["model.mode=openai", url.as_str()], more].concat();
+        load(None, &[], &sets).is_err_and(|error| error.contains("model.allow_http"))
+    };
+    for near in [
+        "http://127.0.0.1:4000/v1",
+        "http://127.9.9.9",
+        "http://[::1]:8080/v1",
+        "http://[::ffff:127.0.0.1]",
+        "http://localhost:1234",
+        "http://LocalHost",
+        "http://gateway.localhost/v1",
+        "https://gateway.example.com",
+    ] {
+        assert!(!is_refused(near, &[]), "{near}");
+    }
+    for far in [
+        "http://gateway.example.com/v1",
+        "http://10.0.0.5:8080",
+        "http://localhost.example.com",
+        "http://notlocalhost",
+        "http://[fd00::1]/v1",
+        "http://0.0.0.0:80",
+        "http://127.0.0.1.example.com",
+    ] {
+        assert!(is_refused(far, &[]), "{far}");
+        assert!(!is_refused(far, &["model.allow_http=true"]), "{far}");
+        assert!(!is_refused(far, &["model.proxy=unix:/run/egress.sock"]), "{far}");
+        assert!(is_refused(far, &["model.proxy=http://127.0.0.1:3128"]), "{far}");
+        assert!(
+            !is_refused(far, &["model.mode=offline"]),
+            "nobody is asked at {far}"
+        );
     }
 }
 

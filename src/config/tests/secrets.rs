@@ -1,6 +1,6 @@
 //! The provider's key is found in its order, and nothing prints it.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use secrecy::ExposeSecret as _;
 
@@ -14,6 +14,12 @@ fn model() -> ModelConfig {
     model.mode = ModelMode::OpenAi;
     "http://127.0.0.1:8080/v1".clone_into(&mut model.base_url);
     model
+}
+
+/// Writes a file that is its owner's alone.
+fn write(file: &Path, text: &str) {
+    fs::write(file, text).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 #[test]
@@ -117,7 +123,7 @@ fn the_key_comes_from_credential_then_file_then_variable() {
     let directory = tempfile::tempdir().unwrap();
     let credentials = directory.path().display().to_string();
     let file = directory.path().join("key");
-    fs::write(&file, "sk-file\n").unwrap();
+    write(&file, "sk-file\n");
     let mut model = model();
     let environment: Environment = [
         ("CREDENTIALS_DIRECTORY", credentials.as_str()),
@@ -148,7 +154,7 @@ fn a_bad_key_is_refused_without_showing_it() {
     let mut model = model();
     model.api_key_file = file.display().to_string();
     let refusal = |text: &str| {
-        fs::write(&file, text).unwrap();
+        write(&file, text);
         api_key(&model, &Environment::default()).unwrap_err().to_string()
     };
     for text in ["", "\n", "geheim geheim", "geheim\ngeheim", "gehéim"] {
@@ -167,6 +173,23 @@ fn a_bad_key_is_refused_without_showing_it() {
         error.starts_with("the key file ") && error.contains("can't be read"),
         "{error}"
     );
+}
+
+/// What systemd hands over is nobody else's, with whatever mode it is copied.
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("llm-api-key");
+    fs::write(&file, "sk-geheim\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut model = model();
+    model.api_key_file = file.display().to_string();
+    let error = api_key(&model, &Environment::default()).unwrap_err().to_string();
+    let cure = format!("`chmod 600 {}`", file.display());
+    assert!(error.ends_with(&cure) && !error.contains("geheim"), "{error}");
+    let credentials = directory.path().display().to_string();
+    let environment = std::iter::once(("CREDENTIALS_DIRECTORY", credentials.as_str())).collect();
+    assert!(api_key(&model, &environment).unwrap().is_some());
 }
 
 #[test]

@@ -15,8 +15,7 @@ const STRUCTURE: &str = "summary|system(?:[_-][a-z]{1,20})?|sys|instructions?|pr
 const HTML: &str = "a|img|image|iframe|frame|script|style|link|meta|base|object|embed|applet|form|input|button|svg|math|video|audio|\
     source|picture|body|html|head|marquee|details|template|textarea|portal";
 /// Names of tags in which hosts put what they say themselves.
-const HOSTS: &str =
-    "(?:command|local|bash|ide|task|persisted|environment|background|teammate|recap)[_-][a-z_-]{1,40}";
+const HOSTS: &str = "(?:command|local|bash|ide|task|persisted|environment|background|session|teammate|recap)[_-][a-z_-]{1,40}";
 /// Names in square brackets that chat templates use.
 const BRACKETS: &str = "inst|sys|system(?:[_ ][a-z]{1,20})?|assistant|user|developer|admin|tool_calls|tool_results|available_tools|\
     img|img_end|audio|begin_audio|prefix|suffix|middle|think|args|call_id|tool_content|system_prompt|model_settings";
@@ -60,7 +59,7 @@ static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
         step(r"<( {0,3}(?:/|\||!|\?|｜))", |found, _| {
             format!("‹{}", group(found, 1))
         }),
-        step(&format!("<( {{0,3}}(?:{STRUCTURE}|{HTML})\\b)"), tag),
+        step(&format!("<( {{0,3}}(?:{STRUCTURE}|{HTML}|{HOSTS})\\b)"), tag),
         // Autolinks (CommonMark, 6.5), but no `<std::vector>`.
         step(r"<([a-z][a-z0-9+.-]{1,31}:[a-z0-9/])", |found, _| {
             format!("‹{}", group(found, 1))

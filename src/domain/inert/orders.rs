@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
-use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 /// Words for what somebody has been told.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
@@ -88,6 +88,11 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         (&["忽略", "无视", "無視", "忘记", "忘記", "忽視", "不要理会", "不要理會", "你现在是", "你現在是", "从现在开始", "從現在開始"], r"(?:忽略|无视|無視|忘记|忘記|忽視|不要理会|不要理會).{0,80}(?:指令|指示|提示|说明|說明|规则|規則|内容|內容)|你现在是|你現在是|从现在开始|從現在開始".to_owned()),
         (&["無視", "忘れ", "破棄", "これから", "무시", "잊", "이제부터"], r"(?:指示|命令|プロンプト|ルール|指令).{0,60}(?:無視|忘れ|破棄)|これからは?あなたは|(?:지시|명령|프롬프트|지침|규칙).{0,60}(?:무시|잊)|이제부터 (?:너|당신)".to_owned()),
         (&["تجاهل", "انس", "निर्देश", "आदेश", "नियम", "התעלם", "שכח", "نادیده", "فراموش", "αγνόησε", "ξέχνα"], r"(?:تجاهل|انس).{0,120}(?:التعليمات|تعليمات|الأوامر|القواعد)|(?:निर्देश|आदेश|नियम).{0,120}(?:अनदेखा|नज़रअंदाज़|भूल|उपेक्षा)|(?:התעלם|שכח).{0,120}(?:הוראות|כללים)|(?:نادیده|فراموش).{0,120}(?:دستور|قوانین)|(?:دستور|قوانین).{0,120}(?:نادیده|فراموش)|(?:αγνόησε|ξέχνα).{0,120}(?:οδηγίες|εντολές|κανόνες)".to_owned()),
+        (&["ignorer", "glem", "unohda", "ohita", "sivuuta", "eira", "ignoreeri", "unusta", "ignoruok", "pamiršk", "nepaisyk"], r"(?:ignorer|glem).{0,60}(?:instru[kc]|anvisning|regler|ordrer)|(?:unohda|ohita|sivuuta).{0,60}(?:ohjee|ohjei|säännö|käsky)|(?:eira|ignoreeri|unusta).{0,60}(?:juhise|reegle|käsk)|(?:ignoruok|pamiršk|nepaisyk).{0,60}(?:instrukcij|nurodym|taisykl)".to_owned()),
+        (&["prezri", "ne upoštevaj", "zanemari", "ignoriraj", "ignoriši", "zaboravi", "pozabi", "figyelmen kívül", "felejtsd", "ignoră", "ignorați", "uită", "uitați"], r"(?:prezri|ne upoštevaj|pozabi|zanemari|ignoriraj|ignoriši|zaboravi).{0,60}(?:navodil|uput|pravil|naredb|ukaz)|(?:figyelmen kívül|felejtsd el).{0,80}(?:utasítás|szabály|parancs)|(?:utasítás|szabály|parancs).{0,80}figyelmen kívül|(?:ignoră|ignorați|uită|uitați).{0,60}(?:instrucțiuni|instrucţiuni|reguli|ordine)".to_owned()),
+        (&["занемари", "игнориши", "заборави", "игнорирай", "забрави", "пренебрегни"], r"(?:занемари|игнориши|заборави).{0,120}(?:упутств|правил|наредб)|(?:игнорирай|забрави|пренебрегни).{0,120}(?:инструкци|указани|правил)".to_owned()),
+        (&["নির্দেশ", "আদেশ", "கட்டளை", "வழிமுறை", "คำสั่ง", "กฎ", "คำแนะนำ", "ہدایات", "احکامات", "قواعد"], r"(?:নির্দেশ|আদেশ).{0,120}(?:উপেক্ষা|ভুলে|অগ্রাহ্য)|(?:கட்டளை|வழிமுறை).{0,160}(?:புறக்கணி|மறந்து)|(?:ไม่ต้องสนใจ|ละเว้น|เพิกเฉย|ลืม).{0,120}(?:คำสั่ง|กฎ|คำแนะนำ)|(?:ہدایات|احکامات|قواعد).{0,120}(?:نظر ?انداز|بھول)".to_owned()),
+        (&["puuza", "sahau", "abaikan", "lupakan", "balewalain", "huwag pansinin", "kalimutan"], r"(?:puuza|sahau).{0,60}(?:maagizo|maelekezo|sheria|amri)|(?:abaikan|lupakan).{0,60}(?:instruksi|perintah|aturan|arahan|peraturan)|(?:balewalain|huwag pansinin|kalimutan).{0,60}(?:tagubilin|utos|panuto|tuntunin)".to_owned()),
     ]
 }
 
@@ -149,7 +154,29 @@ pub(super) fn poses_as_instruction(line: &str) -> bool {
         return true;
     }
     let plain = plain(&outside);
-    plain != outside && poses(&plain)
+    if plain != outside && poses(&plain) {
+        return true;
+    }
+    let spelt = with_letters_for_digits(&plain);
+    spelt.is_some_and(|spelt| poses(&spelt))
+}
+
+/// The text with the letters that digits and signs are drawn like (`1gn0r3`), if a letter stands beside any.
+fn with_letters_for_digits(plain: &str) -> Option<String> {
+    let letter = |c: char| match c {
+        '0' => 'o',
+        '1' => 'i',
+        '3' => 'e',
+        '4' | '@' => 'a',
+        '5' | '$' => 's',
+        '7' => 't',
+        other => other,
+    };
+    let is_mixed = plain.chars().zip(plain.chars().skip(1)).any(|(one, next)| {
+        let (one_is, next_is) = (letter(one) != one, letter(next) != next);
+        one_is && next.is_ascii_lowercase() || next_is && one.is_ascii_lowercase()
+    });
+    is_mixed.then(|| plain.chars().map(letter).collect())
 }
 
 /// The lower-case text without what friends say in the form of an order: "You must be so proud", "Never give up!".
@@ -199,8 +226,10 @@ fn outside_of_quotations(line: &str) -> String {
 
 /// The text with look-alike letters as the Latin ones, and letters that stand apart (`i g n o r e`) together.
 fn plain(lowered: &str) -> String {
-    // Letters in styles (bold, circled, full width) are the same letters by compatibility (Unicode, NFKC).
-    let letters = lowered.nfkc().flat_map(char::to_lowercase);
+    // Letters in styles (bold, circled, full width) are the same letters by compatibility (Unicode, NFKC); marks above, below
+    // and through them only hide them.
+    let bare = lowered.nfkd().filter(|c| !is_combining_mark(*c)).nfc();
+    let letters = bare.flat_map(char::to_lowercase);
     let folded: Vec<char> = letters.map(latin).collect();
     let mut plain = String::with_capacity(lowered.len());
     let is_alone = |at: usize| {
@@ -222,29 +251,35 @@ fn plain(lowered: &str) -> String {
     plain
 }
 
-/// The Latin letter that `c` is drawn like: Cyrillic, Greek; digits in place of letters stay.
+/// The Latin letter that `c` is drawn like: Cyrillic, Greek, small capitals; digits in place of letters stay.
 fn latin(c: char) -> char {
     match c {
-        'а' | 'α' | 'á' | 'à' => 'a',
-        'е' | 'ё' | 'ε' => 'e',
-        'о' | 'ο' => 'o',
-        'р' | 'ρ' => 'p',
-        'с' | 'ϲ' => 'c',
-        'у' | 'υ' => 'y',
+        'а' | 'α' | 'á' | 'à' | 'ᴀ' => 'a',
+        'е' | 'ё' | 'ε' | 'ᴇ' => 'e',
+        'о' | 'ο' | 'ᴏ' => 'o',
+        'р' | 'ρ' | 'ᴘ' => 'p',
+        'с' | 'ϲ' | 'ᴄ' => 'c',
+        'ʏ' | 'у' | 'υ' => 'y',
         'х' | 'χ' => 'x',
-        'і' | 'ι' | 'ı' | 'í' => 'i',
-        'ѕ' => 's',
-        'ј' => 'j',
-        'ԁ' => 'd',
-        'ɡ' | 'ց' => 'g',
-        'һ' => 'h',
-        'ո' | 'п' => 'n',
-        'т' | 'τ' => 't',
-        'в' => 'b',
-        'к' | 'κ' => 'k',
-        'м' => 'm',
-        'ν' => 'v',
-        'ա' | 'ω' => 'w',
+        'і' | 'ι' | 'ı' | 'í' | 'ɪ' => 'i',
+        'ѕ' | 'ꜱ' => 's',
+        'ј' | 'ᴊ' => 'j',
+        'ԁ' | 'ᴅ' => 'd',
+        'ɡ' | 'ց' | 'ɢ' => 'g',
+        'һ' | 'ʜ' => 'h',
+        'ո' | 'п' | 'ɴ' => 'n',
+        'т' | 'τ' | 'ᴛ' => 't',
+        'в' | 'ʙ' => 'b',
+        'к' | 'κ' | 'ᴋ' => 'k',
+        'м' | 'ᴍ' => 'm',
+        'ν' | 'ᴠ' => 'v',
+        'ա' | 'ω' | 'ᴡ' => 'w',
+        'ꜰ' => 'f',
+        'ʟ' => 'l',
+        'ǫ' => 'q',
+        'ʀ' => 'r',
+        'ᴜ' => 'u',
+        'ᴢ' => 'z',
         other => other,
     }
 }

@@ -154,6 +154,7 @@ seam! {
     tables fn record_run(lease: &Lease, run: RunRecord) -> ();
     tables fn spending(agent: &AgentId, since: Timestamp) -> Spending;
     tables fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
+    tables fn disclaim(leases: &[Lease]) -> u64;
     tables fn reclaim(owner: &str, now: Timestamp) -> u64;
     tables fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     tables fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;

@@ -22,7 +22,7 @@ use crate::{
 
 pub(in crate::store) use claim::{TOKENS_RESERVED, claim_at_once, reserve_tokens};
 pub(super) use claim::{claim, claim_one, is_any_due, next_due_ms, next_token};
-pub(super) use lease::{error_text, fail, reclaim, release, renew};
+pub(super) use lease::{disclaim, error_text, fail, reclaim, release, renew};
 pub(super) use repair::{probe_parked, reconcile, set_back};
 pub(super) use run::{RunOutcome, insert_run, record_run};
 

@@ -6,9 +6,9 @@
 //! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
 //! others. Nobody hears of success before the commit, and of none where the file was moved away: that would be lost.
 
-use std::{path::Path, sync::Arc};
+use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use rusqlite::{OpenFlags, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,6 +21,7 @@ use super::{
     checkpoint::{Committed, PAGES_MAX},
     condition::Condition,
 };
+use crate::threads::Panicked;
 
 /// Operations that may wait for the writer; more of them wait for a place.
 const WRITES_QUEUED_MAX: usize = 1_024;
@@ -106,7 +107,11 @@ where
             let Some(work) = self.work.take() else {
                 return false;
             };
-            let outcome = work(connection).await;
+            // The savepoint undoes what it did until then; the others of its group, and those after it, go on.
+            let ended = AssertUnwindSafe(async { work(connection).await })
+                .catch_unwind()
+                .await;
+            let outcome = ended.unwrap_or_else(|_| Err(panicked()));
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
             succeeded
@@ -126,6 +131,13 @@ where
         // Whoever asked may have gone away meanwhile; the commit stands all the same.
         drop(self.reply.send(result));
     }
+}
+
+/// The panic's text has gone through the panic hook already.
+fn panicked() -> StoreError {
+    let panicked = Panicked("an operation of the database");
+    tracing::error!(error = %panicked, "store.panicked");
+    panicked.into()
 }
 
 impl Writer {

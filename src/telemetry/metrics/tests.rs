@@ -89,7 +89,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_updates_queued_total counter 5
     recapd_updates_coalesced_total counter 1
     recapd_updates_total counter 3
-    recapd_update_failures_total counter 14
+    recapd_update_failures_total counter 15
     recapd_updates_in_progress gauge 1
     recapd_update_duration_seconds histogram 12
     recapd_update_batch_exchanges histogram 1

@@ -114,6 +114,37 @@ async fn a_backup_taken_while_somebody_writes_comes_back_whole() {
     assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
 }
 
+/// It would run with each write of the daemon's.
+#[tokio::test]
+async fn a_planted_trigger_fails_verify_and_restore() {
+    let place = Place::new();
+    let backup = place.with_backup().await;
+    for file in [&backup, &place.database] {
+        let planted = rusqlite::Connection::open(file).unwrap();
+        let trigger = "CREATE TRIGGER spy AFTER INSERT ON message_log BEGIN DELETE FROM agents; END";
+        planted.execute_batch(trigger).unwrap();
+    }
+    let verified = recapd()
+        .args(["verify", "--db"])
+        .arg(&place.database)
+        .output()
+        .unwrap();
+    assert_eq!(code(&verified), Some(1), "{}", stderr(&verified));
+    let text = String::from_utf8(verified.stdout).unwrap();
+    let expected = "  schema: as the migrations make it          BROKEN, 1 time\n        trigger spy is none of recapd's\n";
+    assert!(text.contains(expected), "{text}");
+    let folder = TempDir::new().unwrap();
+    let restored = folder.path().join("restored.db");
+    let output = run("restore", &backup, &restored);
+    assert_eq!(code(&output), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("trigger spy is none of recapd's"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!restored.exists(), "nothing was restored");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_backup_is_its_owners_alone() {

@@ -1,6 +1,6 @@
 //! Bad input: what can't be read is named with its line, its reason and a cure, and the rest is still read.
 
-use super::{code, json, package_file, recapd, stderr};
+use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::PATIENCE;
 
 fn replay(file: &std::path::Path) -> std::process::Output {
@@ -162,4 +162,33 @@ fn nothing_readable_is_a_failure_that_says_why() {
         "{}",
         stderr(&output)
     );
+}
+
+/// No provider takes one, and no database stores one: it stands for something unknown.
+#[test]
+fn half_an_emoji_may_stand_in_a_tools_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, database] = ["calls.jsonl", "work.db"].map(|name| folder.path().join(name));
+    let lines = [
+        r#"{"role":"user","content":"do it"}"#,
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"ba\ud83dsh","arguments":"{\"path\":\"\ud83d\"}"}}]}"#,
+        r#"{"role":"tool","tool_call_id":"c1","content":"ok \ud83d"}"#,
+        r#"{"role":"assistant","content":"done"}"#,
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let run = |args: &[&str]| {
+        let output = recapd().args(args).arg("--db").arg(&database).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    run(&["import", &file.display().to_string(), "--agent", "half"]);
+    for format in ["openai", "openai-responses", "anthropic", "gemini"] {
+        let context = run(&["context", "half", "--format", format]);
+        assert!(context.contains("\"name\": \"ba"), "{format}: {context}");
+        assert!(
+            !context.to_lowercase().contains("\\ud83d\""),
+            "{format}: {context}"
+        );
+    }
+    run(&["verify"]);
 }

@@ -1,8 +1,9 @@
 //! The real binary under a service manager: what it tells, and when it stops telling.
 
 use std::{
+    fs::Permissions,
     io,
-    os::unix::net::UnixDatagram,
+    os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
     path::{Path, PathBuf},
     process::Stdio,
     thread,
@@ -337,6 +338,12 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     manager.until(&format!("STATUS={queue}")).await;
 }
 
+/// Only its owner may read it.
+fn write_key(file: &Path, key: &str) {
+    std::fs::write(file, key).unwrap();
+    std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+}
+
 #[tokio::test]
 async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
@@ -344,7 +351,7 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
     let key = path("key");
     let text = format!("[model]\napi_key_file = {:?}\n", key.display().to_string());
     std::fs::write(path("recapd.toml"), text).unwrap();
-    std::fs::write(&key, "the-old-key\n").unwrap();
+    write_key(&key, "the-old-key\n");
     let daemon = manager.start(&fake, &[&format!("--config={}", path("recapd.toml").display())]);
     let last_key = || fake.requests().pop().unwrap().header("authorization").to_owned();
     manager.until("READY=1").await;
@@ -370,7 +377,7 @@ async fn a_new_key_ends_the_rest_of_the_provider() {
     let key = path("key");
     let text = format!("[model]\napi_key_file = {:?}\n", key.display().to_string());
     std::fs::write(path("recapd.toml"), text).unwrap();
-    std::fs::write(&key, "the-old-key\n").unwrap();
+    write_key(&key, "the-old-key\n");
     let config = format!("--config={}", path("recapd.toml").display());
     let breaker = ["model.breaker_failures=2", "model.breaker_rest_ms=3600000"];
     let daemon = manager.start(&fake, &[&config, breaker[0], breaker[1]]);

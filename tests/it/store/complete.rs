@@ -5,7 +5,7 @@ use recapd::{
         summary::item::{ExchangeRange, Item, Origin},
         work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
     },
-    store::{AttemptError, JournalledAnswer, Material, MaterialLimits, Patch, StoreError},
+    store::{AttemptError, CRASHED, JournalledAnswer, Material, MaterialLimits, Patch, StoreError},
 };
 
 use super::{clean, the_lease, with_pending};
@@ -542,4 +542,26 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
     assert_eq!((done.version, done.rearmed), (2, false));
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.covered, report.pending), (5, 0));
+}
+
+/// Digests stand for what killed the holders; what came in meanwhile is innocent, and is asked about.
+pub(crate) async fn parking_forgets_the_crashes(db: &dyn Backend) {
+    let (_, _) = ready(db, 4, 3).await;
+    let lease = the_lease(db, minute(20)).await;
+    assert_eq!(lease.crashes, 1);
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    db.store()
+        .enqueue(&agent("a"), Reason::Eviction, 0, minute(21))
+        .await
+        .unwrap();
+    let update = Patch {
+        park: Some(AttemptError {
+            class: CRASHED.to_owned(),
+            message: "3 holders of this row vanished".to_owned(),
+        }),
+        ..patch(&material, items(&material), minute(22))
+    };
+    let parked = db.store().complete(&lease, update).await.unwrap().parked;
+    assert!(!parked, "it was woken meanwhile");
+    assert_eq!(the_lease(db, minute(1_000)).await.crashes, 0);
 }

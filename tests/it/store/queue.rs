@@ -9,7 +9,7 @@ use recapd::{
         time::{MINUTE_MS, SECOND_MS, Timestamp},
         work::{Lease, Reason},
     },
-    store::{AttemptError, ERROR_CHARS_MAX, Enqueued, Failure, Fence, StoreError},
+    store::{AttemptError, CRASHED, ERROR_CHARS_MAX, Enqueued, Failure, Fence, StoreError},
 };
 
 use super::{the_lease, with_pending};
@@ -411,4 +411,68 @@ pub(crate) async fn the_reconciler_makes_all_that_are_missing_in_steps(db: &dyn 
     let after = T0.plus_ms(1);
     assert_eq!(db.store().reconcile(after, minute(5)).await.unwrap(), agents);
     assert_eq!(db.store().reconcile(after, minute(5)).await.unwrap(), 0);
+}
+
+/// Its holders may have vanished for another row's sake.
+pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Backend) {
+    for name in ["crashed", "refused"] {
+        wake(db, name, Reason::Eviction, 0, T0).await;
+    }
+    for lease in db.store().claim(claim("daemon", 9, T0)).await.unwrap() {
+        let mut failure = failure(minute(1), 0, true);
+        if lease.agent.as_str() == "crashed" {
+            CRASHED.clone_into(&mut failure.error.class);
+        }
+        db.store().fail(&lease, failure).await.unwrap();
+    }
+    let hours = 6 * 60;
+    let probed = async |now| {
+        let before = minute(now - hours);
+        db.store().probe_parked(before, 5, minute(now)).await.unwrap()
+    };
+    assert_eq!((probed(11).await, probed(12).await), (0, 1), "ten minutes later");
+    let again = the_lease(db, minute(12)).await;
+    assert_eq!((again.agent.as_str(), again.attempt), ("crashed", 5));
+    let mut failure = failure(minute(13), 0, true);
+    CRASHED.clone_into(&mut failure.error.class);
+    db.store().fail(&again, failure).await.unwrap();
+    assert_eq!(probed(60).await, 0, "the next time it is like any other");
+    assert_eq!(probed(hours + 14).await, 2);
+}
+
+/// The daemon was stopped, or its database away, and it says so when it is back.
+pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
+    wake(db, "a", Reason::Eviction, 0, T0).await;
+    let lost = the_lease(db, T0).await;
+    let taken = the_lease(db, minute(1)).await;
+    assert_eq!((taken.crashes, taken.taken_over), (1, true));
+    let disclaim = async |lease: &Lease| db.store().disclaim(std::slice::from_ref(lease)).await.unwrap();
+    assert_eq!(disclaim(&lost).await, 1);
+    assert_eq!(disclaim(&lost).await, 0, "there is nothing left to take back");
+    let store = db.store();
+    let held = store.renew(std::slice::from_ref(&taken), minute(1), LEASE_MS);
+    assert_eq!(held.await.unwrap(), [taken.token], "it stays with its new holder");
+    // That one vanishes, and says nothing.
+    let third = the_lease(db, minute(2)).await;
+    assert_eq!(third.crashes, 1);
+    assert_eq!(
+        disclaim(&lost).await,
+        1,
+        "one crash at most is taken back for a lease"
+    );
+    assert_eq!(disclaim(&third).await, 1, "it is given back");
+}
+
+/// A failure that couldn't be recorded, say: the row is due when the lease would have run out.
+pub(crate) async fn a_lease_that_ended_unheard_is_given_back(db: &dyn Backend) {
+    wake(db, "a", Reason::Eviction, 0, T0).await;
+    let ended = the_lease(db, T0).await;
+    assert_eq!(
+        db.store().disclaim(std::slice::from_ref(&ended)).await.unwrap(),
+        1
+    );
+    let until = T0.plus_ms(LEASE_MS);
+    assert_eq!(claimed(db, 1, until.plus_ms(-1)).await, [""; 0]);
+    let again = the_lease(db, until).await;
+    assert_eq!((again.attempt, again.crashes, again.taken_over), (2, 0, false));
 }

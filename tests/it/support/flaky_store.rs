@@ -205,6 +205,7 @@ pass! {
     fn spending(agent: &AgentId, since: Timestamp) -> Spending;
     fn paused(agent: &AgentId) -> Option<Paused>;
     fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
+    fn disclaim(leases: &[Lease]) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;
     fn set_back(ahead_ms: Option<i64>, now: Timestamp) -> u64;
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;

@@ -439,6 +439,10 @@ impl Store for TroubledStore {
         self.enter("next_due_ms").await?.next_due_ms(now).await
     }
 
+    async fn disclaim(&self, leases: &[Lease]) -> StoreResult<u64> {
+        self.enter("disclaim").await?.disclaim(leases).await
+    }
+
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         self.enter("reclaim").await?.reclaim(owner, now).await
     }

@@ -277,6 +277,21 @@ async fn two_faults_in_one_update() {
     }
 }
 
+/// A database that is away when an update fails hears of it later: nobody vanished.
+#[tokio::test]
+async fn a_failure_that_is_not_recorded_is_no_crash() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    rig.model.plan([Reply::Transient]);
+    rig.flaky.fail("fail", 1, Before);
+    assert_eq!(rig.drain().await, [Outcome::Retried]);
+    let held = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL OR crashes > 0";
+    assert_eq!(rig.db.number(held).await, Some(0));
+    assert_eq!(rig.drain_later().await, [Outcome::Completed]);
+    let metrics = rig.parts.metrics.encode(None).1;
+    assert!(metrics.contains("\nrecapd_leases_expired_total 0\n"), "{metrics}");
+}
+
 /// The row remembers the crash until it is completed, through failures, too.
 #[tokio::test]
 async fn a_holder_who_vanished_is_counted_once() {

@@ -12,7 +12,7 @@ use recapd::{
 
 use crate::support::{
     backend::Backend as _,
-    conversation::{claim, native},
+    conversation::native,
     rig::{Rig, config},
     scripted::Reply,
 };
@@ -486,23 +486,6 @@ async fn after_the_last_attempt_digests_stand_in() {
     let runs =
         "SELECT count(*) FROM update_runs WHERE outcome = 'failed' AND error_class = 'provider_network'";
     assert_eq!(rig.db.number(runs).await, Some(5));
-}
-
-#[tokio::test]
-async fn after_the_third_crash_no_model_is_asked() {
-    let rig = with_pending().await;
-    for _ in 0..3 {
-        let leases = rig
-            .db
-            .store()
-            .claim(claim("doomed", 1, recapd::clock::Clock::now(&*rig.clock)))
-            .await;
-        assert_eq!(leases.unwrap().len(), 1);
-        rig.clock.advance_ms(MINUTE_MS);
-    }
-    assert_eq!(rig.drain().await, [Outcome::Parked]);
-    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 0));
-    assert!(rig.digests().await > 0);
 }
 
 #[tokio::test]

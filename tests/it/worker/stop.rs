@@ -195,6 +195,32 @@ fn run(rig: &Rig) -> Running {
     running
 }
 
+/// One that dies now dies of nothing else.
+#[tokio::test]
+async fn the_last_try_before_a_row_is_parked_is_made_alone() {
+    let mut config = config();
+    config.worker.concurrency = 3;
+    let rig = Rig::new(&config).await;
+    rig.say(6).await;
+    another_speaks(&rig).await;
+    let held = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL";
+    let of_suspect =
+        "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL AND agent_id = 'b'";
+    let suspect = "UPDATE summary_update_queue SET crashes = 2 WHERE agent_id = 'b'";
+    assert_eq!(rig.db.raw(suspect).await, 1);
+    rig.model.plan([Reply::Held]);
+    let running = run(&rig);
+    soon(rig.model.asked(1)).await;
+    let leases = (rig.db.number(held).await, rig.db.number(of_suspect).await);
+    assert_eq!(leases, (Some(1), Some(1)));
+    rig.model.let_go();
+    soon(rig.model.asked(2)).await;
+    running.soft.cancel();
+    soon(running.tasks.wait()).await;
+    rig.verify().await;
+    assert_eq!(rig.row().await.version, 1);
+}
+
 #[tokio::test]
 async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     let rig = with_pending().await;

@@ -18,8 +18,12 @@ use crate::{
     store::{
         SqlStore, StoreError,
         backup::{BackupError, Part, bring_back, take},
+        schema::{self, catalogue},
     },
 };
+
+/// Differences of a backup's schema that are named; the rest is counted.
+const FAULTS_SHOWN: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -71,11 +75,44 @@ impl Restore {
             let settings = assembly::database_settings(&config.database);
             let part = bring_back(&self.file, &settings).await;
             let part = part.map_err(|error| failed(&from, error))?;
+            refuse_other_schemas(&from, &part).await?;
             let store = SqlStore::open(&part.settings()).await;
             let store = store.map_err(|error| open::named(&from, error))?;
             finished(&from, &config.database.url, part, store, shared).await
         })
     }
+}
+
+/// A backup may have been in other hands: what somebody planted in it would run with each write of the daemon, and with the
+/// first migration.
+async fn refuse_other_schemas(from: &str, part: &Part) -> Result<(), Failed> {
+    let settings = part.settings();
+    let found = schema::status(&settings).await;
+    let found = found.map_err(|error| open::named(from, error))?;
+    // What is no database of recapd's, or a newer one's, is refused for that.
+    if found.is_missing() || found.can_go_on().is_err() {
+        return Ok(());
+    }
+    let faults = catalogue::faults(&settings).await;
+    let faults = faults.map_err(|error| open::named(from, error))?;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = faults
+        .iter()
+        .take(FAULTS_SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    let more = match faults.len().saturating_sub(FAULTS_SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    Err(anyhow::anyhow!(
+        "{from}: its schema isn't recapd's, so nothing was restored: {}{more}. If you made that yourself, drop it in a copy of \
+         the backup and restore the copy",
+        named.join("; ")
+    )
+    .into())
 }
 
 /// Checks what was written, gives it its name, and says so.
@@ -86,8 +123,10 @@ async fn finished(
     store: SqlStore,
     shared: &Shared,
 ) -> Result<ExitCode, Failed> {
-    let report = Report::of_all(&store).await?;
+    let mut report = Report::of_all(&store).await?;
     store.close().await;
+    let faults = catalogue::faults(&part.settings()).await;
+    report.add_schema(faults.map_err(|error| open::named(to, error))?);
     let bytes = part.keep().await.map_err(|error| failed(to, error))?;
     let is_clean = report.is_clean();
     if shared.json {

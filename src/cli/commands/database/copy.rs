@@ -20,6 +20,7 @@ use crate::{
     store::{
         SqlStore, StoreError,
         copy::{Copied, CopyError, Progress, copy},
+        schema::catalogue,
     },
 };
 
@@ -92,8 +93,9 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(Copied, Re
     bar.finish_and_clear();
     let copied = copied.map_err(|error| failed(&from.url, &to.url, error))?;
     let store = SqlStore::look(&settings[1]).await?;
-    let report = Report::of_all(&store).await?;
+    let mut report = Report::of_all(&store).await?;
     store.close().await;
+    report.add_schema(catalogue::faults(&settings[1]).await?);
     Ok((copied, report))
 }
 

@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::{
+    assembly,
     cli::{
         Shared,
         backend::open,
@@ -20,6 +21,7 @@ use crate::{
     },
     store::{
         Store,
+        schema::catalogue::{self, SchemaFault},
         verify::{AgentReport, Invariant},
     },
 };
@@ -61,13 +63,16 @@ pub(in crate::cli) struct Report {
     in_window: i64,
     set_aside: i64,
     breaches: Vec<(AgentId, crate::store::verify::Breach)>,
+    /// What in the database isn't as the migrations make it; `None` if nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Vec<SchemaFault>>,
 }
 
 impl Verify {
     pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
             let store = open::look(config).await?;
-            let report = if self.agents.is_empty() {
+            let mut report = if self.agents.is_empty() {
                 Report::of_all(&store).await?
             } else {
                 let mut report = Report::default();
@@ -79,6 +84,8 @@ impl Verify {
                 }
                 report
             };
+            let settings = assembly::database_settings(&config.database);
+            report.add_schema(catalogue::faults(&settings).await?);
             if shared.json {
                 output::json(&report)?;
             } else {
@@ -136,9 +143,33 @@ impl Report {
         );
     }
 
+    /// Adds what in the database isn't as the migrations make it.
+    pub(in crate::cli) fn add_schema(&mut self, faults: Vec<SchemaFault>) {
+        self.schema = Some(faults);
+    }
+
     /// Nothing is broken.
     pub(in crate::cli) fn is_clean(&self) -> bool {
-        self.breaches.is_empty()
+        self.breaches.is_empty() && self.schema.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// A line on the schema, and what is wrong with it.
+    fn schema_lines(&self) -> Vec<String> {
+        let Some(faults) = &self.schema else {
+            return Vec::new();
+        };
+        let verdict = if faults.is_empty() {
+            "ok".to_owned()
+        } else {
+            format!("BROKEN, {}", count(faults.len(), "time"))
+        };
+        let shown = faults.iter().take(BREACHES_SHOWN);
+        std::iter::once(format!(
+            "      {:<42} {verdict}",
+            "schema: as the migrations make it"
+        ))
+        .chain(shown.map(|fault| format!("        {fault}")))
+        .collect()
     }
 
     /// A line for each invariant, and the breaches.
@@ -173,6 +204,7 @@ impl Report {
                     .map(|(agent, breach)| format!("        {agent}: {}", breach.found)),
             );
         }
+        lines.extend(self.schema_lines());
         for (number, title, tests) in PROVEN_BY_TESTS {
             lines.push(format!(
                 "  {number:>2}. {title:<42} not checked on data; proven by {tests}"

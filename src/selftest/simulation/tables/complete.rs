@@ -7,7 +7,7 @@ use crate::{
         time::Timestamp,
         work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
     },
-    store::{Completed, Fence, Patch, Settle, StoreError, StoreResult},
+    store::{CRASHED, Completed, Fence, Patch, Settle, StoreError, StoreResult},
 };
 
 /// The fences of a completion, in the order in which they are met.
@@ -85,6 +85,8 @@ impl Kept {
 /// Parks a row, unless it was woken during the last attempt: what came in then gets one more.
 fn give_up(row: &mut Row, lease: &Lease, patch: &Patch, now: Timestamp) {
     row.let_go();
+    row.crashes = 0;
+    row.has_crashed = patch.park.as_ref().is_some_and(|error| error.class == CRASHED);
     if row.wake_seq == lease.claimed_wake {
         row.parked_at = Some(now);
         return;

@@ -5,9 +5,11 @@ use crate::{
     domain::{
         agent::AgentId,
         time::{MINUTE_MS, Timestamp},
-        work::{Lease, Priority, Reason},
+        work::{CRASHED_PROBE_MS, Lease, Priority, Reason},
     },
-    store::{ClaimRequest, Enqueued, Failure, Fence, Postponement, SessionEnded, StoreError, StoreResult},
+    store::{
+        CRASHED, ClaimRequest, Enqueued, Failure, Fence, Postponement, SessionEnded, StoreError, StoreResult,
+    },
 };
 
 /// A parked row isn't due again for its document's sake before it has been parked for so long.
@@ -28,6 +30,8 @@ pub(in super::super) struct Row {
     pub(super) attempts: i64,
     pub(super) crashes: i64,
     revived_at: Option<Timestamp>,
+    /// Whether it was parked because its holders vanished.
+    pub(super) has_crashed: bool,
 }
 
 /// A request to look at an agent.
@@ -57,6 +61,7 @@ impl Row {
             attempts: 0,
             crashes: 0,
             revived_at: None,
+            has_crashed: false,
         }
     }
 
@@ -254,6 +259,7 @@ impl Tables {
             // Nobody may wake it again for what came in meanwhile.
             let is_woken = row.wake_seq != lease.claimed_wake;
             row.parked_at = (failure.park && !is_woken).then_some(now);
+            row.has_crashed = failure.error.class == CRASHED;
             Ok(row.parked_at.is_some())
         })
     }
@@ -292,6 +298,27 @@ impl Tables {
         })
     }
 
+    pub(in super::super) fn disclaim(&mut self, leases: &[Lease]) -> StoreResult<u64> {
+        let mut changed = 0;
+        for lease in leases {
+            let done = self.change(&lease.agent, |kept| {
+                if let Ok(row) = kept.held(lease) {
+                    row.let_go();
+                    return Ok(1);
+                }
+                let is_later = |row: &&mut Row| row.token.is_none_or(|token| token > lease.token);
+                let counted = |row: &&mut Row| is_later(row) && row.crashes > lease.crashes;
+                let Some(row) = kept.row.as_mut().filter(counted) else {
+                    return Ok(0);
+                };
+                row.crashes -= 1;
+                Ok(1)
+            });
+            changed += done.unwrap_or(0);
+        }
+        Ok(changed)
+    }
+
     pub(in super::super) fn reclaim(&mut self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         let now = self.time(now);
         let is_of_owner = |row: &Row| row.token.is_some() && row.owner == owner && row.visible_at > now;
@@ -306,7 +333,12 @@ impl Tables {
     ) -> StoreResult<u64> {
         let before = self.time(now).plus_ms(-now.since_ms(parked_before));
         let now = self.time(now);
-        let is_old = |row: &Row| row.parked_at.is_some_and(|at| at < before);
+        let crashed_before = now.plus_ms(-CRASHED_PROBE_MS);
+        let is_fresh = |row: &Row| row.has_crashed && row.revived_at.is_none_or(|at| at < before);
+        let is_old = |row: &Row| {
+            row.parked_at
+                .is_some_and(|at| at < before || at < crashed_before && is_fresh(row))
+        };
         let attempts = (attempts_max - 1).max(0);
         self.change_rows(|_, row| is_old(row), |row| revive(row, attempts, now))
     }

@@ -13,6 +13,8 @@ use crate::{
 
 /// Parks the row after its last attempt. A row that was woken meanwhile is tried once more after the longest wait:
 /// there may be no further wake, and exchanges that left the window during the attempt would stay pending until one.
+///
+/// The crashes are forgotten: digests stand for what they were due to, and what comes next is asked about.
 pub(super) async fn park(
     tx: &mut Connection,
     lease: &Lease,
@@ -24,7 +26,7 @@ pub(super) async fn park(
     let again_at = now.plus_ms(patch.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN));
     let sql = sql!(
         "-- sql/complete.park\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, last_error = $4, parked_at = CASE WHEN wake_seq = $5 THEN $3 END, \
+               leased_at = NULL, crashes = 0, last_error = $4, parked_at = CASE WHEN wake_seq = $5 THEN $3 END, \
                priority = CASE WHEN wake_seq = $5 THEN priority ELSE $6 END, \
                visible_at = CASE WHEN wake_seq = $5 THEN visible_at ELSE $7 END, \
                due_at = CASE WHEN wake_seq = $5 THEN due_at ELSE $8 + behind_ms {ms} END \

@@ -142,6 +142,30 @@ pub(in super::super) async fn release(
     Ok(released)
 }
 
+/// See [`crate::store::Store::disclaim`]. The count is set back only if it is higher than it was when the lease was given out:
+/// then it was raised for this lease.
+pub(in super::super) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
+    in_order(&mut leases);
+    let given_back = sql!(
+        "-- sql/queue.disclaim_held\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let uncounted = sql!(
+        "-- sql/queue.disclaim_lost\nUPDATE summary_update_queue SET crashes = crashes - 1 \
+               WHERE agent_id = $1 AND (lease_token IS NULL OR lease_token > $2) AND crashes > $3"
+    );
+    let mut changed = 0;
+    for lease in &leases {
+        let of_lease = |sql| query(sql).bind(lease.agent.as_str()).bind(lease.token);
+        let done = of_lease(given_back).execute(&mut *tx).await?;
+        changed += match done {
+            0 => of_lease(uncounted).bind(lease.crashes).execute(&mut *tx).await?,
+            done => done,
+        };
+    }
+    Ok(changed)
+}
+
 /// Makes leases of the owner's earlier run due at once. The token stays, so that the next claim counts the crash.
 pub(in super::super) async fn reclaim(
     tx: &mut Connection,

@@ -3,7 +3,7 @@
 use crate::{
     domain::{
         time::{SETBACK_MS_MIN, Timestamp},
-        work::{Priority, Reason},
+        work::{CRASHED_PROBE_MS, Priority, Reason},
     },
     store::{
         StoreResult,
@@ -85,7 +85,8 @@ pub(in super::super) async fn reconcile(
     newcomers.enqueue(tx, sql).await
 }
 
-/// Gives rows that were parked long ago one more attempt; they are parked again if it fails.
+/// Gives rows that were parked long ago one more attempt; they are parked again if it fails. Where the holders of a row
+/// vanished, it may have been for another row's sake: that one comes back soon, once.
 pub(in super::super) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,
@@ -97,14 +98,18 @@ pub(in super::super) async fn probe_parked(
     let sql = sql!(
         "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
                crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 + behind_ms {ms} \
-               WHERE parked_at < $1 AND coalesce(last_error, '') NOT LIKE 'cancelled:%' AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
+               WHERE (parked_at < $1 OR parked_at < $5 AND last_error LIKE 'crashed:%' \
+               AND (revived_at IS NULL OR revived_at < $1)) AND coalesce(last_error, '') NOT LIKE 'cancelled:%' \
+               AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 OR parked_at < $5 \
                ORDER BY agent_id {for_update})"
     );
+    let crashed_before = now.plus_ms(-CRASHED_PROBE_MS);
     let done = query(sql)
         .bind(parked_before)
         .bind((attempts_max - 1).max(0))
         .bind(now)
         .bind(now.plus_ms(Priority::slack_ms(low)))
+        .bind(crashed_before)
         .execute(tx)
         .await?;
     Ok(done)

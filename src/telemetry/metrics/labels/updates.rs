@@ -79,6 +79,8 @@ labels! {
         BadOutput = "bad_output",
         /// The database failed.
         Db = "db",
+        /// Those who held the row vanished again and again.
+        Crashed = "crashed",
         /// The lease was lost.
         LeaseLost = "lease_lost",
         /// The daemon was stopped.

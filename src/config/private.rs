@@ -1,0 +1,108 @@
+//! Files that hold a key or a token: whoever can read one has what it opens.
+//!
+//! A file is refused that other users can read or write. Its group may read it only where root owns it: so it is handed to a
+//! service (`root:recapd`, 0640), and no member of a group gives its own key away. Credentials of systemd and secrets of
+//! containers lie where the system lets nobody else look, with modes of their own.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+/// Where systemd and containers hand secrets over.
+const HANDED_OVER: [&str; 2] = ["/run/credentials/", "/run/secrets/"];
+/// What nobody but the owner and its group may do with such a file, and what its group may not.
+const OTHERS: u32 = 0o007;
+const GROUP: u32 = 0o070;
+const GROUP_READS: u32 = 0o040;
+
+/// Reads a text file of at most `bytes_max` bytes, unless other users can read or write it.
+///
+/// # Errors
+/// It can't be read, it is too large, or others can read it (`PermissionDenied`); the text says what to do.
+pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = File::open(path)?;
+    if let Some(refusal) = refusal(path, &file.metadata()?) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
+    }
+    let mut text = String::new();
+    let read = file.take(bytes_max + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read <= bytes_max) {
+        Ok(text)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {bytes_max} bytes"),
+        ))
+    }
+}
+
+/// Why the file isn't read, and what to do about it; `None` if it is its owner's alone. A pipe is nobody else's.
+fn refusal(path: &Path, found: &Metadata) -> Option<String> {
+    if !found.is_file() || HANDED_OVER.iter().any(|folder| path.starts_with(folder)) {
+        return None;
+    }
+    let mode = found.permissions().mode() & 0o777;
+    let is_exposed = is_exposed(mode, found.uid() == 0);
+    is_exposed.then(|| {
+        format!(
+            "other users can read or write it (mode {mode:04o}): `chmod 600 {}`",
+            path.display()
+        )
+    })
+}
+
+fn is_exposed(mode: u32, is_roots: bool) -> bool {
+    let allowed = if is_roots { GROUP_READS } else { 0 };
+    mode & (OTHERS | GROUP) & !allowed != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+
+    use super::*;
+
+    #[test]
+    fn only_its_owner_reads_a_secret_and_the_group_that_root_gives_it_to() {
+        for (mode, of_user, of_root) in [
+            (0o600, false, false),
+            (0o400, false, false),
+            (0o640, true, false),
+            (0o440, true, false),
+            (0o660, true, true),
+            (0o644, true, true),
+            (0o602, true, true),
+            (0o604, true, true),
+        ] {
+            let found = (is_exposed(mode, false), is_exposed(mode, true));
+            assert_eq!(found, (of_user, of_root), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_with_the_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        fs::write(&file, "geheim").unwrap();
+        let read = |mode| {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            read_private(&file, 10).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(0o600), Ok("geheim".to_owned()));
+        let refused = read(0o644).unwrap_err();
+        let expected = format!(
+            "other users can read or write it (mode 0644): `chmod 600 {}`",
+            file.display()
+        );
+        assert_eq!(refused, expected);
+        fs::write(&file, "x".repeat(11)).unwrap();
+        assert_eq!(read(0o600).unwrap_err(), "larger than 10 bytes");
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let open = file.metadata().unwrap();
+        assert!(refusal(&file, &open).is_some());
+        assert_eq!(refusal(Path::new("/run/secrets/key"), &open), None);
+    }
+}
