@@ -36,6 +36,7 @@ mod revise;
 mod rollback;
 mod row;
 mod schedule;
+mod seal;
 mod session;
 mod spending;
 pub(super) mod statement;
@@ -58,7 +59,8 @@ use super::{
     ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
     RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError,
     StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
-    sqlite::Extent, verify::AgentReport,
+    sqlite::Extent,
+    verify::{AgentReport, Depth},
 };
 use crate::domain::{
     agent::AgentId,
@@ -229,6 +231,10 @@ impl Store for SqlStore {
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
         recall::index(self, messages_max).await
+    }
+
+    async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64> {
+        seal::seal_rows(self, rows_max).await
     }
 
     async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
@@ -579,7 +585,11 @@ impl Store for SqlStore {
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
-        verify::verify(&mut self.snapshot().await?, agent).await
+        verify::verify(&mut self.snapshot().await?, agent, Depth::Plain).await
+    }
+
+    async fn verify_deep(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        verify::verify(&mut self.snapshot().await?, agent, Depth::Deep).await
     }
 
     async fn ping(&self) -> StoreResult<()> {
