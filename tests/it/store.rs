@@ -40,6 +40,7 @@ mod recount;
 mod same_window;
 mod schedule;
 mod schema;
+mod seals;
 mod sessions;
 mod settings;
 mod settle;
@@ -217,6 +218,8 @@ macro_rules! every_test {
                 a_hand_changes_facts, facts_can_only_be_read_by_sql, false_facts_are_found;
             hands: hands_may_reach_in_at_any_time;
             damage: every_damage_is_named;
+            seals: what_was_stored_before_is_sealed_later, a_forgotten_message_leaves_no_salt, any_life_from_before_is_sealed,
+                tokens_are_counted_again, who_writes_meanwhile_is_no_damage;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,
                 exchanges_in_two_states_are_found, a_document_over_its_ceiling_is_found,

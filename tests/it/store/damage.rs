@@ -281,9 +281,7 @@ fn summarised() -> Vec<Damage> {
         once(&["UPDATE summaries SET version = version - 1 WHERE agent_id = 'a'"]),
         once(&["DELETE FROM summary_versions WHERE agent_id = 'a' AND version = 2"]),
         once(&["DELETE FROM summary_versions WHERE agent_id = 'a'"]),
-        once(&[
-            "UPDATE summary_versions SET kind = 'edit' WHERE agent_id = 'a' AND version = 4",
-        ]),
+        once(&["UPDATE summary_versions SET kind = 'edit' WHERE agent_id = 'a' AND version = 4"]),
         once(&[
             "UPDATE summary_versions SET as_of = created_at, created_at = as_of WHERE agent_id = 'a' \
                 AND version = (SELECT version FROM summaries WHERE agent_id = 'a')",

@@ -219,24 +219,37 @@ pub(in super::super) async fn versions(
     Ok(i64_or_max(found.len()))
 }
 
-/// The digests of the items and facts of which the document is composed now, in one.
+/// The digests of the items and facts of which the document is composed now, in one. Those that have none get one first.
 pub(in super::super) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
+    if let Some([items, facts]) = shown(tx, agent).await? {
+        return Ok(seal::made_of(&items, &facts));
+    }
+    items(tx, agent, i64::MAX).await?;
+    facts(tx, agent, i64::MAX).await?;
+    let [items, facts] = shown(tx, agent).await?.unwrap_or_default();
+    Ok(seal::made_of(&items, &facts))
+}
+
+/// The digests of the items and of the facts in the document; `None` if one has none.
+async fn shown(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<String>; 2]>> {
     let sql = sql!(
-        "-- sql/seal.made_of\nSELECT CAST(0 AS bigint) AS place, item, coalesce(digest, '') FROM summary_items \
+        "-- sql/seal.made_of\nSELECT CAST(0 AS bigint) AS place, item, digest FROM summary_items \
                WHERE agent_id = $1 AND removed_version IS NULL AND dropped_version IS NULL UNION ALL \
-               SELECT CAST(1 AS bigint), fact, coalesce(digest, '') FROM summary_facts WHERE agent_id = $1 AND closed_version IS NULL \
+               SELECT CAST(1 AS bigint), fact, digest FROM summary_facts WHERE agent_id = $1 AND closed_version IS NULL \
                ORDER BY 1, 2"
     );
-    let (mut items, mut facts) = (Vec::new(), Vec::new());
+    let [mut items, mut facts] = [Vec::new(), Vec::new()];
     for found in query(sql).bind(agent.as_str()).fetch_all(tx).await? {
-        let digest: String = found.try_get(2)?;
+        let Some(digest) = found.try_get::<Option<String>>(2)? else {
+            return Ok(None);
+        };
         if found.try_get::<i64>(0)? == 0 {
             items.push(digest);
         } else {
             facts.push(digest);
         }
     }
-    Ok(seal::made_of(&items, &facts))
+    Ok(Some([items, facts]))
 }
 
 /// Makes the digest of what a fork began with, and those of its exchanges.

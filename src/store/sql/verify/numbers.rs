@@ -81,11 +81,12 @@ impl Numbered {
             }
         }
         let first = match own.first() {
-            Some(first) if !self.is_whole => *first,
-            _ => self.base + 1,
+            _ if self.is_whole => self.base + 1,
+            Some(first) => *first,
+            None => self.last + 1,
         };
         let expected = self.last.saturating_sub(first).saturating_add(1);
-        let newest = own.last().copied().unwrap_or(self.base);
+        let newest = own.last().copied().unwrap_or(first - 1);
         if i64_or_max(own.len()) != expected || newest != self.last {
             let found = format!(
                 "{} {} up to number {newest} are there, {expected} up to {} were made",
