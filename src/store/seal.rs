@@ -44,13 +44,11 @@ impl Fields {
     }
 
     fn optional(mut self, text: Option<&str>) -> Self {
-        match text {
-            Some(text) => self.text(text),
-            None => {
-                self.0.update([0]);
-                self
-            }
+        if let Some(text) = text {
+            return self.text(text);
         }
+        self.0.update([0]);
+        self
     }
 
     fn int(mut self, number: i64) -> Self {

@@ -52,10 +52,10 @@ impl Recount {
             self.unseen += 1;
             return;
         }
-        let counted = count_message(counter.as_ref(), &message);
-        if counted != stored.tokens {
+        let tokens = count_message(counter.as_ref(), &message);
+        if tokens != stored.tokens {
             let found = format!(
-                "message {} has {counted} tokens by {}, {} are stored",
+                "message {} has {tokens} tokens by {}, {} are stored",
                 stored.seq, stored.count_method, stored.tokens
             );
             findings.add(Invariant::WindowFits, found);
