@@ -57,8 +57,8 @@ use super::{
     Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
     Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
     ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
-    RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreError,
-    StoreResult, StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
+    RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreResult,
+    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
     sqlite::Extent,
     verify::{AgentReport, Depth},
 };
@@ -594,18 +594,6 @@ impl Store for SqlStore {
 
     async fn ping(&self) -> StoreResult<()> {
         self.is_well()?;
-        let sql = sql!(
-            sqlite: "-- sql/sql.ping\nSELECT 0",
-            postgres: "-- sql/sql.ping\nSELECT CAST(current_setting('transaction_read_only') AS boolean)",
-        );
-        let only_reads: bool = query(sql)
-            .fetch_one(&mut self.reader().await?)
-            .await?
-            .try_get(0)?;
-        if only_reads {
-            let reason = "its server only reads: it is a standby, or set so; see database.url";
-            return Err(StoreError::Unavailable(reason.into()));
-        }
-        Ok(())
+        database::ping(&mut self.reader().await?).await
     }
 }

@@ -3,10 +3,11 @@
 use futures::future::BoxFuture;
 
 use super::{
-    super::{StoreResult, inbox::Bell},
+    super::{StoreError, StoreResult, inbox::Bell},
     Connection,
     statement::Dialect,
 };
+use super::{query, sql};
 use crate::domain::{agent::AgentId, work::Fairness};
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
@@ -319,4 +320,21 @@ where
         tx.be_fair(fairness);
         work(tx)
     }
+}
+
+/// A round trip.
+///
+/// # Errors
+/// If the server takes no writes.
+pub(super) async fn ping(connection: &mut Connection) -> StoreResult<()> {
+    let sql = sql!(
+        sqlite: "-- sql/database.ping\nSELECT 0",
+        postgres: "-- sql/database.ping\nSELECT CAST(current_setting('transaction_read_only') AS boolean)",
+    );
+    let only_reads: bool = query(sql).fetch_one(connection).await?.try_get(0)?;
+    if only_reads {
+        let reason = "its server only reads: it is a standby, or set so; see database.url";
+        return Err(StoreError::Unavailable(reason.into()));
+    }
+    Ok(())
 }
