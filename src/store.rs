@@ -26,6 +26,7 @@ pub mod recall;
 pub mod record;
 pub mod recount;
 pub mod schema;
+pub mod seal;
 pub mod spending;
 mod sql;
 pub mod sqlite;
@@ -197,6 +198,10 @@ pub trait Store: Send + Sync {
 
     /// Indexes the next messages, at most `messages_max`. Returns how many; 0 when all are indexed.
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64>;
+
+    /// Seals some of what was stored before there were seals, or by a recapd that makes none, oldest messages first. Returns how
+    /// many rows; 0 when all are sealed.
+    async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64>;
 
     /// Forgets messages: they become tombstones in every agent that shares them, and what was derived from them is
     /// removed. Doing it twice changes nothing more.
@@ -502,6 +507,9 @@ pub trait Store: Send + Sync {
 
     /// Checks the invariants of one agent.
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport>;
+
+    /// As [`Self::verify`], with what takes long.
+    async fn verify_deep(&self, agent: &AgentId) -> StoreResult<AgentReport>;
 
     /// A round trip. Fails, too, where the last write failed, the database is no longer the one of its name, or its server
     /// takes no writes.

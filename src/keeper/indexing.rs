@@ -1,4 +1,4 @@
-//! Indexing messages for recall, behind the appends, so that none of them waits for it.
+//! Indexing messages for recall, behind the appends, so that none of them waits for it, and sealing what was stored without seals.
 
 use std::time::Duration;
 
@@ -15,18 +15,24 @@ const GATHER: Duration = Duration::from_secs(2);
 const NET_EVERY: Duration = Duration::from_mins(5);
 /// The most messages that are indexed in one transaction: some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
+/// The most rows that are sealed in one transaction.
+const SEAL_ROWS_MAX: i64 = 128;
 /// The pause between two transactions, in multiples of the last one's duration: appends go first.
 const REST: u32 = 3;
 
 impl Keeper {
     /// Indexes appended messages until `stop`. Recall finds those that aren't indexed yet all the same, by reading
-    /// them.
+    /// them. Then it seals what has no seal, of which there is nothing but after an upgrade.
     pub async fn index(&self, stop: CancellationToken) {
         let work = async {
             loop {
                 if let Err(error) = self.index_in_turns().await {
                     self.metrics.service.db_failed(error.class());
                     warn!(%error, "recall.not_indexed");
+                }
+                if let Err(error) = self.seal_in_turns().await {
+                    self.metrics.service.db_failed(error.class());
+                    warn!(%error, "seals.not_made");
                 }
                 // Without a wake-up it looks after `NET_EVERY`.
                 drop(timeout(NET_EVERY, self.unindexed.notified()).await);
@@ -40,6 +46,16 @@ impl Keeper {
         loop {
             let start = Instant::now();
             if self.store.index_messages(INDEX_MESSAGES_MAX).await? == 0 {
+                return Ok(());
+            }
+            sleep(start.elapsed() * REST).await;
+        }
+    }
+
+    async fn seal_in_turns(&self) -> StoreResult<()> {
+        loop {
+            let start = Instant::now();
+            if self.store.seal_rows(SEAL_ROWS_MAX).await? == 0 {
                 return Ok(());
             }
             sleep(start.elapsed() * REST).await;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::seal::Chain;
 use crate::{
     digest::digest,
     domain::{
@@ -303,6 +304,8 @@ pub struct AgentRow {
     pub budget_tokens: i64,
     /// The window's ceiling in messages that the last append kept; 0: none.
     pub max_messages: i64,
+    /// The end of the chain of its messages' seals.
+    pub chain: Chain,
     /// What it overrides in the configuration.
     pub settings: AgentSettings,
     /// The version of its summary that readers get, 0 before the first.

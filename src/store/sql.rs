@@ -36,6 +36,7 @@ mod revise;
 mod rollback;
 mod row;
 mod schedule;
+mod seal;
 mod session;
 mod spending;
 pub(super) mod statement;
@@ -57,8 +58,9 @@ use super::{
     Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
     ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
     RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreResult,
-    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, sqlite::Extent,
-    verify::AgentReport,
+    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
+    sqlite::Extent,
+    verify::{AgentReport, Depth},
 };
 use crate::domain::{
     agent::AgentId,
@@ -230,6 +232,10 @@ impl Store for SqlStore {
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
         recall::index(self, messages_max).await
+    }
+
+    async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64> {
+        seal::seal_rows(self, rows_max).await
     }
 
     async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
@@ -586,7 +592,11 @@ impl Store for SqlStore {
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
-        verify::verify(&mut self.snapshot().await?, agent).await
+        verify::verify(&mut self.snapshot().await?, agent, Depth::Plain).await
+    }
+
+    async fn verify_deep(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        verify::verify(&mut self.snapshot().await?, agent, Depth::Deep).await
     }
 
     async fn ping(&self) -> StoreResult<()> {

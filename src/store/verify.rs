@@ -69,6 +69,60 @@ pub struct Breach {
     pub found: String,
 }
 
+/// How thoroughly data is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything but what takes long.
+    #[default]
+    Plain,
+    /// Tokens of messages, too, by the tokenizer that counted them.
+    Deep,
+}
+
+/// What an invariant's line doesn't vouch for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// What wasn't looked at, in the plural.
+    pub what: &'static str,
+    /// How many.
+    pub count: i64,
+}
+
+/// The most breaches of one agent that are named one by one.
+const BREACHES_NAMED_MAX: usize = 1_000;
+
+/// What was found wrong, and what wasn't looked at.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    breaches: Vec<Breach>,
+    /// Breaches beyond those that are named.
+    more: i64,
+    unseen: Vec<Unseen>,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, invariant: Invariant, found: String) {
+        if self.breaches.len() < BREACHES_NAMED_MAX {
+            self.breaches.push(Breach { invariant, found });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Notes what wasn't looked at, if there is any.
+    pub(super) fn leave(&mut self, unseen: Unseen) {
+        if unseen.count > 0 {
+            self.unseen.push(unseen);
+        }
+    }
+
+    pub(super) fn count(&self) -> i64 {
+        i64_or_max(self.breaches.len()) + self.more
+    }
+}
+
 /// What the check of one agent found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentReport {
@@ -90,6 +144,8 @@ pub struct AgentReport {
     pub summary_tokens: i64,
     /// What is wrong.
     pub breaches: Vec<Breach>,
+    /// What wasn't looked at.
+    pub unseen: Vec<Unseen>,
 }
 
 /// What a store knows about one agent.
@@ -175,14 +231,21 @@ pub(super) struct StatedFact {
     pub(super) last_fact: i64,
 }
 
-/// Judges the facts.
-pub(super) fn check(facts: &Facts) -> AgentReport {
+/// Judges the facts, and adds what else was found.
+pub(super) fn check(facts: &Facts, findings: Findings) -> AgentReport {
     let live: Vec<&ExchangeFact> = facts
         .exchanges
         .iter()
         .filter(|e| !e.set_aside && !e.is_preamble)
         .collect();
-    let mut breaches = Vec::new();
+    let mut breaches = findings.breaches;
+    if let Some(last) = breaches.last().filter(|_| findings.more > 0) {
+        let found = format!("{} more breaches of this agent are not named", findings.more);
+        breaches.push(Breach {
+            invariant: last.invariant,
+            found,
+        });
+    }
     check_messages(facts, &mut breaches);
     check_legs(&live, &mut breaches);
     check_window(facts, &live, &mut breaches);
@@ -208,6 +271,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
         set_aside: i64_or_max(facts.exchanges.iter().filter(|e| e.set_aside).count()),
         summary_tokens: facts.document_counted,
         breaches,
+        unseen: findings.unseen,
     }
 }
 

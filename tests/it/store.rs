@@ -9,6 +9,7 @@ mod audit;
 mod batch;
 mod complete;
 mod copy;
+mod damage;
 mod documented;
 mod edit;
 mod facts;
@@ -40,6 +41,7 @@ mod recount;
 mod same_window;
 mod schedule;
 mod schema;
+mod seals;
 mod sessions;
 mod settings;
 mod settle;
@@ -55,7 +57,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 
 use recapd::{
     domain::{agent::AgentId, time::Timestamp, work::Lease},
-    store::verify::AgentReport,
+    store::verify::{AgentReport, Invariant},
 };
 
 use crate::support::{
@@ -217,6 +219,9 @@ macro_rules! every_test {
                 a_rebuild_begins_without_facts, a_child_has_its_parents_facts, a_forgotten_source_takes_its_facts_along,
                 a_hand_changes_facts, facts_can_only_be_read_by_sql, false_facts_are_found;
             hands: hands_may_reach_in_at_any_time;
+            damage: every_damage_is_named;
+            seals: what_was_stored_before_is_sealed_later, a_forgotten_message_leaves_no_salt, any_life_from_before_is_sealed,
+                tokens_are_counted_again, who_writes_meanwhile_is_no_damage;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,
                 exchanges_in_two_states_are_found, a_document_over_its_ceiling_is_found,
@@ -277,6 +282,11 @@ async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
 async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
     let report = db.store().verify(agent).await.unwrap();
     assert_eq!(report.breaches, []);
+    let unsealed = report
+        .unseen
+        .iter()
+        .filter(|unseen| unseen.invariant != Invariant::WindowFits);
+    assert_eq!(unsealed.count(), 0, "{:?}", report.unseen);
     report
 }
 

@@ -49,7 +49,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "threads", may_use: &[], banned: OUTSIDE },
     Layer { module: "background", may_use: &["threads"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &["background"], banned: OUTSIDE },
-    Layer { module: "store", may_use: &["domain", "digest", "formats", "tokenizer", "background", "threads"], banned: &["reqwest::", "axum::", "hyper::"] },
+    Layer { module: "store", may_use: &["domain", "digest", "randomness", "formats", "tokenizer", "background", "threads"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store", "threads"], banned: OUTSIDE },
     Layer {

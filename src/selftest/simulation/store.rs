@@ -180,6 +180,7 @@ seam! {
     absent fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     absent fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     absent fn index_messages(messages_max: i64) -> i64;
+    absent fn seal_rows(rows_max: i64) -> i64;
     absent fn begin_forget(request: &Forget) -> Forgotten;
     absent fn forget_some(request: &Forget) -> ForgetStep;
     absent fn forgettings_due(limit: i64) -> Vec<AgentId>;
@@ -209,6 +210,7 @@ seam! {
     absent fn prune(prune: Prune) -> u64;
     absent fn sample(now: Timestamp, window_ms: i64) -> Sample;
     absent fn verify(agent: &AgentId) -> AgentReport;
+    absent fn verify_deep(agent: &AgentId) -> AgentReport;
     absent fn ping() -> ();
 }
 

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 19] = [
     (
         1,
         "schema",
@@ -91,5 +91,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 18] = [
         18,
         "pieces",
         include_str!("../../../migrations/postgres/0018_pieces.sql"),
+    ),
+    (
+        19,
+        "seals",
+        include_str!("../../../migrations/postgres/0019_seals.sql"),
     ),
 ];

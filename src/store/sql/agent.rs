@@ -38,7 +38,7 @@ macro_rules! agent_select {
             "coalesce(s.held_version, s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
             "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, CAST(a.settings AS text), a.max_messages, ",
             $pending,
-            ", ",
+            ", a.chain, a.chained_through, ",
             exchange_columns!("n"),
             ", ",
             exchange_columns!("p"),

@@ -14,7 +14,7 @@ use crate::store::sql::{Connection, pending, query, sql};
 use super::{
     super::{
         AgentRow, AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult,
-        StoredAt,
+        StoredAt, seal::Chain,
     },
     agent, lineage, queue,
 };
@@ -89,6 +89,7 @@ pub(super) async fn append(
     }
     let known = |row: &AgentRow| (row.created_at, row.version);
     let (created_at, version) = found.as_ref().map_or((request.now, 0), known);
+    let mut chain = found.as_ref().map(|row| row.chain.clone()).unwrap_or_default();
     let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
     let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
         let kept = row.kept_budget();
@@ -111,7 +112,7 @@ pub(super) async fn append(
     let mut session_ended = None;
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
-        let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
+        let stepped = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
         match &stepped {
             Some(Stepped::Ignored { label }) if steps_required => {
                 return Err(StoreError::UnknownMark(label.clone()));
@@ -198,14 +199,14 @@ async fn write_part(
     request: &AppendRequest,
     part: &[(usize, bool)],
     written: &mut Written,
-    ledger: &mut Ledger,
+    (ledger, chain): (&mut Ledger, &mut Chain),
 ) -> StoreResult<Option<Stepped>> {
     let last = part.last().and_then(|&(place, _)| request.messages.get(place));
     let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
     if let Some((Step::Clear, at)) = step {
         close_session(written, ledger, at);
     }
-    write::rows(tx, request, written, ledger).await?;
+    write::rows(tx, request, written, (ledger, chain)).await?;
     let stepped = match step {
         None => None,
         Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
@@ -224,7 +225,7 @@ async fn write_part(
         Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
         Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
     };
-    write::state(tx, request, written, ledger).await?;
+    write::state(tx, request, written, (ledger, chain)).await?;
     Ok(stepped)
 }
 

@@ -5,12 +5,16 @@ mod rearm;
 mod settle;
 
 use crate::{
-    domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Lease},
+    domain::{
+        agent::AgentId, number::i64_or_max, summary::version::VersionKind, time::Timestamp, work::Lease,
+    },
     store::{
         Completed, Fence, Patch, StoreError, StoreResult,
+        seal::VersionRow,
         sql::{
             Connection, facts, hold, query,
             queue::{self, RunOutcome},
+            seal::fill,
             sql,
         },
     },
@@ -28,13 +32,13 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     write_document(tx, &lease, &patch).await?;
     let boundary = move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
     guard_exchanges(tx, &lease.agent, &patch).await?;
-    write_version(tx, &lease, &patch).await?;
-    hold::release(tx, &lease.agent, patch.hi, boundary == patch.hi + 1).await?;
     let first_item = reserve_items(tx, &lease.agent, &patch).await?;
     write_items(tx, &lease.agent, &patch, first_item).await?;
     guard_coverage(tx, &lease.agent, &patch, first_item).await?;
     retire_items(tx, &lease.agent, &patch).await?;
     facts::write(tx, &lease.agent, patch.version + 1, &patch.facts).await?;
+    write_version(tx, &lease, &patch, VersionKind::Update).await?;
+    hold::release(tx, &lease.agent, patch.hi, boundary == patch.hi + 1).await?;
     record(tx, &lease, &patch).await?;
     let now = tx.now(patch.run.finished_at).await?;
     let (rearmed, parked) = match &patch.park {
@@ -59,8 +63,8 @@ pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch
     }
     write_document(tx, &lease, &patch).await?;
     move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
-    write_version(tx, &lease, &patch).await?;
     retire_items(tx, &lease.agent, &patch).await?;
+    write_version(tx, &lease, &patch, VersionKind::Update).await?;
     Ok(true)
 }
 
@@ -161,11 +165,30 @@ async fn count_live(tx: &mut Connection, agent: &AgentId, lo: i64, hi: i64) -> S
         .try_get(0)?)
 }
 
-pub(super) async fn write_version(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
+/// Writes the version, after the items and facts that its document is composed of.
+pub(super) async fn write_version(
+    tx: &mut Connection,
+    lease: &Lease,
+    patch: &Patch,
+    kind: VersionKind,
+) -> StoreResult<()> {
+    let made_of = fill::made_of(tx, &lease.agent).await?;
+    let row = VersionRow {
+        version: patch.version + 1,
+        kind: kind.name(),
+        covers_after: patch.lo,
+        covers_through: patch.hi,
+        exchanges: patch.exchanges,
+        path: patch.path.name(),
+        content: &patch.content,
+        as_of: patch.as_of,
+        created_at: patch.run.finished_at,
+        made_of: &made_of,
+    };
     let sql = sql!(
         "-- sql/complete.write_version\nINSERT INTO summary_versions (agent_id, version, lease_token, \
-               covers_after, covers_through, exchanges, path, content, token_count, as_of, created_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+               covers_after, covers_through, exchanges, path, content, token_count, as_of, created_at, kind, made_of, digest) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
     );
     query(sql)
         .bind(lease.agent.as_str())
@@ -179,6 +202,9 @@ pub(super) async fn write_version(tx: &mut Connection, lease: &Lease, patch: &Pa
         .bind(patch.token_count)
         .bind(patch.as_of)
         .bind(patch.run.finished_at)
+        .bind(kind.name())
+        .bind(made_of.as_str())
+        .bind(row.digest())
         .execute(tx)
         .await?;
     Ok(())

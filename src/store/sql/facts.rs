@@ -10,7 +10,7 @@ mod withdraw;
 use crate::store::sql::{Connection, Row, Value, append::write::runs, insert, query, sql};
 
 use super::{
-    super::{FactQuery, FactRow, StoreResult},
+    super::{FactQuery, FactRow, StoreResult, seal},
     row,
 };
 use crate::domain::{
@@ -96,7 +96,7 @@ pub(super) async fn write(
             .map(|&(number, fact)| fact_row(agent, number, fact, version));
         let head = sql!(
             "-- sql/facts.write\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, \
-                   since, exchange, pinned)"
+                   since, exchange, pinned, digest)"
         );
         insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
@@ -132,6 +132,7 @@ fn fact_row<'r>(agent: &'r AgentId, number: i64, fact: &'r Fact, version: i64) -
         fact.since.into(),
         fact.exchange.into(),
         fact.pinned.into(),
+        seal::of_fact(number, fact).into(),
     ]
 }
 

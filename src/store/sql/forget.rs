@@ -161,7 +161,7 @@ async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Buried>> 
 async fn bury(tx: &mut Connection, request: &Forget, buried: &[Buried]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
-               speaker = NULL, forgotten_at = $4 WHERE agent_id = $1 \
+               speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \
                AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );
     let (mut by_kind, mut by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) = Default::default();

@@ -12,6 +12,7 @@ use crate::store::sql::{Connection, query, sql};
 use super::{
     super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
     agent, lineage, queue, row,
+    seal::fill,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, work::Reason};
 
@@ -78,11 +79,11 @@ async fn copy_agent(
         "-- sql/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
-               max_messages, preamble_exchange, last_eviction, recount_before, totals_from) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
+               max_messages, preamble_exchange, last_eviction, recount_before, chained_through, totals_from) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
                last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, last_fact, session, \
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
-               last_eviction, recount_before, CASE WHEN totals_from IS NOT NULL THEN {max}(totals_from, summarized_through + 1) END \
+               last_eviction, recount_before, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, CASE WHEN totals_from IS NOT NULL THEN {max}(totals_from, summarized_through + 1) END \
                FROM agents WHERE agent_id = $1 ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)
@@ -108,9 +109,9 @@ async fn copy_exchanges(
 ) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/fork.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
-               first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline) \
+               first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline, digest) \
                SELECT $2, exchange, role, session, source_agent_id, first_seq, last_seq, messages, tokens, \
-               CASE role WHEN 'exchange' THEN tokens_before - $5 ELSE 0 END, state, opened_at, last_at, headline \
+               CASE role WHEN 'exchange' THEN tokens_before - $5 ELSE 0 END, state, opened_at, last_at, headline, digest \
                FROM exchange_log WHERE agent_id = $1 AND set_aside_at IS NULL \
                AND (exchange > $3 AND role = 'exchange' OR exchange = $4)"
     );
@@ -199,9 +200,9 @@ async fn copy_document(
     );
     let items = sql!(
         "-- sql/fork.items\nINSERT INTO summary_items (agent_id, item, added_version, importance, origin, \
-                 provisional, started_at, ended_at, source_tokens, text, brief, gist, pinned, source_agent_id, source_item) \
+                 provisional, started_at, ended_at, source_tokens, text, brief, gist, pinned, digest, source_agent_id, source_item) \
                  SELECT $2, item, 1, importance, origin, {false}, started_at, ended_at, source_tokens, text, brief, gist, \
-                 pinned, coalesce(source_agent_id, agent_id), source_item FROM summary_items \
+                 pinned, digest, coalesce(source_agent_id, agent_id), source_item FROM summary_items \
                  WHERE agent_id = $1 AND removed_version IS NULL AND dropped_version IS NULL"
     );
     let ranges = sql!(
@@ -211,13 +212,13 @@ async fn copy_document(
     );
     let facts = sql!(
         "-- sql/fork.facts\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, since, \
-                 exchange, pinned, source_agent_id, source_fact) \
-                 SELECT $2, fact, 1, kind, text, voice, speaker, since, exchange, pinned, \
+                 exchange, pinned, digest, source_agent_id, source_fact) \
+                 SELECT $2, fact, 1, kind, text, voice, speaker, since, exchange, pinned, digest, \
                  coalesce(source_agent_id, agent_id), source_fact FROM summary_facts \
                  WHERE agent_id = $1 AND closed_version IS NULL"
     );
-    let (parent, child) = (from.agent.as_str(), child.as_str());
-    let copy = |sql| query(sql).bind(parent).bind(child);
+    let parent = from.agent.as_str();
+    let copy = |sql| query(sql).bind(parent).bind(child.as_str());
     copy(document).execute(&mut *tx).await?;
     if from.version > 0 {
         let token = queue::next_token(tx).await?;
@@ -231,7 +232,8 @@ async fn copy_document(
     }
     let copied = copy(items).execute(&mut *tx).await?;
     copy(ranges).execute(&mut *tx).await?;
-    copy(facts).execute(tx).await?;
+    copy(facts).execute(&mut *tx).await?;
+    fill::versions(tx, child, i64::MAX).await?;
     Ok(i64_or_max(copied))
 }
 

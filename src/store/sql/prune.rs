@@ -16,6 +16,10 @@ const AGENTS_MAX: i64 = 200;
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     let limit = prune.limit.max(1);
     let mut gone = 0;
+    let runs_before = prune.runs_before;
+    store
+        .write(Lock::Nothing, move |tx| Box::pin(note(tx, runs_before)))
+        .await?;
     for (sql, before) in by_age(&prune) {
         gone += all_before(store, sql, before, limit).await?;
     }
@@ -63,6 +67,17 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         (questions, prune.answers_before),
         (batches, prune.answers_before),
     ]
+}
+
+/// Notes from when on all runs are there.
+async fn note(tx: &mut Connection, runs_before: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/prune.note\nINSERT INTO prunings (table_name, before_at) VALUES ('update_runs', $1) \
+               ON CONFLICT (table_name) DO UPDATE SET before_at = excluded.before_at \
+               WHERE prunings.before_at < excluded.before_at"
+    );
+    query(sql).bind(runs_before).execute(tx).await?;
+    Ok(())
 }
 
 /// Runs a statement until it finds less than it may delete.

@@ -11,6 +11,7 @@ use super::{
     agent, exchange, facts, fork, hold,
     revise::{self, Revision, Written},
     rollback,
+    seal::fill,
 };
 use crate::domain::{
     agent::AgentId,
@@ -52,6 +53,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
     )
     .await?;
     note_sources(tx, &agent, &lost, written).await?;
+    seal_removed(tx, &agent, written.version).await?;
     let is_pending = boundary > through + 1;
     hold::release(tx, &agent, through, !is_pending).await?;
     Ok(Revised {
@@ -149,6 +151,19 @@ fn item(kept: &ItemRecord) -> Item {
         provisional: false,
         pinned: false,
     }
+}
+
+/// Takes the items that were thrown away as they are: who rebuilds has seen that something was wrong with them.
+async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .execute(&mut *tx)
+        .await?;
+    fill::items(tx, agent, i64::MAX).await.map(drop)
 }
 
 /// Notes of which items these are copies.

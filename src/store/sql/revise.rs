@@ -84,8 +84,6 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
     };
     complete::write_document(tx, &lease, &patch).await?;
     batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
-    complete::write_version(tx, &lease, &patch).await?;
-    note_kind(tx, agent, version + 1, kind).await?;
     let first_item = complete::reserve_items(tx, agent, &patch).await?;
     complete::write_items(tx, agent, &patch, first_item).await?;
     for (number, (item, _)) in (first_item..).zip(&patch.added) {
@@ -94,10 +92,12 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
         }
     }
     complete::retire_items(tx, agent, &patch).await?;
+    let first_fact = facts::write(tx, agent, version + 1, &patch.facts).await?;
+    complete::write_version(tx, &lease, &patch, kind).await?;
     Ok(Written {
         version: version + 1,
         first_item,
-        first_fact: facts::write(tx, agent, version + 1, &patch.facts).await?,
+        first_fact,
     })
 }
 
@@ -175,19 +175,6 @@ fn patch(
             ..RunRecord::default()
         },
     }
-}
-
-async fn note_kind(tx: &mut Connection, agent: &AgentId, version: i64, kind: VersionKind) -> StoreResult<()> {
-    let sql = sql!(
-        "-- sql/revise.note_kind\nUPDATE summary_versions SET kind = $3 WHERE agent_id = $1 AND version = $2"
-    );
-    query(sql)
-        .bind(agent.as_str())
-        .bind(version)
-        .bind(kind.name())
-        .execute(tx)
-        .await?;
-    Ok(())
 }
 
 /// A fork keeps its numbers for items that came from its parent; this notes the number that such an item had there.

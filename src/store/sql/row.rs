@@ -6,7 +6,7 @@ use sqlx::{
     postgres::PgDatabaseError,
 };
 
-use super::super::{AgentRow, StoreError, StoreResult, StoredMessage};
+use super::super::{AgentRow, StoreError, StoreResult, StoredMessage, seal::Chain};
 use crate::{
     domain::{
         agent::AgentId,
@@ -162,10 +162,10 @@ pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<Age
 }
 
 /// How many columns `exchange_columns!` has.
-const EXCHANGE_COLUMNS: usize = 12;
+pub(super) const EXCHANGE_COLUMNS: usize = 12;
 
 /// The columns before the exchanges in an agent's row.
-const AGENT_COLUMNS: usize = 18;
+const AGENT_COLUMNS: usize = 20;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
 pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
@@ -184,6 +184,10 @@ pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
         settings: settings(row, 15, agent.as_str())?,
         max_messages: row.try_get(16)?,
         pending_exchanges: row.try_get(17)?,
+        chain: Chain {
+            link: row.try_get(18)?,
+            through: row.try_get(19)?,
+        },
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
         ledger: Ledger {

@@ -52,7 +52,7 @@ impl Value<'_> {
 }
 
 /// PostgreSQL's texts can't hold U+0000: it is stored as U+FFFD.
-fn without_nul(text: &str) -> Cow<'_, str> {
+pub(in crate::store) fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {

@@ -1,11 +1,20 @@
 //! Collects the facts that [`super::super::verify`] judges.
 
+mod archive;
+mod numbers;
+mod parts;
+mod tokens;
+
 use crate::store::sql::{Connection, query, sql};
+
+use futures::TryStreamExt as _;
 
 use super::{
     super::{
         StoreResult,
-        verify::{AgentReport, ExchangeFact, Facts, ItemFact, StatedFact, VersionFact, check},
+        verify::{
+            AgentReport, Depth, ExchangeFact, Facts, Findings, ItemFact, StatedFact, VersionFact, check,
+        },
     },
     agent, fork, row, totals,
 };
@@ -15,9 +24,15 @@ use crate::{
 };
 
 /// Reads everything about one agent in one transaction and checks it.
-pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentReport> {
+pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -> StoreResult<AgentReport> {
     let known = agent::known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
+    let mut findings = Findings::default();
+    let mut recount = tokens::Recount::new(depth);
+    archive::check(tx, agent, &known.chain, &mut recount, &mut findings).await?;
+    recount.leave(&mut findings);
+    parts::check(tx, agent, &mut findings).await?;
+    numbers::check(tx, agent, &mut findings).await?;
     let (messages, last_seq, fork_seq) = count_messages(tx, agent).await?;
     let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;
     let facts = Facts {
@@ -36,7 +51,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId) -> StoreResult<
         totals_from: totals::from(tx, agent).await?,
         row: known,
     };
-    Ok(check(&facts))
+    Ok(check(&facts, findings))
 }
 
 async fn count_messages(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, i64, i64)> {
@@ -92,7 +107,8 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> StoreResult<ExchangeFact> {
         let (exchange, headline): (i64, String) = (row.try_get(0)?, row.try_get(12)?);
-        let headline = row::headline(exchange, &headline)?;
+        // One that can't be read is named by its digest.
+        let headline = row::headline(exchange, &headline).unwrap_or_default();
         Ok(ExchangeFact {
             exchange,
             continues: headline.continues,
@@ -172,18 +188,19 @@ async fn versions(
         "-- sql/verify.versions\nSELECT version, covers_after, covers_through, token_count, content, \
                kind IN ('rewind', 'rollback', 'rebuild') FROM summary_versions WHERE agent_id = $1 ORDER BY version"
     );
-    let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    let facts = found.iter().map(|row| -> Result<VersionFact, sqlx::Error> {
-        Ok(VersionFact {
+    let mut found = query(sql).bind(agent.as_str()).fetch(tx)?;
+    let mut facts = Vec::new();
+    while let Some(row) = found.try_next().await? {
+        facts.push(VersionFact {
             version: row.try_get(0)?,
             covers_after: row.try_get(1)?,
             covers_through: row.try_get(2)?,
             tokens: row.try_get(3)?,
             counted: counter.count(&row.try_get::<String>(4)?),
             goes_back: row.try_get(5)?,
-        })
-    });
-    Ok(facts.collect::<Result<_, _>>()?)
+        });
+    }
+    Ok(facts)
 }
 
 async fn stated(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<StatedFact>> {
@@ -217,7 +234,10 @@ async fn document(
     let sql = sql!(
         "-- sql/verify.document\nSELECT version, token_count, content FROM summaries WHERE agent_id = $1"
     );
-    let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    // That there is none is found elsewhere.
+    let Some(row) = query(sql).bind(agent.as_str()).fetch_optional(tx).await? else {
+        return Ok((0, 0, 0));
+    };
     Ok((
         row.try_get(0)?,
         row.try_get(1)?,

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 24] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 25] = [
     (
         1,
         "schema",
@@ -121,5 +121,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 24] = [
         25,
         "pieces",
         include_str!("../../../migrations/sqlite/0025_pieces.sql"),
+    ),
+    (
+        26,
+        "seals",
+        include_str!("../../../migrations/sqlite/0026_seals.sql"),
     ),
 ];

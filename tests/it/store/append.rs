@@ -239,8 +239,14 @@ pub(crate) async fn an_append_of_nothing_makes_an_agent(db: &dyn Backend) {
 pub(crate) async fn late_messages_continue_behind_the_boundary(db: &dyn Backend) {
     let a = with_pending(db, "a", 1).await;
     // As if the context had been cleared: everything leaves, the newest turn too.
-    db.raw("UPDATE agents SET first_exchange = 3, tokens_before_window = 200")
+    db.raw("UPDATE agents SET first_exchange = 3, tokens_before_window = 200, last_eviction = 2")
         .await;
+    db.raw(
+        "INSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, tokens, evicted_at) \
+         SELECT agent_id, 2, 2, 2, tokens, evicted_at FROM evictions",
+    )
+    .await;
+    while db.store().seal_rows(10).await.unwrap() > 0 {}
     let late = vec![
         said("tool_result", "late", 7, minute(4)),
         said("assistant", "So late", 8, minute(5)),

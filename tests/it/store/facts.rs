@@ -49,7 +49,7 @@ fn adding(add: Vec<FactDraft>) -> FactChanges {
 }
 
 /// Versions 1 and 2, of #1 to #4. 1: the user's demand, and two open questions. 2: one of these is closed, one replaced.
-async fn stated(db: &dyn Backend, name: &str) {
+pub(super) async fn stated(db: &dyn Backend, name: &str) {
     let first = vec![
         added(FactKind::Demand, "Question 1", 1),
         added(FactKind::Open, "the tests fail", 2),

@@ -3,6 +3,7 @@
 use recapd::{
     domain::{
         lineage::Step,
+        message::{Kind, tombstone},
         summary::{compaction::SummaryPolicy, item::Item, version::VersionKind},
         work::Lease,
     },
@@ -245,8 +246,11 @@ pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) 
 pub(crate) async fn a_rollback_brings_nothing_forgotten_back(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     update(db, "a", 9).await;
-    db.raw("UPDATE message_log SET forgotten_at = received_at WHERE exchange = 2")
-        .await;
+    let tombstone = tombstone(&Kind::User);
+    db.raw(&format!(
+        "UPDATE message_log SET forgotten_at = received_at, payload = '{tombstone}' WHERE exchange = 2"
+    ))
+    .await;
     rebuild(db, "a").await;
     let revised = roll_back(db, "a", 1).await;
     assert_eq!((revised.restored, revised.covers_through), (2, 3));

@@ -37,7 +37,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 25] = [
+pub(crate) const TABLES: [&str; 26] = [
     "agents",
     "message_log",
     "recounts",
@@ -63,6 +63,7 @@ pub(crate) const TABLES: [&str; 25] = [
     "batch_requests",
     "idempotency_keys",
     "forgettings",
+    "prunings",
 ];
 
 /// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other
@@ -354,7 +355,10 @@ impl Backend for PostgresBackend {
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {
-        let sql = format!("SELECT CAST(row_to_json(t) AS text) FROM {table} t ORDER BY 1");
+        // Salts are drawn anew in each database, and seals are made of them.
+        let sql = format!(
+            "SELECT CAST(to_jsonb(t) - ARRAY['salt', 'seal', 'chain'] AS text) FROM {table} t ORDER BY 1"
+        );
         self.column(&sql).await.into_iter().flatten().collect()
     }
 }
@@ -415,9 +419,11 @@ impl Backend for SqliteBackend {
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {
-        // Which version of the summary was there when exchanges left is no part of a history that is exported.
+        // Which version of the summary was there when exchanges left is no part of a history that is exported. Salts are drawn
+        // anew in each database, and seals are made of them.
         let columns = format!(
-            "SELECT group_concat(name) FROM pragma_table_info('{table}') WHERE '{table}' <> 'evictions' OR name <> 'version'"
+            "SELECT group_concat(name) FROM pragma_table_info('{table}') WHERE ('{table}' <> 'evictions' OR name <> 'version') \
+             AND name NOT IN ('salt', 'seal', 'chain')"
         );
         let columns = self.text(&columns).await.unwrap();
         let sql = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");

@@ -163,6 +163,7 @@ pass! {
     fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     fn index_messages(messages_max: i64) -> i64;
+    fn seal_rows(rows_max: i64) -> i64;
     fn begin_forget(request: &Forget) -> Forgotten;
     fn forget_some(request: &Forget) -> ForgetStep;
     fn forgettings_due(limit: i64) -> Vec<AgentId>;
@@ -216,5 +217,6 @@ pass! {
     fn prune(prune: Prune) -> u64;
     fn sample(now: Timestamp, window_ms: i64) -> Sample;
     fn verify(agent: &AgentId) -> AgentReport;
+    fn verify_deep(agent: &AgentId) -> AgentReport;
     fn ping() -> ();
 }

@@ -225,6 +225,10 @@ impl Store for TroubledStore {
             .await
     }
 
+    async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64> {
+        self.enter("seal_rows").await?.seal_rows(rows_max).await
+    }
+
     async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten> {
         self.enter("begin_forget").await?.begin_forget(request).await
     }
@@ -498,6 +502,10 @@ impl Store for TroubledStore {
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
         self.enter("verify").await?.verify(agent).await
+    }
+
+    async fn verify_deep(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        self.enter("verify_deep").await?.verify_deep(agent).await
     }
 
     async fn ping(&self) -> StoreResult<()> {

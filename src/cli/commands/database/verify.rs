@@ -1,6 +1,6 @@
 //! `recapd verify`
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -22,10 +22,12 @@ use crate::{
     store::{
         Store,
         schema::catalogue::{self, SchemaFault},
-        verify::{AgentReport, Invariant},
+        verify::{AgentReport, Breach, Depth, Invariant, Unseen},
     },
 };
 
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(200);
 /// Agents read at a time.
 const PAGE: i64 = 100;
 /// Breaches printed in full for each invariant; the rest is counted.
@@ -46,10 +48,16 @@ const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
 #[command(after_help = "\
 Reads the database, also while a daemon runs on it. Examples:
   recapd verify                          every agent
-  recapd verify my-agent --db work.db    one agent of another database")]
+  recapd verify my-agent --db work.db    one agent of another database
+  recapd verify --deep                   tokens of messages, too, counted again by their tokenizers
+
+What it proves and what it can't: docs/operations.md")]
 pub(in crate::cli) struct Verify {
     /// The agents to check [default: all]
     agents: Vec<AgentId>,
+    /// Count the tokens of messages again, too, which takes long
+    #[arg(long)]
+    deep: bool,
 }
 
 /// Everything that was found.
@@ -62,7 +70,8 @@ pub(in crate::cli) struct Report {
     pending: i64,
     in_window: i64,
     set_aside: i64,
-    breaches: Vec<(AgentId, crate::store::verify::Breach)>,
+    breaches: Vec<(AgentId, Breach)>,
+    unseen: Vec<Unseen>,
     /// What in the database isn't as the migrations make it; `None` if nobody looked.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<Vec<SchemaFault>>,
@@ -72,15 +81,16 @@ impl Verify {
     pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
             let store = open::look(config).await?;
+            let depth = if self.deep { Depth::Deep } else { Depth::Plain };
             let mut report = if self.agents.is_empty() {
-                Report::of_all(&store).await?
+                Report::of_every(&store, depth).await?
             } else {
                 let mut report = Report::default();
                 for agent in &self.agents {
                     if store.agent(agent).await?.is_none() {
                         return Err(open::unknown(&store, agent).await);
                     }
-                    report.add(store.verify(agent).await?);
+                    report.add(checked(&store, agent, depth).await?);
                 }
                 report
             };
@@ -100,25 +110,42 @@ impl Verify {
     }
 }
 
+async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<AgentReport, Failed> {
+    Ok(match depth {
+        Depth::Plain => store.verify(agent).await?,
+        Depth::Deep => store.verify_deep(agent).await?,
+    })
+}
+
 impl Report {
-    /// Checks every agent.
+    /// Checks every agent, but for what takes long.
     pub(in crate::cli) async fn of_all(store: &dyn Store) -> Result<Self, Failed> {
+        Self::of_every(store, Depth::Plain).await
+    }
+
+    async fn of_every(store: &dyn Store, depth: Depth) -> Result<Self, Failed> {
         let bar = if output::shows_progress() {
             ProgressBar::new_spinner()
         } else {
             ProgressBar::hidden()
         };
+        // One agent may take a while.
+        bar.enable_steady_tick(TICK);
         let ticker = Ticker::beside(&bar);
         let mut report = Self::default();
         let mut after: Option<AgentId> = None;
         loop {
             let page = store.agents(after.as_ref(), PAGE).await?;
             for row in &page {
-                report.add(store.verify(&row.agent).await?);
+                report.add(checked(store, &row.agent, depth).await?);
                 bar.inc(1);
-                let checked = format!("{} checked", count(report.agents, "agent"));
-                ticker.tell(|| format!("verifying  {checked}"));
-                bar.set_message(checked);
+                let done = format!(
+                    "{} and {} checked",
+                    count(report.agents, "agent"),
+                    count(report.messages, "message")
+                );
+                ticker.tell(|| format!("verifying  {done}"));
+                bar.set_message(done);
             }
             match page.last() {
                 Some(last) => after = Some(last.agent.clone()),
@@ -141,6 +168,13 @@ impl Report {
                 .into_iter()
                 .map(|breach| (agent.agent_id.clone(), breach)),
         );
+        for unseen in agent.unseen {
+            let same = |known: &&mut Unseen| (known.invariant, known.what) == (unseen.invariant, unseen.what);
+            match self.unseen.iter_mut().find(same) {
+                Some(known) => known.count += unseen.count,
+                None => self.unseen.push(unseen),
+            }
+        }
     }
 
     /// Adds what in the database isn't as the migrations make it.
@@ -172,6 +206,19 @@ impl Report {
         .collect()
     }
 
+    /// That nothing was found, and where nobody looked.
+    fn as_far_as_looked(&self, invariant: Invariant) -> String {
+        let unseen = self.unseen.iter().filter(|unseen| unseen.invariant == invariant);
+        let unseen: Vec<String> = unseen
+            .map(|unseen| format!("{} {}", grouped(unseen.count), unseen.what))
+            .collect();
+        if unseen.is_empty() {
+            "ok".to_owned()
+        } else {
+            format!("ok but for {}", unseen.join(", "))
+        }
+    }
+
     /// A line for each invariant, and the breaches.
     pub(in crate::cli) fn text(&self) -> String {
         let mut lines = vec![format!(
@@ -192,7 +239,7 @@ impl Report {
                 .collect();
             let (number, title) = invariant.title();
             let verdict = if found.is_empty() {
-                "ok".to_owned()
+                self.as_far_as_looked(invariant)
             } else {
                 format!("BROKEN, {}", count(found.len(), "time"))
             };

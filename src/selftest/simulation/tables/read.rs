@@ -14,7 +14,7 @@ use crate::{
     },
     store::{
         AgentRow, AppendRules, JournalledAnswer, Material, MaterialLimits, Recount, RecountBatch, Recounted,
-        RunRecord, Spending, StoreResult, StoredExchange,
+        RunRecord, Spending, StoreResult, StoredExchange, seal::Chain,
     },
 };
 
@@ -98,6 +98,7 @@ impl Tables {
             updated_at: kept.created_at,
             budget_tokens: kept.budget.budget_tokens(),
             max_messages: kept.budget.max_messages(),
+            chain: Chain::default(),
             settings: kept.settings.clone(),
             version: kept.version,
             summary_tokens: kept.token_count,

@@ -4,8 +4,13 @@ use crate::store::sql::{Connection, Value, insert, query, sql};
 
 use super::{
     super::{
-        super::{AppendRequest, Prepared, StoreResult, StoredAt},
-        lineage, session,
+        super::{
+            AppendRequest, Prepared, StoreResult, StoredAt,
+            seal::{self, Chain, MessageRow},
+        },
+        lineage,
+        seal::chained,
+        session,
     },
     NewSession, Written,
 };
@@ -17,7 +22,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// The most rows that one statement inserts: with fourteen values each, well below SQLite's limit of 32,766.
+/// The most rows that one statement inserts: with sixteen values each, well below SQLite's limit of 32,766.
 const ROWS_MAX: usize = 64;
 
 /// Writes messages, exchanges and sessions.
@@ -25,9 +30,9 @@ pub(super) async fn rows(
     tx: &mut Connection,
     request: &AppendRequest,
     written: &Written,
-    ledger: &Ledger,
+    (ledger, chain): (&Ledger, &mut Chain),
 ) -> StoreResult<()> {
-    insert_messages(tx, request, written).await?;
+    insert_messages(tx, request, written, chain).await?;
     note_important(tx, request, written).await?;
     let preamble: Vec<&Exchange> = written.preamble.iter().collect();
     upsert_exchanges(tx, &request.agent, "preamble", &preamble).await?;
@@ -41,10 +46,10 @@ pub(super) async fn state(
     tx: &mut Connection,
     request: &AppendRequest,
     written: &Written,
-    ledger: &Ledger,
+    (ledger, chain): (&Ledger, &Chain),
 ) -> StoreResult<()> {
     write_evictions(tx, &request.agent, &written.evictions).await?;
-    update_agent(tx, request, ledger, written).await
+    update_agent(tx, request, (ledger, chain), written).await
 }
 
 /// Makes a new agent with an empty summary. Returns false if another caller made it meanwhile.
@@ -83,21 +88,54 @@ pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-async fn insert_messages(tx: &mut Connection, request: &AppendRequest, written: &Written) -> StoreResult<()> {
+async fn insert_messages(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    written: &Written,
+    chain: &mut Chain,
+) -> StoreResult<()> {
     for run in runs(&written.messages) {
-        let rows = run.iter().filter_map(|placed| message_row(request, placed));
+        let rows = run
+            .iter()
+            .filter_map(|placed| message_row(request, placed, chain).transpose());
+        let rows = rows.collect::<StoreResult<_>>()?;
         let head = sql!(
             "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
-                    payload, tokens, count_method, client_id, said_at, received_at)"
+                    payload, tokens, count_method, client_id, said_at, received_at, salt, seal)"
         );
-        insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
+        insert(head, rows, sql!("")).execute(&mut *tx).await?;
     }
     Ok(())
 }
 
-fn message_row<'r>(request: &'r AppendRequest, placed: &'r StoredAt) -> Option<Vec<Value<'r>>> {
-    let Prepared { message, entry } = request.messages.get(placed.place)?;
-    Some(vec![
+fn message_row<'r>(
+    request: &'r AppendRequest,
+    placed: &'r StoredAt,
+    chain: &mut Chain,
+) -> StoreResult<Option<Vec<Value<'r>>>> {
+    let Some(Prepared { message, entry }) = request.messages.get(placed.place) else {
+        return Ok(None);
+    };
+    let client_id = placed.client_id(message);
+    let sealed = chained(
+        chain,
+        &MessageRow {
+            agent: &request.agent,
+            seq: placed.seq,
+            exchange: placed.exchange,
+            kind: message.kind.name(),
+            speaker: message.speaker.as_deref(),
+            format: message.format.name(),
+            payload: &message.payload,
+            tokens: entry.tokens,
+            count_method: &request.count_method,
+            client_id: client_id.as_deref(),
+            said_at: entry.at,
+            received_at: request.now,
+        },
+    )?;
+    let (salt, seal) = sealed.map(|sealed| (sealed.salt, sealed.seal)).unzip();
+    Ok(Some(vec![
         request.agent.as_str().into(),
         placed.seq.into(),
         placed.exchange.into(),
@@ -107,10 +145,12 @@ fn message_row<'r>(request: &'r AppendRequest, placed: &'r StoredAt) -> Option<V
         message.payload.as_str().into(),
         entry.tokens.into(),
         request.count_method.as_str().into(),
-        placed.client_id(message).into(),
+        client_id.into(),
         entry.at.into(),
         request.now.into(),
-    ])
+        salt.into(),
+        seal.into(),
+    ]))
 }
 
 async fn note_important(tx: &mut Connection, request: &AppendRequest, written: &Written) -> StoreResult<()> {
@@ -135,6 +175,8 @@ pub(in super::super) async fn upsert_exchanges(
     exchanges: &[&Exchange],
 ) -> StoreResult<()> {
     let row = |exchange: &&Exchange| -> Vec<Value<'_>> {
+        let headline = serde_json::json!(exchange.headline).to_string();
+        let digest = seal::of_exchange(exchange, &headline);
         vec![
             agent.as_str().into(),
             exchange.exchange.into(),
@@ -149,18 +191,19 @@ pub(in super::super) async fn upsert_exchanges(
             exchange.state.name().into(),
             exchange.opened_at.into(),
             exchange.last_at.into(),
-            serde_json::json!(exchange.headline).to_string().into(),
+            headline.into(),
+            digest.into(),
         ]
     };
     let head = sql!(
         "-- sql/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
-                first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline)"
+                first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline, digest)"
     );
     let tail = sql!(
         "ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, \
                 messages = excluded.messages, tokens = excluded.tokens, \
                 state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
-                headline = excluded.headline"
+                headline = excluded.headline, digest = excluded.digest"
     );
     for run in runs(exchanges) {
         insert(head, run.iter().map(row).collect(), tail)
@@ -193,7 +236,7 @@ pub(in super::super) async fn write_evictions(
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/append.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
-               tokens, evicted_at, version) SELECT a.agent_id, a.last_eviction + $2, $3, $4, $5, $6, s.version \
+               tokens, evicted_at, digest, version) SELECT a.agent_id, a.last_eviction + $2, $3, $4, $5, $6, $7, s.version \
                FROM agents a JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = $1"
     );
     for (number, eviction) in (1_i64..).zip(evictions) {
@@ -204,6 +247,7 @@ pub(in super::super) async fn write_evictions(
             .bind(eviction.through_exchange)
             .bind(eviction.tokens)
             .bind(eviction.at)
+            .bind(seal::of_eviction(eviction))
             .execute(&mut *tx)
             .await?;
     }
@@ -213,7 +257,7 @@ pub(in super::super) async fn write_evictions(
 async fn update_agent(
     tx: &mut Connection,
     request: &AppendRequest,
-    ledger: &Ledger,
+    (ledger, chain): (&Ledger, &Chain),
     written: &Written,
 ) -> StoreResult<()> {
     let latest = written
@@ -232,7 +276,7 @@ async fn update_agent(
                newest_exchange = $7, session = $8, first_exchange = $9, tokens_before_window = $10, \
                pending_since = CASE WHEN $9 > $14 + 1 THEN coalesce(pending_since, $11) END, \
                last_eviction = last_eviction + $12, budget_tokens = $13, summarized_through = $14, \
-               preamble_exchange = $15, max_messages = $16 WHERE agent_id = $1"
+               preamble_exchange = $15, max_messages = $16, chain = $17, chained_through = $18 WHERE agent_id = $1"
     );
     query(sql)
         .bind(request.agent.as_str())
@@ -251,6 +295,8 @@ async fn update_agent(
         .bind(ledger.summarized_through)
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
         .bind(request.rules.budget.max_messages())
+        .bind(chain.link.as_deref())
+        .bind(chain.through)
         .execute(tx)
         .await?;
     Ok(())

@@ -7,10 +7,13 @@ use super::super::{
     super::{
         StoreError, StoreResult,
         archive::{ArchiveError, Origin, Recorded, Restore, Restored},
+        seal::{self, Chain, MessageRow},
     },
     agent,
     append::{NewSession, write},
-    fork, hold, lineage, queue, session,
+    fork, hold, lineage, queue,
+    seal::chained,
+    session,
 };
 use crate::domain::{
     agent::AgentId,
@@ -68,14 +71,14 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
     } else if let Some(origin) = &request.origin {
         compare_forks(tx, &request.agent, origin).await?;
     }
-    let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
+    let (mut ledger, mut chain) = found.map(|row| (row.ledger, row.chain)).unwrap_or_default();
     let known = request
         .records
         .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
     let (known, fresh) = request.records.split_at(known);
     compare(tx, &request.agent, known).await??;
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
-        restore_part(tx, request, part, &mut ledger).await?;
+        restore_part(tx, request, part, (&mut ledger, &mut chain)).await?;
     }
     let is_written = is_new || !fresh.is_empty();
     let standing = standing(tx, request, &ledger, is_written).await?;
@@ -185,7 +188,7 @@ async fn restore_part(
     tx: &mut Connection,
     request: &Restore,
     part: &[Recorded],
-    ledger: &mut Ledger,
+    (ledger, chain): (&mut Ledger, &mut Chain),
 ) -> Result<(), ArchiveError> {
     let mut placed = place_all(ledger, part)?;
     let step = part
@@ -194,7 +197,7 @@ async fn restore_part(
     if let Some((record, Step::Clear)) = step {
         close_session(&mut placed, ledger, record.said_at);
     }
-    write_rows(tx, &request.agent, part, &placed, ledger).await?;
+    write_rows(tx, &request.agent, part, &placed, (ledger, chain)).await?;
     match step {
         None => {}
         Some((_, Step::Clear)) => drop(lineage::clear(tx, &request.agent, ledger).await?),
@@ -214,7 +217,7 @@ async fn restore_part(
         Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
         Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
     }
-    Ok(write_state(tx, request, &placed, ledger).await?)
+    Ok(write_state(tx, request, &placed, (ledger, chain)).await?)
 }
 
 fn place_all(ledger: &mut Ledger, part: &[Recorded]) -> Result<Placed, JournalError> {
@@ -255,10 +258,10 @@ async fn write_rows(
     agent: &AgentId,
     part: &[Recorded],
     placed: &Placed,
-    ledger: &Ledger,
+    (ledger, chain): (&Ledger, &mut Chain),
 ) -> StoreResult<()> {
     for run in write::runs(part) {
-        insert_messages(tx, agent, run).await?;
+        insert_messages(tx, agent, run, chain).await?;
     }
     for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
         let place = (record.seq, record.exchange, record.session);
@@ -277,14 +280,15 @@ async fn write_state(
     tx: &mut Connection,
     request: &Restore,
     placed: &Placed,
-    ledger: &Ledger,
+    (ledger, chain): (&Ledger, &Chain),
 ) -> StoreResult<()> {
     write::write_evictions(tx, &request.agent, placed.eviction.as_slice()).await?;
     let sql = sql!(
         "-- sql/archive.agent\nUPDATE agents SET updated_at = $2, last_seq = $3, last_exchange = $4, \
                newest_exchange = $5, session = $6, first_exchange = $7, tokens_before_window = $8, \
                preamble_exchange = $9, last_eviction = last_eviction + $10, budget_tokens = 0, max_messages = 0, \
-               pending_since = CASE WHEN $11 THEN coalesce(pending_since, $2) END WHERE agent_id = $1"
+               pending_since = CASE WHEN $11 THEN coalesce(pending_since, $2) END, chain = $12, chained_through = $13 \
+               WHERE agent_id = $1"
     );
     query(sql)
         .bind(request.agent.as_str())
@@ -298,28 +302,54 @@ async fn write_state(
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
         .bind(i64::from(placed.eviction.is_some()))
         .bind(ledger.pending_numbers() > 0)
+        .bind(chain.link.as_deref())
+        .bind(chain.through)
         .execute(tx)
         .await?;
     Ok(())
 }
 
-async fn insert_messages(tx: &mut Connection, agent: &AgentId, run: &[Recorded]) -> StoreResult<()> {
+async fn insert_messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    run: &[Recorded],
+    chain: &mut Chain,
+) -> StoreResult<()> {
     let head = sql!(
         "-- sql/archive.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, payload, \
-                tokens, count_method, client_id, said_at, received_at, forgotten_at)"
+                tokens, count_method, client_id, said_at, received_at, forgotten_at, salt, seal)"
     );
-    insert(
-        head,
-        run.iter().map(|recorded| row(agent, recorded)).collect(),
-        sql!(""),
-    )
-    .execute(tx)
-    .await?;
+    let rows = run.iter().map(|recorded| row(agent, recorded, chain));
+    insert(head, rows.collect::<StoreResult<_>>()?, sql!(""))
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
-fn row<'r>(agent: &'r AgentId, Recorded { record, speaker, .. }: &'r Recorded) -> Vec<Value<'r>> {
-    vec![
+fn row<'r>(
+    agent: &'r AgentId,
+    Recorded { record, speaker, .. }: &'r Recorded,
+    chain: &mut Chain,
+) -> StoreResult<Vec<Value<'r>>> {
+    let sealed = chained(
+        chain,
+        &MessageRow {
+            agent,
+            seq: record.seq,
+            exchange: record.exchange,
+            kind: &record.kind,
+            speaker: speaker.as_deref(),
+            format: record.format.name(),
+            payload: &record.payload,
+            tokens: record.tokens,
+            count_method: &record.count_method,
+            client_id: record.client_id.as_deref(),
+            said_at: record.said_at,
+            received_at: record.received_at,
+        },
+    )?;
+    let (salt, seal) = sealed.map(|sealed| (sealed.salt, sealed.seal)).unzip();
+    Ok(vec![
         agent.as_str().into(),
         record.seq.into(),
         record.exchange.into(),
@@ -334,7 +364,9 @@ fn row<'r>(agent: &'r AgentId, Recorded { record, speaker, .. }: &'r Recorded) -
         record.received_at.into(),
         // A tombstone doesn't say when it was forgotten.
         is_tombstone(&record.payload).then_some(record.received_at).into(),
-    ]
+        salt.into(),
+        seal.into(),
+    ])
 }
 
 /// Applies what the messages don't tell: sessions that were ended, the boundary and the evictions.
@@ -422,7 +454,7 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
     .await?;
     let sql = sql!(
         "-- sql/archive.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
-               tokens, evicted_at, version) VALUES ($1, $2, $3, $4, $5, $6, \
+               tokens, evicted_at, digest, version) VALUES ($1, $2, $3, $4, $5, $6, $7, \
                (SELECT s.version FROM summaries s WHERE s.agent_id = $1))"
     );
     for (number, record) in (inherited(head) + 1..).zip(&head.evictions) {
@@ -433,6 +465,12 @@ async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> 
             .bind(record.through_exchange)
             .bind(record.tokens)
             .bind(record.evicted_at)
+            .bind(seal::of_eviction(&Eviction {
+                from_exchange: record.from_exchange,
+                through_exchange: record.through_exchange,
+                tokens: record.tokens,
+                at: record.evicted_at,
+            }))
             .execute(&mut *tx)
             .await?;
     }

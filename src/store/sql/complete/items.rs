@@ -3,7 +3,7 @@
 use crate::{
     domain::{agent::AgentId, number::i64_or_max, summary::item::Item},
     store::{
-        Patch, StoreResult,
+        Patch, StoreResult, seal,
         sql::{Connection, Value, append::write::runs, insert, query, row, sql},
     },
 };
@@ -42,7 +42,7 @@ pub(in super::super) async fn write_items(
         let head = sql!(
             "-- sql/complete.write_items\nINSERT INTO summary_items (agent_id, item, added_version, \
                    dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
-                   gist, pinned)"
+                   gist, pinned, digest)"
         );
         insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
@@ -76,6 +76,7 @@ fn item_row<'r>(
         item.brief.as_str().into(),
         item.gist.as_str().into(),
         item.pinned.into(),
+        seal::of_item(number, item).into(),
     ]
 }
 

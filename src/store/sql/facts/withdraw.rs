@@ -95,7 +95,7 @@ pub(in super::super) async fn blank(
     exchanges: &BTreeSet<i64>,
 ) -> StoreResult<()> {
     let sql = sql!(
-        "-- sql/facts.blank\nUPDATE summary_facts SET text = '', speaker = '' WHERE agent_id = $1 \
+        "-- sql/facts.blank\nUPDATE summary_facts SET text = '', speaker = '', digest = NULL WHERE agent_id = $1 \
                AND closed_version IS NOT NULL \
                AND exchange IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
     );

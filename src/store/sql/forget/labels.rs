@@ -121,7 +121,7 @@ pub(super) async fn replace(
     }
     let by = |label: &str| labels.iter().find(|replaced| replaced.label == label);
     let message = sql!(
-        "-- sql/forget.replace_label\nUPDATE message_log SET payload = $3, format = 'native', forgotten_at = $4 \
+        "-- sql/forget.replace_label\nUPDATE message_log SET payload = $3, format = 'native', salt = NULL, forgotten_at = $4 \
                WHERE agent_id = $1 AND seq = $2"
     );
     for step in labelled(tx, agent).await? {

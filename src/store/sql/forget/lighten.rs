@@ -45,7 +45,7 @@ pub(super) async fn lighten(
 /// The texts of earlier versions from the first one on that covered `exchange`.
 async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
-        "-- sql/forget.some_versions\nUPDATE summary_versions SET content = '', token_count = 0, purged_at = $3 \
+        "-- sql/forget.some_versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
                WHERE agent_id = $1 AND version IN (SELECT v.version FROM summary_versions v WHERE v.agent_id = $1 \
                AND v.covers_through >= $2 AND v.purged_at IS NULL \
                AND v.version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1) ORDER BY v.version LIMIT $4)"

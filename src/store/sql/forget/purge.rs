@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
-        super::{Forget, StoreError, StoreResult},
+        super::{Forget, StoreError, StoreResult, seal},
         agent, batch, exchange, facts,
         fork::record,
         hold,
@@ -12,6 +12,7 @@ use super::{
         queue,
         recall::Line,
         revise::{self, Revision},
+        seal::fill,
         totals,
     },
     Buried, Touched,
@@ -69,7 +70,9 @@ impl Purge<'_> {
         let about = self.about(tx).await?;
         let items = self.rewrite_document(tx, &about).await?;
         self.blank(tx, &about).await?;
+        fill::items(tx, self.agent, i64::MAX).await?;
         facts::blank(tx, self.agent, &self.touched.told).await?;
+        fill::facts(tx, self.agent, i64::MAX).await?;
         let versions = self.purge_versions(tx).await?;
         self.forget_answers(tx).await?;
         batch::forget(tx, self.agent, self.request.now).await?;
@@ -100,9 +103,9 @@ impl Purge<'_> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
         };
-        let headline = self.headline(tx, &found).await?;
+        let headline = serde_json::json!(self.headline(tx, &found).await?).to_string();
         let sql = sql!(
-            "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, tokens = \
+            "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, digest = $4, tokens = \
                    (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
                    LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.agent_id = exchange_log.source_agent_id \
                    AND m.seq BETWEEN exchange_log.first_seq AND exchange_log.last_seq \
@@ -111,7 +114,8 @@ impl Purge<'_> {
         query(sql)
             .bind(self.agent.as_str())
             .bind(number)
-            .bind(serde_json::json!(headline).to_string())
+            .bind(headline.as_str())
+            .bind(seal::of_exchange(&found, &headline))
             .execute(&mut *tx)
             .await?;
         Ok(())
@@ -157,6 +161,7 @@ impl Purge<'_> {
         for &item in inherited {
             self.retell(tx, item).await?;
         }
+        fill::items(tx, self.agent, i64::MAX).await?;
         let removed = own.clone();
         let has_left = self
             .touched
@@ -230,7 +235,7 @@ impl Purge<'_> {
     async fn retell(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
         let [text, brief, gist] = self.retold(tx, item).await?;
         let sql = sql!(
-            "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5 \
+            "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5, digest = NULL \
                    WHERE agent_id = $1 AND item = $2"
         );
         query(sql)
@@ -276,7 +281,7 @@ impl Purge<'_> {
     /// Removes the texts of items that are no longer in force.
     async fn blank(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
         let sql = sql!(
-            "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3 \
+            "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
                    WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
         );
         let gone: Vec<i64> = about.own.iter().chain(&about.removed).copied().collect();
@@ -292,7 +297,7 @@ impl Purge<'_> {
     /// Removes the texts of versions before the document's, from the first one on that covered one of these exchanges.
     async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
         let sql = sql!(
-            "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, purged_at = $3 \
+            "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
                    WHERE agent_id = $1 AND covers_through >= $2 AND purged_at IS NULL \
                    AND version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1)"
         );

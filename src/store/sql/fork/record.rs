@@ -3,12 +3,14 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::super::{
-    super::{StoreError, StoreResult, archive::ArchiveError},
+    super::{StoreError, StoreResult, archive::ArchiveError, seal},
     archive, facts, queue,
     row::{self, exchange_columns},
+    seal::fill,
 };
 use crate::domain::{
     agent::AgentId,
+    exchange::Exchange,
     journal::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, JournalError, PinRecord, SharedExchange},
     time::Timestamp,
 };
@@ -20,9 +22,11 @@ pub(super) async fn keep(tx: &mut Connection, agent: &AgentId) -> StoreResult<()
 }
 
 async fn write(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> StoreResult<()> {
-    let sql = sql!("-- sql/fork.keep\nINSERT INTO forks (agent_id, record) VALUES ($1, $2)");
+    let sql = sql!("-- sql/fork.keep\nINSERT INTO forks (agent_id, record, digest) VALUES ($1, $2, $3)");
     let json = serde_json::json!(record).to_string();
-    query(sql).bind(agent.as_str()).bind(json).execute(tx).await?;
+    let digest = seal::of_fork(&json);
+    let query = query(sql).bind(agent.as_str()).bind(json).bind(digest);
+    query.execute(tx).await?;
     Ok(())
 }
 
@@ -32,10 +36,13 @@ pub(in super::super) async fn replace(
     agent: &AgentId,
     record: &ForkRecord,
 ) -> StoreResult<()> {
-    let sql = sql!("-- sql/fork.replace\nUPDATE forks SET record = $2 WHERE agent_id = $1");
+    let sql = sql!("-- sql/fork.replace\nUPDATE forks SET record = $2, digest = $3 WHERE agent_id = $1");
+    let json = serde_json::json!(record).to_string();
+    let digest = seal::of_fork(&json);
     query(sql)
         .bind(agent.as_str())
-        .bind(serde_json::json!(record).to_string())
+        .bind(json)
+        .bind(digest)
         .execute(tx)
         .await?;
     Ok(())
@@ -256,7 +263,9 @@ pub(in super::super) async fn bring_back(
     for fact in &record.facts {
         facts::restore(tx, agent, fact).await?;
     }
-    Ok(())
+    fill::items(tx, agent, i64::MAX).await?;
+    fill::facts(tx, agent, i64::MAX).await?;
+    Ok(fill::versions(tx, agent, i64::MAX).await.map(drop)?)
 }
 
 async fn are_there(
@@ -286,9 +295,9 @@ async fn write_agent(
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_agent\nINSERT INTO agents (agent_id, parent_agent_id, fork_exchange, created_at, \
-               updated_at, last_seq, fork_seq, last_exchange, newest_exchange, preamble_exchange, last_item, session, \
+               updated_at, last_seq, fork_seq, chained_through, last_exchange, newest_exchange, preamble_exchange, last_item, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, last_eviction, last_fact) \
-               VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+               VALUES ($1, $2, $3, $4, $5, $6, $6, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
     );
     let is_pending = record.first_exchange - 1 > record.summarized_through;
     query(sql)
@@ -317,11 +326,26 @@ async fn write_agent(
 async fn write_exchange(tx: &mut Connection, agent: &AgentId, shared: &SharedExchange) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_exchange\nINSERT INTO exchange_log (agent_id, exchange, role, session, \
-               source_agent_id, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline, messages) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT count(*) FROM message_log m \
+               source_agent_id, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline, digest, messages) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, (SELECT count(*) FROM message_log m \
                WHERE m.agent_id = $5 AND m.seq BETWEEN $6 AND $7 AND m.exchange = $2 \
                AND m.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')))"
     );
+    let headline = serde_json::json!(shared.headline).to_string();
+    let exchange = Exchange {
+        exchange: shared.exchange,
+        session: shared.session,
+        first_seq: shared.first_seq,
+        last_seq: shared.last_seq,
+        messages: 0,
+        tokens: shared.tokens,
+        tokens_before: shared.tokens_before,
+        state: shared.state,
+        opened_at: shared.opened_at,
+        last_at: shared.last_at,
+        headline: shared.headline.clone(),
+        set_aside_at: None,
+    };
     query(sql)
         .bind(agent.as_str())
         .bind(shared.exchange)
@@ -335,7 +359,8 @@ async fn write_exchange(tx: &mut Connection, agent: &AgentId, shared: &SharedExc
         .bind(shared.state.name())
         .bind(shared.opened_at)
         .bind(shared.last_at)
-        .bind(serde_json::json!(shared.headline).to_string())
+        .bind(headline.as_str())
+        .bind(seal::of_exchange(&exchange, &headline))
         .execute(tx)
         .await?;
     Ok(())
