@@ -203,8 +203,8 @@ fn compose_beneath(
 ) -> Composition {
     let told = as_told(items, as_of, policy.ageing.zone());
     let mut page = Page::new(items, &told, (as_of, policy), counter);
-    let path = page.choose_path(policy);
-    let (document, tokens) = page.settle(path, policy, section);
+    page.choose_path(policy);
+    let (document, tokens) = page.settle(policy, section);
     let shown = page.shown();
     let mut is_shown = vec![false; items.len()];
     for place in &shown {
@@ -222,7 +222,7 @@ fn compose_beneath(
         tokens,
         aged: (0..items.len()).filter(|index| has_aged[*index]).collect(),
         dropped: (0..items.len()).filter(|index| !is_shown[*index]).collect(),
-        path,
+        path: page.path,
         truncated: page.truncated_tokens > 0,
         truncated_tokens: page.truncated_tokens,
         next_change,

@@ -180,9 +180,9 @@ fn misplaced_messages() -> Vec<Damage> {
     ]
 }
 
-/// Exchanges, evictions and sessions.
-fn placed() -> Vec<Damage> {
-    use Invariant::{ExchangesAtomic, NothingLost, OneState, WindowFits};
+/// Exchanges.
+fn damaged_exchanges() -> Vec<Damage> {
+    use Invariant::{ExchangesAtomic, NothingLost, WindowFits};
     let exchange = |invariant, set: &str| {
         let sql = format!("UPDATE exchange_log SET {set} WHERE agent_id = 'a' AND exchange = 2");
         to("a", invariant, &[&sql])
@@ -212,6 +212,13 @@ fn placed() -> Vec<Damage> {
             NothingLost,
             &["UPDATE exchange_log SET headline = replace(headline, 'lint', 'test') WHERE agent_id = 'c'"],
         ),
+    ]
+}
+
+/// Evictions, sessions and marks.
+fn damaged_evictions() -> Vec<Damage> {
+    use Invariant::{NothingLost, OneState};
+    vec![
         to("a", OneState, &["DELETE FROM evictions WHERE agent_id = 'a'"]),
         to(
             "a",
@@ -262,8 +269,8 @@ fn placed() -> Vec<Damage> {
     ]
 }
 
-/// Documents, versions, items, facts and runs.
-fn summarised() -> Vec<Damage> {
+/// Documents, versions and items.
+fn damaged_summaries() -> Vec<Damage> {
     use Invariant::{ClockAges, ExactlyOnce, OneState};
     let item = |set: &str| {
         let sql = format!("UPDATE summary_items SET {set} WHERE agent_id = 'a' AND item = 1");
@@ -319,6 +326,14 @@ fn summarised() -> Vec<Damage> {
             OneState,
             &["DELETE FROM summary_item_ranges WHERE agent_id = 'a' AND item = 1"],
         ),
+    ]
+}
+
+/// Facts and runs.
+fn damaged_facts() -> Vec<Damage> {
+    use Invariant::{ClockAges, ExactlyOnce};
+    let once = |statements: &[&str]| to("a", ExactlyOnce, statements);
+    vec![
         to(
             "a",
             ClockAges,
@@ -365,7 +380,14 @@ async fn mend(db: &dyn Backend) {
 pub(crate) async fn every_damage_is_named(db: &dyn Backend) {
     lived(db).await;
     keep(db).await;
-    let damages = [changed_messages(), misplaced_messages(), placed(), summarised()];
+    let damages = [
+        changed_messages(),
+        misplaced_messages(),
+        damaged_exchanges(),
+        damaged_evictions(),
+        damaged_summaries(),
+        damaged_facts(),
+    ];
     let damages: Vec<Damage> = damages.into_iter().flatten().collect();
     assert!(damages.len() >= KINDS_MIN, "{}", damages.len());
     let mut unnamed = Vec::new();

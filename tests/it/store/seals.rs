@@ -6,7 +6,7 @@ use recapd::{
     store::{Prepared, verify::Invariant},
     tokenizer,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{
     clean,
@@ -143,7 +143,7 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
         counted("assistant", "Some.", 2),
     ];
     let mut request = append(&agent("a"), messages);
-    request.count_method = "o200k".to_owned();
+    "o200k".clone_into(&mut request.count_method);
     db.store().append(request).await.unwrap();
     let report = db.store().verify(&agent("a")).await.unwrap();
     assert_eq!(
@@ -189,7 +189,8 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
 pub(crate) async fn who_writes_meanwhile_is_no_damage(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let (store, name) = (db.store(), agent("a"));
-    let writer = tokio::spawn({
+    let mut writers = JoinSet::new();
+    writers.spawn({
         let (store, name) = (store.clone(), name.clone());
         async move {
             for number in 10..40 {
@@ -197,9 +198,12 @@ pub(crate) async fn who_writes_meanwhile_is_no_damage(db: &dyn Backend) {
             }
         }
     });
-    while !writer.is_finished() {
+    let written = loop {
         assert_eq!(store.verify(&name).await.unwrap().breaches, []);
-    }
-    writer.await.unwrap();
+        if let Some(written) = writers.try_join_next() {
+            break written;
+        }
+    };
+    written.unwrap();
     assert_eq!(clean(db, &name).await.messages, 68);
 }

@@ -35,6 +35,15 @@ const JOINED_CHARS_MAX: usize = 600;
 /// ones are treated like any other. It is well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
 const PINNED_PERCENT_MAX: i64 = 25;
 
+/// How many tokens a page may take, by estimate.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Lines go until the headlines of the others take less.
+    headlines: i64,
+    /// Lines get longer as long as the page takes less.
+    details: i64,
+}
+
 /// A candidate line.
 struct Line {
     index: usize,
@@ -67,6 +76,8 @@ pub(super) struct Page<'a> {
     lines: Vec<Line>,
     /// Estimated tokens of the document with the lines as they are.
     tokens: i64,
+    /// What it takes to make the document fit.
+    pub(super) path: Path,
     /// Tokens of dropped decisions and constraints, which are dropped last.
     pub(super) truncated_tokens: i64,
 }
@@ -87,6 +98,7 @@ impl<'a> Page<'a> {
             layout: Layout::Line,
             lines: lines(items, as_of, policy.ageing),
             tokens: 0,
+            path: Path::Append,
             truncated_tokens: 0,
         };
         page.lay_out(match policy.style {
@@ -102,8 +114,12 @@ impl<'a> Page<'a> {
 
     /// Chooses the path by the size in full, in which it leaves the lines if they fit. Headlines are the least that the
     /// items need. Counting them first saves counting the long texts of a backlog that can't be shown in them anyway.
-    pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) -> Path {
+    pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) {
         self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
+        self.path = self.path_by_size(policy);
+    }
+
+    fn path_by_size(&mut self, policy: &SummaryPolicy) -> Path {
         if self.tokens >= policy.merge_tokens() {
             return Path::Full;
         }
@@ -153,56 +169,90 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens. Words that stand in `above` count least.
-    pub(super) fn settle(&mut self, path: Path, policy: &SummaryPolicy, above: &str) -> (String, i64) {
-        if path != Path::Append {
-            let texts = self.lines.iter().map(|line| self.items[line.index].text.as_str());
-            self.rarity = Rarity::among(texts).beneath(above);
-        }
-        if path == Path::Merge {
-            self.set_forms(|_| Form::Gist);
-            self.lengthen(policy.append_tokens());
-        }
-        let is_full = path == Path::Full;
-        if is_full && policy.style == Style::Plain {
-            self.lay_out(Layout::Dense);
-        }
+    /// Makes the lines fit and returns the document with its exact tokens. Words that stand in `above` count least. Where
+    /// the estimate that chose the path was too low, the page takes the next one.
+    pub(super) fn settle(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
-        let mut limit = ceiling;
-        let mut may_widen = is_full;
+        if self.path != Path::Append {
+            self.measure_rarity(above);
+        }
+        let mut room = self.room(policy);
+        let mut bare = if self.path == Path::Append {
+            0
+        } else {
+            self.fit(room)
+        };
+        let mut may_widen = self.path == Path::Full;
         loop {
-            if is_full || self.tokens >= limit {
-                self.fit(limit, limit.saturating_mul(goal) / ceiling.max(1));
-            }
             let document = document(self.items, &self.shown());
             let tokens = self.counter.count(&document);
-            let wider = limit.saturating_mul(goal) / tokens.max(1);
-            if may_widen && tokens < goal && self.tokens > tokens && wider > limit {
+            let wider = ceiling.saturating_mul(goal) / tokens.max(1);
+            if may_widen && tokens < goal && self.tokens > tokens && wider > ceiling {
                 // The estimate was too high: neighbours share more than was estimated.
                 may_widen = false;
-                limit = (wider - wider / 64).clamp(limit, limit * WIDENED_PERCENT_MAX / 100);
+                let headlines = (wider - wider / 64).clamp(ceiling, ceiling * WIDENED_PERCENT_MAX / 100);
+                let details = headlines.saturating_mul(goal) / ceiling.max(1);
+                room = Room { headlines, details };
+                bare = self.fit(room);
                 continue;
             }
             if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
             // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few
-            // rounds, whatever the counter gives for parts and wholes.
-            let limit_now = limit.min(self.tokens);
-            limit = limit_now * ceiling / tokens - (limit_now / 64).max(1);
+            // rounds, whatever the counter gives for parts and wholes. No line has to go for another's details.
+            let less = |asked: i64| asked * ceiling / tokens - (asked / 64).max(1);
+            match self.path {
+                Path::Append => {
+                    self.path = Path::Merge;
+                    self.measure_rarity(above);
+                    room = self.room(policy);
+                }
+                _ if self.tokens > bare => room.details = less(room.details.min(self.tokens)),
+                Path::Merge => {
+                    self.path = Path::Full;
+                    room = self.room(policy);
+                }
+                Path::Full => room.headlines = less(room.headlines.min(self.tokens)),
+            }
+            bare = self.fit(room);
         }
     }
 
-    /// Makes the page fit from the start: all lines as headlines, fewer lines if they reach `limit`, longer ones with the
-    /// room left up to `goal`.
-    fn fit(&mut self, limit: i64, goal: i64) {
+    fn measure_rarity(&mut self, above: &str) {
+        let texts = self.lines.iter().map(|line| self.items[line.index].text.as_str());
+        self.rarity = Rarity::among(texts).beneath(above);
+    }
+
+    /// The room that the path leaves, on a page laid out for it.
+    fn room(&mut self, policy: &SummaryPolicy) -> Room {
+        if self.path != Path::Full {
+            return Room {
+                headlines: i64::MAX,
+                details: policy.append_tokens(),
+            };
+        }
+        if policy.style == Style::Plain {
+            self.lay_out(Layout::Dense);
+        }
+        Room {
+            headlines: policy.merge_tokens(),
+            details: policy.full_tokens(),
+        }
+    }
+
+    /// Makes the page fit from the start: all lines as headlines, fewer lines if they don't fit, longer ones with the room
+    /// left. Returns the tokens of the headlines.
+    fn fit(&mut self, room: Room) -> i64 {
         for line in &mut self.lines {
             line.gone = false;
         }
         self.truncated_tokens = 0;
         self.set_forms(|_| Form::Gist);
-        self.truncate(limit);
-        self.lengthen(goal);
+        self.truncate(room.headlines);
+        let bare = self.tokens;
+        self.lengthen(room.details);
+        bare
     }
 
     /// Gives lines their longer texts, as long as the page stays under `limit`: up to the section's form first, and of
