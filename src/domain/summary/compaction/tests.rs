@@ -317,6 +317,19 @@ fn a_wrong_estimate_is_put_right() {
     }
 }
 
+#[test]
+fn items_go_only_from_a_full_document_however_wrong_the_estimate() {
+    let mut items = history(40, HOUR_MS);
+    for item in &mut items {
+        // No shorter line saves anything.
+        (item.brief, item.gist) = (item.text.clone(), item.text.clone());
+    }
+    let composed = |max_tokens| compose(&items, AS_OF, &policy(max_tokens), &Superadditive);
+    for composed in (100..2_000).step_by(20).map(composed) {
+        assert!(composed.dropped.is_empty() || composed.path == Path::Full);
+    }
+}
+
 fn any_policy() -> impl Strategy<Value = SummaryPolicy> {
     let ageings = prop::sample::select(vec![
         Ageing::default(),
