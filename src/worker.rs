@@ -48,7 +48,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        number::{i64_or_max, u32_or_max},
+        number::i64_or_max,
         price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
@@ -281,7 +281,10 @@ impl Worker {
             awaits_idle |= matches!(turn, Turn::ThenIdle(_));
             let (leases, places_each) = match turn {
                 Turn::Together(leases) | Turn::ThenIdle(leases) => (leases, 1),
-                Turn::Alone(lease) => (vec![lease], u32_or_max(self.settings.concurrency)),
+                Turn::Alone(lease) => (
+                    vec![lease],
+                    u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX),
+                ),
             };
             for lease in leases {
                 let Ok(place) = Arc::clone(&places).try_acquire_many_owned(places_each) else {

@@ -10,11 +10,6 @@ pub(crate) fn usize_or_max(number: impl TryInto<usize>) -> usize {
     number.try_into().unwrap_or(usize::MAX)
 }
 
-/// `number`, or the largest `u32` if it is none.
-pub(crate) fn u32_or_max(number: impl TryInto<u32>) -> u32 {
-    number.try_into().unwrap_or(u32::MAX)
-}
-
 /// `number` with commas between its thousands: `1,247`.
 pub(crate) fn grouped(number: impl TryInto<i64>) -> String {
     let number = i64_or_max(number);
