@@ -16,10 +16,10 @@ mod unshown;
 use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
-use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::{
+    client::Credentials,
     config::{self, Config, Environment, Loader, LogLevel},
     telemetry::{self, Logging, Surroundings},
 };
@@ -87,9 +87,9 @@ struct Shared {
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// What the file or the variable holds
+    /// What the file or the variables hold
     #[arg(skip)]
-    token: Option<SecretString>,
+    credentials: Credentials,
     /// Whether to print colours; the variables `NO_COLOR` and `CLICOLOR_FORCE` are heard
     #[arg(
         long,
@@ -124,11 +124,11 @@ impl Shared {
         }
     }
 
-    /// With the token that is given, for whichever daemon is asked.
-    fn with_token(mut self, environment: &Environment) -> Result<Self, Failed> {
-        self.token = remote::token(self.token_file.as_deref(), environment)?;
-        let token = self.token.clone();
-        self.server = self.server.map(|server| server.with_token(token));
+    /// With the credentials that are given, for whichever daemon is asked.
+    fn with_credentials(mut self, environment: &Environment) -> Result<Self, Failed> {
+        self.credentials = remote::credentials(self.token_file.as_deref(), environment)?;
+        let credentials = self.credentials.clone();
+        self.server = self.server.map(|server| server.with_credentials(credentials));
         Ok(self)
     }
 
@@ -146,7 +146,7 @@ impl Shared {
     /// With the daemon that runs here, if the command asks one and nobody says where the data is.
     fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, Failed> {
         if command.asks_a_daemon() && !self.names_a_place() {
-            self.server = remote::find(&config.http, self.token.clone())?;
+            self.server = remote::find(&config.http, self.credentials.clone())?;
         }
         Ok(self)
     }
@@ -383,7 +383,7 @@ fn is_for_a_person(error: &clap::Error) -> bool {
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { shared, command } = cli;
     prepare_output(&shared, environment);
-    let shared = shared.with_token(environment)?.fit_for(&command)?;
+    let shared = shared.with_credentials(environment)?.fit_for(&command)?;
     let sources = sources(&shared, &command, environment);
     let loaded = match (sources.clone().load(), &command) {
         (Err(error), Command::Support(support)) => return support.run(Err(&error), &shared, environment),

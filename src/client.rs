@@ -19,10 +19,12 @@
 mod answer;
 mod error;
 mod ids;
+mod listeners;
 #[cfg(feature = "daemon")]
 mod origin;
 mod place;
 mod transport;
+mod trust;
 
 use std::time::Duration;
 
@@ -39,11 +41,12 @@ pub use self::{
     error::{ClientError, Problem},
     place::{Place, PlaceError},
     transport::Transport,
+    trust::{Credentials, Trust, USER_VARIABLE, UnknownUser},
 };
 use crate::{
-    domain::agent::AgentId,
+    domain::{agent::AgentId, inert::inert_document},
     formats::outgoing::RequestFormat,
-    wire::{self, HttpReply, HttpSettings},
+    wire::{HttpReply, HttpSettings},
 };
 
 /// Where a daemon listens if nothing else is said.
@@ -88,10 +91,11 @@ impl Client {
     }
 
     /// The daemon that `RECAPD_SERVER` names, with the token in `RECAPD_TOKEN`; without them the one on this machine,
-    /// without a token. `lookup` tells the values of variables: `|name| std::env::var(name).ok()`.
+    /// without a token. A daemon of another user than one's own, root and `recapd` is believed if `RECAPD_SERVER_USER` names
+    /// that user. `lookup` tells the values of variables: `|name| std::env::var(name).ok()`.
     ///
     /// # Errors
-    /// [`ClientError::Unusable`] if the variable names no place.
+    /// [`ClientError::Unusable`] if a variable names no place, or nobody.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
         let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
         let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
@@ -99,20 +103,26 @@ impl Client {
             .trim()
             .parse()
             .map_err(|error: PlaceError| ClientError::Unusable(format!("{PLACE_VARIABLE}: {error}")))?;
+        let trust = Trust::of(given(USER_VARIABLE).as_deref())
+            .map_err(|error| ClientError::Unusable(format!("{USER_VARIABLE}: {error}")))?;
+        let token = given(TOKEN_VARIABLE).map(|token| SecretString::from(token.trim()));
         let client = Self::new(&place)?;
-        Ok(match given(TOKEN_VARIABLE) {
-            Some(token) => client.with_token(token.trim()),
-            None => client,
-        })
+        Ok(client.with_credentials(Credentials { token, trust }))
+    }
+
+    fn with_credentials(self, credentials: Credentials) -> Self {
+        Self {
+            transport: self.transport.with_credentials(credentials),
+            ..self
+        }
     }
 
     /// The same, asked with this token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
-        Self {
-            transport: self.transport.with_token(Some(SecretString::from(token))),
-            ..self
-        }
+        let trust = self.transport.credentials().trust;
+        let token = Some(SecretString::from(token));
+        self.with_credentials(Credentials { token, trust })
     }
 
     /// The same, with so much time for each call, retries included.
@@ -149,11 +159,11 @@ impl Client {
         self.get(&["v1", "agents", agent.as_str(), "summary"], &[]).await
     }
 
-    /// The agent's summary as text for a prompt: empty if there is none, and [`PLACEHOLDER`] if it can't be had. Never
-    /// fails, because an agent can work without it.
+    /// The agent's summary as text for a prompt, made inert once more: empty if there is none, and [`PLACEHOLDER`] if it can't
+    /// be had. Never fails, because an agent can work without it.
     pub async fn summary_or_placeholder(&self, agent: &AgentId) -> String {
         match self.summary(agent).await {
-            Ok(summary) => summary.content,
+            Ok(summary) => inert_document(&summary.content),
             Err(error) if error.code() == Some("unknown_agent") => String::new(),
             Err(error) => {
                 tracing::warn!(%error, %agent, "client.summary_unavailable");
@@ -223,7 +233,7 @@ impl Client {
     }
 
     async fn attempt(&self, request: RequestBuilder, deadline: Instant) -> Result<HttpReply, ClientError> {
-        let asked = wire::send(request, ANSWER_BYTES_MAX);
+        let asked = self.transport.send(request, ANSWER_BYTES_MAX);
         match timeout_at(deadline, asked).await {
             Ok(reply) => Ok(reply?),
             Err(_) => Err(ClientError::late(self.timeout)),

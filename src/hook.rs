@@ -26,10 +26,10 @@ mod status;
 
 use std::{path::PathBuf, time::Duration};
 
-use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::{
+    client::Credentials,
     clock::Clock,
     config::{Config, Environment},
     domain::agent::AgentId,
@@ -68,8 +68,8 @@ pub struct Call<'a> {
     pub agent: Option<&'a str>,
     /// The daemon's address, such as `http://127.0.0.1:7411`.
     pub server: String,
-    /// The daemon's token, if it asks for one.
-    pub token: Option<SecretString>,
+    /// What the daemon is shown.
+    pub credentials: Credentials,
     /// Limits and options.
     pub config: &'a Config,
     /// The environment, which says where files belong.
@@ -175,13 +175,13 @@ impl Call<'_> {
     fn daemon(&self) -> Option<Http> {
         let time = NETWORK_TIME_MAX * patience(self.environment);
         let daemon = Http::new(&self.server, self.network_deadline(), time)?;
-        Some(daemon.with_token(self.token.clone()))
+        Some(daemon.with_credentials(self.credentials.clone()))
     }
 }
 
 /// Sends everything that hooks left behind to the daemon at `server`, without their time limits. What the daemon can't
 /// take now goes on waiting; see [`statuses`].
-pub fn drain(environment: &Environment, server: &str, token: Option<SecretString>, clock: &dyn Clock) {
+pub fn drain(environment: &Environment, server: &str, credentials: Credentials, clock: &dyn Clock) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
     let Some(folder) = StateFolder::of(environment) else {
         return;
@@ -191,7 +191,7 @@ pub fn drain(environment: &Environment, server: &str, token: Option<SecretString
         let host = Host::ClaudeCode;
         push::visit(
             &folder.agents(),
-            &daemon.with_token(token),
+            &daemon.with_credentials(credentials),
             host,
             deadline,
             clock.now(),

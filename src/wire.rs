@@ -63,6 +63,9 @@ pub enum WireError {
     /// None came in time.
     #[error("{0}")]
     Late(String),
+    /// Another user's program listens there: nothing is sent to it.
+    #[error("{0}")]
+    Untrusted(String),
     /// The connection can't be made: nobody there has heard of the request.
     #[error("{0}")]
     Unreachable(String),

@@ -80,7 +80,7 @@ impl ClientError {
 impl From<WireError> for ClientError {
     fn from(error: WireError) -> Self {
         match error {
-            WireError::Unsendable(said) => Self::Unusable(said),
+            WireError::Unsendable(said) | WireError::Untrusted(said) => Self::Unusable(said),
             WireError::Unreachable(said) | WireError::Late(said) | WireError::Broken(said) => {
                 Self::Unreachable(said)
             }

@@ -1,21 +1,21 @@
-//! Requests to a daemon, whatever they ask for; [`crate::wire::send`] sends them.
+//! Requests to a daemon, whatever they ask for.
 
 use reqwest::{Client, Method, RequestBuilder, Url};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
-use super::place::Place;
-use crate::wire::{self, HttpSettings, WireError};
+use super::{place::Place, trust::Credentials};
+use crate::wire::{self, HttpReply, HttpSettings, WireError};
 
 /// What requests to a socket name as their host.
 const SOCKET_HOST: &str = "http://localhost";
 
-/// Connections to a daemon, and the token that opens it.
+/// Connections to a daemon, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Transport {
     place: Place,
     base: Url,
     client: Client,
-    token: Option<SecretString>,
+    credentials: Credentials,
 }
 
 impl Transport {
@@ -35,14 +35,19 @@ impl Transport {
             place: place.clone(),
             base,
             client,
-            token: None,
+            credentials: Credentials::default(),
         })
     }
 
-    /// The same, with this token in every request.
+    /// The same, with these credentials.
     #[must_use]
-    pub fn with_token(self, token: Option<SecretString>) -> Self {
-        Self { token, ..self }
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
+    }
+
+    /// What is shown to the daemon.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Where it leads.
@@ -67,12 +72,21 @@ impl Transport {
         format!("{}{path}", self.base.as_str().trim_end_matches('/'))
     }
 
-    /// A request, with the token.
+    /// A request, to be sent by [`Self::send`].
     pub fn request(&self, method: Method, url: impl reqwest::IntoUrl) -> RequestBuilder {
-        let request = self.client.request(method, url);
-        match &self.token {
+        self.client.request(method, url)
+    }
+
+    /// Sends a request with the token, if who listens there may have it, and reads an answer of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Untrusted`] before anything is sent, else those of [`wire::send`].
+    pub async fn send(&self, request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, WireError> {
+        self.credentials.check(&self.place).await?;
+        let request = match &self.credentials.token {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
-        }
+        };
+        wire::send(request, bytes_max).await
     }
 }

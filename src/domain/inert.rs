@@ -15,7 +15,10 @@ mod orders;
 #[cfg(test)]
 mod tests;
 
-use super::{demand::DEMAND_MARK, text::cut};
+use super::{
+    demand::DEMAND_MARK,
+    text::{cut, one_line},
+};
 
 pub use markup::{defanged, detagged};
 
@@ -40,6 +43,24 @@ pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
         &[DEMAND_MARK, QUOTE_MARK],
         orders::poses_as_instruction,
     )
+}
+
+/// A document as another program gives it, each line made inert again: one that holds the invariant stays as it is. What
+/// its lines begin with, as headings and list items do, stays, too.
+pub fn inert_document(document: &str) -> String {
+    let lines: Vec<String> = document.lines().map(inert_line).collect();
+    lines.join("\n")
+}
+
+fn inert_line(line: &str) -> String {
+    let text = line.trim_start_matches(|c: char| c == ' ' || c == '#' || c == '-');
+    let (opening, _) = line.split_at(line.len() - text.len());
+    let text = detagged(&one_line(text));
+    if orders::gives_instruction(&text) {
+        let chars_max = text.chars().count() + QUOTE_MARK.len() + 2;
+        return format!("{opening}{}", in_quotation_marks(QUOTE_MARK, &text, chars_max));
+    }
+    format!("{opening}{text}")
 }
 
 fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) -> bool) -> String {

@@ -20,6 +20,7 @@ use crate::{
     domain::{
         agent::AgentId,
         context::{fence, fence_copy},
+        inert::inert_document,
         time::Timestamp,
     },
 };
@@ -79,10 +80,12 @@ impl Call<'_> {
         if input.is_subagent || is_own_past(folder, agent, input) {
             return None;
         }
-        let brief = self.brief(folder, agent)?;
+        let mut brief = self.brief(folder, agent)?;
         if brief.text.trim().is_empty() {
             return None;
         }
+        // Whoever answered, or wrote the copy, may be no daemon.
+        brief.text = inert_document(&brief.text);
         let mark = digest(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
         // What the session got before its context was emptied is no longer in view.

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
-use secrecy::SecretString;
 use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
-    client::Transport,
+    client::{Credentials, Transport},
     domain::{agent::AgentId, time::SECOND_MS},
-    wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX, send},
+    wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX},
 };
 
 /// With less time left than this the daemon isn't asked.
@@ -83,10 +82,10 @@ impl Http {
         })
     }
 
-    /// The same, with this token.
-    pub(super) fn with_token(self, token: Option<SecretString>) -> Self {
+    /// The same, with these credentials.
+    pub(super) fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
-            transport: self.transport.with_token(token),
+            transport: self.transport.with_credentials(credentials),
             ..self
         }
     }
@@ -116,7 +115,7 @@ impl Http {
         let time = left.min(self.time_max);
         let answered = self
             .runtime
-            .block_on(send(request.timeout(time), RESPONSE_BYTES_MAX));
+            .block_on(self.transport.send(request.timeout(time), RESPONSE_BYTES_MAX));
         answered.map_err(|error| error.to_string())
     }
 }

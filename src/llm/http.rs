@@ -26,7 +26,7 @@ impl From<WireError> for LlmError {
     fn from(error: WireError) -> Self {
         let said = error.to_string();
         match error {
-            WireError::Unsendable(_) => Self::Permanent(said),
+            WireError::Unsendable(_) | WireError::Untrusted(_) => Self::Permanent(said),
             WireError::Late(_) => Self::Transient(Fault::new(Cause::Timeout, said)),
             WireError::Unreachable(_) => Self::Transient(Fault::new(Cause::Network, said)),
             WireError::Broken(_) => Self::Transient(Fault::new(Cause::Broken, said)),

@@ -7,7 +7,6 @@ use reqwest::{
     Method, RequestBuilder, StatusCode, Url,
     header::{ACCEPT, IF_NONE_MATCH},
 };
-use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,14 +15,14 @@ use super::{
     source::{AgentsPage, Source, SourceError},
 };
 use crate::{
-    client::{Answerer, Place, PlaceError, Summary, Transport, answerer},
+    client::{Answerer, Credentials, Place, PlaceError, Summary, Transport, answerer},
     domain::{
         agent::AgentId,
         cursor::{Cursor, List},
     },
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
-    wire::{HttpReply, HttpSettings, WireError, send},
+    wire::{HttpReply, HttpSettings, WireError},
 };
 
 /// How long the daemon may take to answer.
@@ -63,11 +62,11 @@ impl Remote {
         Ok(Self { transport })
     }
 
-    /// The same, asked with this token.
+    /// The same, asked with these credentials.
     #[must_use]
-    pub fn with_token(self, token: Option<SecretString>) -> Self {
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
-            transport: self.transport.with_token(token),
+            transport: self.transport.with_credentials(credentials),
         }
     }
 
@@ -83,7 +82,7 @@ impl Remote {
             .get(self.url(&["version"], &[]))
             .header(ACCEPT, JSON)
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
-        match send(asked, ANSWER_BYTES_MAX).await {
+        match self.transport.send(asked, ANSWER_BYTES_MAX).await {
             Ok(reply) => answerer(reply.status, &reply.body) != Answerer::Other,
             Err(error) => matches!(error, WireError::Late(_)),
         }
@@ -99,14 +98,17 @@ impl Remote {
     }
 
     async fn ask(&self, request: RequestBuilder, about: Asked<'_>) -> Result<HttpReply, SourceError> {
-        let reply = send(request, ANSWER_BYTES_MAX).await.map_err(|error| {
+        let reply = self.transport.send(request, ANSWER_BYTES_MAX).await;
+        let reply = reply.map_err(|error| {
             let place = self.transport.place();
             tracing::warn!(%error, daemon = %place, "mcp.daemon_unreachable");
-            let cure = match error {
-                WireError::Late(_) => " in time: ask again later",
-                _ => "; is it running?",
-            };
-            SourceError::Unavailable(format!("the daemon at {place} doesn't answer{cure}"))
+            SourceError::Unavailable(match error {
+                WireError::Untrusted(why) => why,
+                WireError::Late(_) => {
+                    format!("the daemon at {place} doesn't answer in time: ask again later")
+                }
+                _ => format!("the daemon at {place} doesn't answer; is it running?"),
+            })
         })?;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
             return Ok(reply);

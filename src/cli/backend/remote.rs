@@ -19,10 +19,10 @@ use crate::{
         exit::{Failed, UNAVAILABLE},
         terminal::likeness,
     },
-    client::{Place, PlaceError, TOKEN_VARIABLE, Transport},
+    client::{Credentials, Place, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE},
     config::{Environment, read_private},
     domain::cursor::{Cursor, List},
-    wire::{HttpSettings, WireError, send},
+    wire::{HttpSettings, WireError},
 };
 
 pub(in crate::cli) use running::{NotReady, answers, find};
@@ -38,11 +38,11 @@ const TOKEN_BYTES_MAX: u64 = 16_384;
 /// Agents among which the one that was meant is looked for.
 const AGENTS_COMPARED_MAX: usize = 200;
 
-/// Where a daemon is, and the token that opens it.
+/// Where a daemon is, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Server {
     pub(in crate::cli) base: String,
-    token: Option<SecretString>,
+    credentials: Credentials,
 }
 
 impl FromStr for Server {
@@ -51,22 +51,30 @@ impl FromStr for Server {
     fn from_str(base: &str) -> Result<Self, Infallible> {
         Ok(Self {
             base: base.to_owned(),
-            token: None,
+            credentials: Credentials::default(),
         })
     }
 }
 
 impl Server {
-    pub(in crate::cli) fn with_token(self, token: Option<SecretString>) -> Self {
-        Self { token, ..self }
+    pub(in crate::cli) fn with_credentials(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
     }
 }
 
-/// The token in `file`, else in the environment. It never stands on the command line, which others can see.
-pub(in crate::cli) fn token(
+/// The token in `file`, else in the environment, and whose daemon may have it.
+pub(in crate::cli) fn credentials(
     file: Option<&Path>,
     environment: &Environment,
-) -> Result<Option<SecretString>, Failed> {
+) -> Result<Credentials, Failed> {
+    let token = token(file, environment)?;
+    let trust = Trust::of(environment.get(USER_VARIABLE))
+        .map_err(|error| Failed::usage(format!("{USER_VARIABLE}: {error}")))?;
+    Ok(Credentials { token, trust })
+}
+
+/// The token in `file`, else in the environment. It never stands on the command line, which others can see.
+fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, Failed> {
     let text = match file {
         None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
         Some(file) => {
@@ -111,7 +119,7 @@ impl Remote {
             .map_err(|error: PlaceError| Failed::usage(format!("--server: {error}")))?;
         let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
-            transport: transport.with_token(server.token.clone()),
+            transport: transport.with_credentials(server.credentials.clone()),
         })
     }
 
@@ -176,7 +184,7 @@ impl Remote {
     }
 
     async fn reply(&self, request: RequestBuilder) -> Result<(StatusCode, String), WireError> {
-        let reply = send(request, ANSWER_BYTES_MAX).await?;
+        let reply = self.transport.send(request, ANSWER_BYTES_MAX).await?;
         Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
     }
 
@@ -184,6 +192,7 @@ impl Remote {
     fn unanswered(&self, error: WireError) -> Failed {
         let cure = match error {
             WireError::Late(_) => "no answer in time; ask again later, or name the database with --db",
+            WireError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
         let context = format!("{}: {cure}", self.transport.place());

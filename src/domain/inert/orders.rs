@@ -34,9 +34,12 @@ struct Phrase {
     pattern: Regex,
     /// Only where a sentence begins.
     begins: bool,
+    /// What recapd writes itself: it is forged in what was said, and not in a document.
+    is_own: bool,
 }
 
-/// Phrases in lower case; with `^` those that count only where a sentence begins. Of the words
+/// Phrases in lower case; with `^` those that count only where a sentence begins, with `~` those that recapd
+/// writes itself. Of the words
 /// before each one stands in everything that it matches: a text without any needn't be looked at.
 #[rustfmt::skip]
 fn phrases() -> Vec<(&'static [&'static str], String)> {
@@ -72,8 +75,8 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         // Data, sent away.
         (&["http", "@", "webhook", "to this", "to the following", "to my", "to our"], r"\b(?:send|post|upload|forward|e-?mail|exfiltrate|append|include|encode|embed|leak|transmit|submit|share|copy)\b.{0,80}\b(?:conversation|chat history|history|secrets?|api keys?|credentials?|passwords?|tokens?|environment variables?|env vars?|private keys?|ssh keys?|\.env|user data|personal data|memory|contents?)\b.{0,100}(?:https?:|@[a-z0-9]|webhook|\bto (?:this|the following|my|our)\b)".to_owned()),
         // What recapd writes itself.
-        (&["demands ("], r"\bdemands \(#\d".to_owned()),
-        (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(0", "(1", "(2"], r"look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\((?:\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}|\d\d:\d\d), #\d".to_owned()),
+        (&["demands ("], r"~\bdemands \(#\d".to_owned()),
+        (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(0", "(1", "(2"], r"~look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\((?:\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}|\d\d:\d\d), #\d".to_owned()),
         // Neutralised tokens of chat templates and of tool calls.
         (&["‹", "inst", "sys", "tool_", "available_"], r"‹ {0,3}/?(?:\||｜|system|sys\b|instructions?|im_|s>|bos|eos|start_of|end_of|begin_of|antml|tool|function|invoke|parameter|think|reasoning|assistant|human|user|developer|admin|important|override|policy|summary|untrusted|document|context)|\( ?/? ?(?:inst|sys|system|tool_calls|tool_results|available_tools)(?:[_ ][a-z]+)? ?\)".to_owned()),
         (&["jailbreak", "injection", "pwned", "previousinst", "previous inst", "previous", "ignoreall"], r"\b(?:jailbreak|prompt injection (?:test|successful)|pwned|ignore ?previous ?instructions?|ignoreprevious|ignoreall)\b".to_owned()),
@@ -103,8 +106,9 @@ static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
         words.extend(hints.iter().copied());
         worded.extend(hints.iter().map(|_| number));
         all.push(Phrase {
-            pattern: compiled(text.trim_start_matches('^')).expect("a test uses all"),
+            pattern: compiled(text.trim_start_matches(['^', '~'])).expect("a test uses all"),
             begins: text.starts_with('^'),
+            is_own: text.starts_with('~'),
         });
     }
     let words = AhoCorasick::new(words).expect("a few hundred short words");
@@ -112,7 +116,7 @@ static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
 });
 
 impl Phrases {
-    fn any_in(&self, text: &str) -> bool {
+    fn any_in(&self, text: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
         let mut tried = vec![false; self.all.len()];
         self.words.find_overlapping_iter(text).any(|hit| {
             let number = self
@@ -123,7 +127,8 @@ impl Phrases {
             let is_new = tried
                 .get_mut(number)
                 .is_some_and(|tried| !std::mem::replace(tried, true));
-            is_new && self.all.get(number).is_some_and(|phrase| phrase.is_in(text))
+            let phrase = self.all.get(number).filter(|phrase| is_new && counts(phrase));
+            phrase.is_some_and(|phrase| phrase.is_in(text))
         })
     }
 }
@@ -148,8 +153,17 @@ fn begins_sentence(text: &str, at: usize) -> bool {
 
 /// Whether something in `line` outside of `“…”` poses as an instruction to the reader.
 pub(super) fn poses_as_instruction(line: &str) -> bool {
+    poses(line, |_| true)
+}
+
+/// As [`poses_as_instruction`], in a line that recapd wrote: what it writes itself doesn't count.
+pub(super) fn gives_instruction(line: &str) -> bool {
+    poses(line, |phrase| !phrase.is_own)
+}
+
+fn poses(line: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
     let outside = without_kindness(outside_of_quotations(line).to_lowercase());
-    let poses = |text: &str| PHRASES.any_in(text);
+    let poses = |text: &str| PHRASES.any_in(text, &counts);
     if poses(&outside) {
         return true;
     }

@@ -143,7 +143,7 @@ impl Exporter {
     async fn post(&self) -> Result<(), Refusal> {
         let body = otlp::body(&self.resource, &self.batch);
         let reply = self.endpoint.post(body).await.map_err(|error| match error {
-            WireError::Unsendable(why) => Refusal::Final(why),
+            WireError::Unsendable(why) | WireError::Untrusted(why) => Refusal::Final(why),
             other => Refusal::Passing(other.to_string()),
         })?;
         let status = reply.status.as_u16();

@@ -3,12 +3,11 @@
 use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
 use reqwest::{Method, StatusCode, header::ACCEPT};
-use secrecy::SecretString;
 
 use super::{super::open, Remote, Server, refusal};
 use crate::{
     cli::exit::Failed,
-    client::{Answerer, answerer},
+    client::{Answerer, Credentials, answerer},
     config::{HttpConfig, Listen},
     wire::WireError,
 };
@@ -19,17 +18,14 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// The daemon that runs where the configuration says, if one does and lets us in.
-pub(in crate::cli) fn find(
-    config: &HttpConfig,
-    token: Option<SecretString>,
-) -> Result<Option<Server>, Failed> {
+pub(in crate::cli) fn find(config: &HttpConfig, credentials: Credentials) -> Result<Option<Server>, Failed> {
     // Mostly nobody listens, and then nothing more is set up.
     if !listens(&config.listen) {
         return Ok(None);
     }
     let server = Server {
         base: config.listen.base(),
-        token,
+        credentials,
     };
     let is_there = open::block_on(async {
         match Remote::new(&server) {
@@ -53,7 +49,7 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
             Answerer::Refusing => BUSY.contains(&status),
             Answerer::Other => false,
         }),
-        Err(error @ WireError::Late(_)) => Err(daemon.unanswered(error)),
+        Err(error @ (WireError::Late(_) | WireError::Untrusted(_))) => Err(daemon.unanswered(error)),
         Err(_) => Ok(false),
     }
 }
@@ -76,7 +72,7 @@ pub(in crate::cli) async fn answers(
 ) -> Result<(), NotReady> {
     let here = || Server {
         base: config.listen.base(),
-        token: None,
+        credentials: Credentials::default(),
     };
     let server = server.cloned().unwrap_or_else(here);
     let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;

@@ -153,7 +153,7 @@ impl Hook {
             Command::Test(test) => test.run(config, shared, environment),
             Command::Drain => {
                 let server = daemon(config, shared);
-                hook::drain(environment, &server, shared.token.clone(), &SystemClock);
+                hook::drain(environment, &server, shared.credentials.clone(), &SystemClock);
                 status(shared, environment)
             }
             _ => status(shared, environment),
@@ -175,7 +175,7 @@ impl Fire {
             host: self.host,
             agent: self.agent.as_deref(),
             server: daemon(config, shared),
-            token: shared.token.clone(),
+            credentials: shared.credentials.clone(),
             config,
             environment,
             clock: &SystemClock,

@@ -65,7 +65,7 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
     if let Some(server) = &shared.server {
         let daemon = Remote::new(&server.base)
             .map_err(refused)?
-            .with_token(shared.token.clone());
+            .with_credentials(shared.credentials.clone());
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
     if shared.db.is_some() {
@@ -73,7 +73,7 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
     }
     let daemon = Remote::new(&config.http.listen.base())
         .map_err(refused)?
-        .with_token(shared.token.clone());
+        .with_credentials(shared.credentials.clone());
     let config = config.clone();
     let open = move || {
         let looking = look(config.clone());

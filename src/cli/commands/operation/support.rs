@@ -84,7 +84,7 @@ fn at_the_daemon(read: Read<'_>, shared: &Shared) -> Shared {
     if let Ok(loaded) = read
         && !shared.names_a_place()
     {
-        shared.server = remote::find(&loaded.config.http, shared.token.clone()).unwrap_or_default();
+        shared.server = remote::find(&loaded.config.http, shared.credentials.clone()).unwrap_or_default();
     }
     shared
 }

@@ -1,0 +1,122 @@
+//! Who listens at addresses of this machine, as Linux tells everybody (proc_pid_net(5)).
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+/// The lists of the system's connections, of either family.
+const LISTS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// The state of a socket that listens.
+const LISTENING: &str = "0A";
+
+/// A socket that listens.
+#[derive(Debug, PartialEq, Eq)]
+struct Listener {
+    address: SocketAddr,
+    user: u32,
+}
+
+/// The users whose programs may get a connection to one of `addresses`; `None` if the system has no such lists.
+pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
+    let files: Vec<File> = LISTS.iter().filter_map(|list| File::open(list).ok()).collect();
+    if files.is_empty() {
+        return None;
+    }
+    let lines = files.into_iter().flat_map(|file| {
+        // Those that listen stand first, and then come all connections of the machine.
+        let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
+        lines.map_while(|line| listener(&line))
+    });
+    let may_get = |listener: &Listener| addresses.iter().any(|address| gets(listener.address, *address));
+    Some(lines.filter(may_get).map(|listener| listener.user).collect())
+}
+
+/// Whether who listens at `at` may get connections to `address`. One that listens to all of IPv6 may get those of IPv4.
+fn gets(at: SocketAddr, address: SocketAddr) -> bool {
+    let (ip, wanted) = (at.ip().to_canonical(), address.ip().to_canonical());
+    at.port() == address.port()
+        && (ip == wanted
+            || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+            || (ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && wanted.is_ipv4()))
+}
+
+/// A line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`; `None` if it is
+/// about a socket that doesn't listen.
+fn listener(line: &str) -> Option<Listener> {
+    let mut fields = line.split_whitespace();
+    let address = fields.nth(1)?;
+    let state = fields.nth(1)?;
+    let user = fields.nth(3)?.parse().ok()?;
+    let (ip, port) = address.split_once(':')?;
+    let address = SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?);
+    (state == LISTENING).then_some(Listener { address, user })
+}
+
+/// An address in hexadecimal digits: words of the machine's own order of bytes, of which each is in the network's.
+fn ip_of(digits: &str) -> Option<IpAddr> {
+    let words = (0..digits.len()).step_by(8).map(|at| digits.get(at..at + 8));
+    let bytes: Vec<u8> = words
+        .map(|word| u32::from_str_radix(word?, 16).ok().map(u32::to_ne_bytes))
+        .collect::<Option<Vec<_>>>()?
+        .concat();
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes.as_slice()) {
+        return Some(IpAddr::from(bytes));
+    }
+    <[u8; 16]>::try_from(bytes.as_slice()).ok().map(IpAddr::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn lines_of_listeners_are_read() {
+        let line = "   0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1 0 100 0";
+        let expected = Listener {
+            address: "127.0.0.1:7411".parse().unwrap(),
+            user: 1000,
+        };
+        assert_eq!(listener(line), Some(expected));
+        let line = "   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 \
+                    00:00000000 00000000     0        0 1 1";
+        assert_eq!(listener(line).unwrap().address, "[::1]:80".parse().unwrap());
+        assert_eq!(listener(&line.replace(" 0A ", " 01 ")), None);
+        for broken in [
+            "",
+            "   0: 0100007F",
+            "0: x:y z 0A 0 0 0 0",
+            "0: 0100:1CF3 00000000:0000 0A 0 0 0 1000",
+        ] {
+            assert_eq!(listener(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_listener_gets_connections_to_its_address_or_to_all() {
+        for (at, address, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("127.0.0.1:81", "127.0.0.1:80", false),
+            ("127.0.0.2:80", "127.0.0.1:80", false),
+        ] {
+            let found = gets(at.parse().unwrap(), address.parse().unwrap());
+            assert_eq!(found, expected, "{at} for {address}");
+        }
+    }
+
+    #[test]
+    fn the_user_of_a_program_is_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(listeners(&[address]).unwrap().len(), 1);
+        drop(listener);
+        assert_eq!(listeners(&[address]), Some(Vec::new()));
+    }
+}
