@@ -478,7 +478,8 @@ fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loa
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
         .environment(environment.pairs())
-        .state_folder(environment.state_folder());
+        .state_folder(environment.state_folder())
+        .runtime_folders(environment.runtime_folders());
     if let Some(place) = &shared.db {
         loader = loader.set(format!("database.url={}", config::url_of(place)));
     }

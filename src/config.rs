@@ -28,6 +28,7 @@ mod reference;
 mod reload;
 mod secret;
 mod sections;
+mod socket;
 mod spelling;
 mod spend;
 mod trace;
@@ -55,6 +56,7 @@ pub use sections::{
     ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig,
     SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
+pub use socket::{InvalidSocket, LocalSocket, RuntimeFolders, Sockets};
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 pub use trace::{HeadersError, TraceConfig};
 

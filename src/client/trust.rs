@@ -93,8 +93,8 @@ impl Trust {
 }
 
 impl Credentials {
-    /// Checks who listens at `place` before a request is sent there: at a socket always, at a loopback address if there is a
-    /// token. Who listens elsewhere is shown by its certificate.
+    /// Checks who listens at `place`, a socket or an address of this machine, before a token or what was said is sent there.
+    /// Who listens elsewhere is shown by its certificate.
     ///
     /// # Errors
     /// [`WireError::Untrusted`] if it is another user's program, [`WireError::Unreachable`] if it is nobody's.
@@ -104,11 +104,10 @@ impl Credentials {
         }
         match place {
             Place::Socket(path) => self.trust.check(place, &[socket_user(path).await?]),
-            Place::Address(url) if self.token.is_some() => match loopback(url) {
+            Place::Address(url) => match loopback(url) {
                 Some(addresses) => self.check_listeners(place, &addresses),
                 None => Ok(()),
             },
-            Place::Address(_) => Ok(()),
         }
     }
 
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_listens_is_looked_up_at_sockets_and_before_a_token_is_sent() {
+    async fn who_listens_is_looked_up_at_sockets_and_addresses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         let _listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -234,14 +233,10 @@ mod tests {
 
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = address(&format!("http://{}", listener.local_addr().unwrap()));
-        let with_token = Credentials {
-            token: Some("rcp_x".into()),
-            trust: Trust::Usual,
-        };
-        assert_eq!(with_token.check(&there).await, Ok(()));
+        let credentials = Credentials::default();
+        assert_eq!(credentials.check(&there).await, Ok(()));
         drop(listener);
-        let nobody = with_token.check(&there).await;
+        let nobody = credentials.check(&there).await;
         assert!(matches!(nobody, Err(WireError::Unreachable(_))), "{nobody:?}");
-        assert_eq!(Credentials::default().check(&there).await, Ok(()));
     }
 }

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{listen::Listen, network::Network};
+use super::{
+    listen::Listen,
+    network::Network,
+    socket::{LocalSocket, RuntimeFolders, Sockets},
+};
 
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,6 +14,11 @@ use super::{listen::Listen, network::Network};
 pub struct HttpConfig {
     /// Where to listen.
     pub listen: Listen,
+    /// The socket beside the address.
+    pub socket: LocalSocket,
+    /// Its paths, by the environment.
+    #[serde(skip)]
+    pub sockets: Sockets,
     /// The mode of the socket's file.
     #[serde(deserialize_with = "mode")]
     pub socket_mode: SocketMode,
@@ -59,6 +68,11 @@ impl HttpConfig {
         own.into_iter()
             .chain(self.allowed_hosts.iter().cloned())
             .collect()
+    }
+
+    /// Finds the paths of the socket beside the address.
+    pub(super) fn settle(&mut self, folders: &RuntimeFolders) {
+        self.sockets = self.socket.beside(&self.listen, folders);
     }
 
     /// The proxies that are believed.

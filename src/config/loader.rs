@@ -14,7 +14,9 @@ use super::{
     error::{ConfigError, Origin, Problem},
     file::{self, Setting},
     keys::{Given, Keys},
-    presets, spelling,
+    presets,
+    socket::RuntimeFolders,
+    spelling,
 };
 use crate::domain::price::Prices;
 
@@ -31,6 +33,7 @@ pub struct Loader {
     file: Option<PathBuf>,
     variables: Vec<(String, String)>,
     state_folder: Option<PathBuf>,
+    runtime_folders: RuntimeFolders,
     sets: Vec<String>,
 }
 
@@ -94,6 +97,13 @@ impl Loader {
         self
     }
 
+    /// Where sockets lie that nobody names; see [`super::Environment::runtime_folders`].
+    #[must_use]
+    pub fn runtime_folders(mut self, folders: RuntimeFolders) -> Self {
+        self.runtime_folders = folders;
+        self
+    }
+
     /// Sets one key, as `--set` does: `section.key=value`.
     #[must_use]
     pub fn set(mut self, assignment: impl Into<String>) -> Self {
@@ -120,6 +130,7 @@ impl Loader {
         presets::expand(&mut table, &mut origins);
         let mut config = Config::deserialize(table).expect("each value has been tried by itself");
         config.database.settle(self.state_folder.as_deref());
+        config.http.settle(&self.runtime_folders);
         match config.checked() {
             Ok(prices) if problems.is_empty() => Ok(Loaded {
                 config,

@@ -146,6 +146,7 @@ fn the_reference_is_the_default() {
     http.requests_per_second = 1000
     http.require_token = false
     http.snapshot_bytes_max = 134217728
+    http.socket = "auto"
     http.socket_mode = "0660"
     http.stall_timeout_ms = 30000
     http.subscribers_max = 200

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::cure;
+use super::{cure, remote};
 use crate::{
     assembly::{self, Models},
     background,
@@ -119,7 +119,7 @@ pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, Faile
 pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, Failed> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
-            let server = config.http.listen.base();
+            let server = remote::base(&config.http);
             let token = "with its token in RECAPD_TOKEN or --token-file if it demands one";
             let hint = format!("ask the daemon that runs there: --server {server}, {token}");
             Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))

@@ -25,7 +25,7 @@ use crate::{
     wire::{HttpSettings, WireError},
 };
 
-pub(in crate::cli) use running::{NotReady, answers, find};
+pub(in crate::cli) use running::{NotReady, answers, base, find};
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;

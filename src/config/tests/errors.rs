@@ -245,6 +245,7 @@ fn problems_are_told_without_values_too() {
         ("database.url", "postgres://geheim:geheim@host/db"),
         ("http.allowed_hosts", "['geheim!']"),
         ("http.listen", "geheim"),
+        ("http.socket", "geheim"),
         ("http.socket_mode", "ge`heim` geheim"),
         ("http.trusted_proxies", "['geheim']"),
         ("model.base_url", "https://geheim@host"),

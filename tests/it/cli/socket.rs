@@ -110,6 +110,72 @@ fn it_is_asked_by_its_socket() {
     assert!(stderr(&output).contains(&away), "{}", stderr(&output));
 }
 
+/// A daemon at an address, with a runtime folder.
+fn beside(folder: &Path, port: u16) -> Child {
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_recapd"))
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", folder)
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--db"])
+        .arg(folder.join("beside.db"))
+        .stderr(Stdio::from(log))
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let socket = folder.path().join(format!("recapd/{port}.sock"));
+    let doctor = || {
+        let output = recapd()
+            .args([
+                "doctor",
+                "--json",
+                "--set",
+                &format!("http.listen=127.0.0.1:{port}"),
+            ])
+            .env("XDG_RUNTIME_DIR", folder.path())
+            .output()
+            .unwrap();
+        stdout(&output)
+    };
+    let (at_socket, at_address) = (
+        format!("ready at unix:{}", socket.display()),
+        format!("ready at http://127.0.0.1:{port}"),
+    );
+    let mut daemon = beside(folder.path(), port);
+    until("it is ready at its socket", || doctor().contains(&at_socket));
+    let mode = std::fs::metadata(socket.parent().unwrap())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    std::fs::remove_file(&socket).unwrap();
+    assert!(doctor().contains(&at_address));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+
+    // What one that was killed leaves is in nobody's way, and a file that is no socket only in the socket's.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let mut daemon = beside(folder.path(), port);
+    until("the next one is, too", || doctor().contains(&at_socket));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "mine").unwrap();
+    let mut daemon = beside(folder.path(), port);
+    until("it is ready at its address", || doctor().contains(&at_address));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
+}
+
 #[test]
 fn who_answers_there_already_is_left_alone() {
     let daemon = Daemon::start(None);

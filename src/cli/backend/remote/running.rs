@@ -20,13 +20,11 @@ const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVIC
 /// The daemon that runs where the configuration says, if one does and lets us in.
 pub(in crate::cli) fn find(config: &HttpConfig, credentials: Credentials) -> Result<Option<Server>, Failed> {
     // Mostly nobody listens, and then nothing more is set up.
-    if !listens(&config.listen) {
+    let base = base(config);
+    if base == config.listen.base() && !listens(&config.listen) {
         return Ok(None);
     }
-    let server = Server {
-        base: config.listen.base(),
-        credentials,
-    };
+    let server = Server { base, credentials };
     let is_there = open::block_on(async {
         match Remote::new(&server) {
             Ok(daemon) => lets_us_in(&daemon).await,
@@ -54,6 +52,15 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
     }
 }
 
+/// Where the daemon of the configuration answers: at its socket if somebody listens there, else at its address.
+pub(in crate::cli) fn base(config: &HttpConfig) -> String {
+    let mut sockets = config.sockets.near.iter();
+    match sockets.find(|path| UnixStream::connect(path).is_ok()) {
+        Some(path) => Listen::Socket(path.clone()).base(),
+        None => config.listen.base(),
+    }
+}
+
 /// Why a daemon isn't ready.
 pub(in crate::cli) enum NotReady {
     /// Nobody listens.
@@ -71,7 +78,7 @@ pub(in crate::cli) async fn answers(
     path: &str,
 ) -> Result<(), NotReady> {
     let here = || Server {
-        base: config.listen.base(),
+        base: base(config),
         credentials: Credentials::default(),
     };
     let server = server.cloned().unwrap_or_else(here);

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
+    cli::{Shared, backend::remote, exit::Failed, terminal::output},
     clock::SystemClock,
     config::{Config, Environment},
     hook::{self, Call, Event, Host, INPUT_BYTES_MAX, Input},
@@ -187,7 +187,7 @@ impl Fire {
 /// Where the daemon answers.
 fn daemon(config: &Config, shared: &Shared) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
-    server.unwrap_or_else(|| config.http.listen.base())
+    server.unwrap_or_else(|| remote::base(&config.http))
 }
 
 /// What the host says, none if it says nothing that makes sense.

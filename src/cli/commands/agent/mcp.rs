@@ -10,7 +10,7 @@ use crate::{
     assembly,
     cli::{
         Shared,
-        backend::open,
+        backend::{open, remote},
         exit::{CONFIGURATION, Failed},
     },
     clock::SystemClock,
@@ -71,7 +71,7 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
     if shared.db.is_some() {
         return Ok(Way::Fixed(look(config.clone()).await?));
     }
-    let daemon = Remote::new(&config.http.listen.base())
+    let daemon = Remote::new(&remote::base(&config.http))
         .map_err(refused)?
         .with_credentials(shared.credentials.clone());
     let config = config.clone();

@@ -54,7 +54,7 @@ impl Health {
             Err(NotReady::Away | NotReady::Silent(_)) => {
                 let at = match &shared.server {
                     Some(server) => server.base.clone(),
-                    None => config.http.listen.base(),
+                    None => remote::base(&config.http),
                 };
                 return Err(Failed::new(
                     UNAVAILABLE,

@@ -8,7 +8,15 @@ mod patience;
 mod service;
 mod traces;
 
-use std::{convert::Infallible, path::PathBuf, pin::pin, process::ExitCode, sync::Arc};
+use std::{
+    convert::Infallible,
+    fs, io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -25,7 +33,7 @@ use crate::{
         exit::Failed,
     },
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
+    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader, LocalSocket},
     domain::price::Prices,
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
@@ -279,12 +287,35 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
             .await
             .map(Into::into),
     };
-    listening.with_context(|| {
+    let listener: http::Listener = listening.with_context(|| {
         format!(
             "listening on {}; is another recapd running? see http.listen",
             config.listen
         )
-    })
+    })?;
+    let Some(path) = &config.sockets.own else {
+        return Ok(listener);
+    };
+    match local_socket(path, config).await {
+        Ok(socket) => Ok(listener.beside(socket)),
+        // Nobody asked for it, and the address is enough.
+        Err(error) if config.socket == LocalSocket::Auto => {
+            warn!(%error, path = %path.display(), "http.socket_unavailable");
+            Ok(listener)
+        }
+        Err(error) => {
+            let context = format!("listening on {}; see http.socket", path.display());
+            Err(anyhow::Error::new(error).context(context))
+        }
+    }
+}
+
+/// Listens at the socket beside the address. The runtime folder holds one for recapd that only its user enters.
+async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Socket> {
+    if let (LocalSocket::Auto, Some(folder)) = (&config.socket, path.parent()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    http::Socket::listen(path, config.socket_mode.0).await
 }
 
 /// Makes up for what happened while the daemon was away. Returns how many leases it takes back.

@@ -47,6 +47,13 @@ Secrets, which no option and no key of the configuration takes
   CREDENTIALS_DIRECTORY           set by systemd: what is in there goes before
                                   files and variables, such as llm-api-key
 
+Whose daemon is asked
+  RECAPD_SERVER_USER              one more user whose daemon is believed, by name
+                                  or number, beside you, root and recapd; `any`
+                                  for whoever listens
+  XDG_RUNTIME_DIR                 where its socket is that nobody names
+  RUNTIME_DIRECTORY               set by systemd: where the service makes it
+
 Terminals and logs
   NO_COLOR, CLICOLOR_FORCE, TERM  whether there are colours, unless --color says
   LC_ALL, LC_CTYPE, LANG          whether a terminal is shown ASCII alone
@@ -142,7 +149,7 @@ mod tests {
     /// Names of variables without the `_` that tells such names from other words.
     const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
     /// Read by a constant of another module, or by libraries.
-    const READ_ELSEWHERE: [&str; 3] = ["RECAPD_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+    const READ_ELSEWHERE: [&str; 4] = ["RECAPD_SERVER_USER", "RECAPD_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR"];
     /// Heard in tests alone.
     const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
 

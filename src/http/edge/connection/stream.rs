@@ -31,6 +31,8 @@ pub enum Listener {
     Tcp(TcpListener),
     /// A socket in the file system.
     Unix(Socket),
+    /// Both of them.
+    Both(TcpListener, Socket),
 }
 
 impl From<TcpListener> for Listener {
@@ -46,22 +48,39 @@ impl From<Socket> for Listener {
 }
 
 impl Listener {
-    pub(super) async fn accept(&self) -> io::Result<(Stream, Origin)> {
+    /// The same, and a socket beside an address.
+    #[must_use]
+    pub fn beside(self, socket: Socket) -> Self {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, address) = listener.accept().await?;
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "http.nodelay_refused");
-                }
-                let ip = Some(address.ip());
-                Ok((Stream::Tcp(stream), Origin { ip }))
-            }
-            Self::Unix(socket) => {
-                let (stream, _) = socket.listener.accept().await?;
-                Ok((Stream::Unix(stream), Origin { ip: None }))
-            }
+            Self::Tcp(listener) | Self::Both(listener, _) => Self::Both(listener, socket),
+            Self::Unix(_) => Self::Unix(socket),
         }
     }
+
+    pub(super) async fn accept(&self) -> io::Result<(Stream, Origin)> {
+        match self {
+            Self::Tcp(listener) => accept_tcp(listener).await,
+            Self::Unix(socket) => accept_unix(socket).await,
+            Self::Both(listener, socket) => tokio::select! {
+                accepted = accept_tcp(listener) => accepted,
+                accepted = accept_unix(socket) => accepted,
+            },
+        }
+    }
+}
+
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(Stream, Origin)> {
+    let (stream, address) = listener.accept().await?;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "http.nodelay_refused");
+    }
+    let ip = Some(address.ip());
+    Ok((Stream::Tcp(stream), Origin { ip }))
+}
+
+async fn accept_unix(socket: &Socket) -> io::Result<(Stream, Origin)> {
+    let (stream, _) = socket.listener.accept().await?;
+    Ok((Stream::Unix(stream), Origin { ip: None }))
 }
 
 /// A connection as it was accepted.

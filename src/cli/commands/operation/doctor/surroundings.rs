@@ -111,7 +111,7 @@ pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
     let name = "daemon";
     let at = match &shared.server {
         Some(server) => server.base.clone(),
-        None => config.http.listen.base(),
+        None => remote::base(&config.http),
     };
     match remote::answers(shared.server.as_ref(), &config.http, "/readyz").await {
         Ok(()) => Check::ok(name, format!("ready at {at}")),

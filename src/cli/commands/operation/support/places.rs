@@ -4,7 +4,7 @@ use std::{cmp::Reverse, path::Path};
 
 use super::outline::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
 use crate::{
-    config::{Config, Environment, Listen},
+    config::{Config, Environment, Listen, LocalSocket},
     store::sqlite,
 };
 
@@ -51,7 +51,7 @@ impl Places {
 }
 
 /// The settings that are addresses or paths, empty where they aren't set.
-pub(super) fn settings(config: &Config) -> [(&'static str, String); 14] {
+pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
     let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
     let (http, trace) = (&config.http, &config.trace);
     let listen = http.listen.to_string();
@@ -60,7 +60,11 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 14] {
         // It is a host and a port already.
         Listen::Address(_) => "",
     };
-    let settings: [(&'static str, &str); 14] = [
+    let beside = match &http.socket {
+        LocalSocket::At(_) => http.socket.to_string(),
+        LocalSocket::Auto | LocalSocket::Off => String::new(),
+    };
+    let settings: [(&'static str, &str); 15] = [
         ("database.url", &database.url),
         ("database.read_url", &database.read_url),
         ("model.base_url", &model.base_url),
@@ -72,6 +76,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 14] {
         ("spend.prices_file", &config.spend.prices_file),
         ("journal.dir", &config.journal.dir),
         ("http.listen", socket),
+        ("http.socket", &beside),
         ("http.tokens_file", &http.tokens_file),
         ("trace.otlp_url", &trace.otlp_url),
         ("trace.otlp_headers_file", &trace.otlp_headers_file),
