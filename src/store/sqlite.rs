@@ -351,7 +351,7 @@ mod tests {
             sqlite.write(Extent::Bounded, move |tx| {
                 Box::pin(async move {
                     let next = sql!(
-                        "-- sqlite/test.next\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value"
+                        "UPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value"
                     );
                     let value: i64 = query(next).fetch_one(tx).await?.try_get(0)?;
                     assert!(!panics, "a defect");

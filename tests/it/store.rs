@@ -335,7 +335,7 @@ fn every_statement_runs(database: &str) {
         .arg(format!("store::run::on_{database}::"))
         .arg(format!("store::{database}::"))
         .arg(format!("store::recall_{database}::"))
-        .args(["store::schema::", "store::copy::"])
+        .args(["store::schema::", "store::copy::", "store::planted::"])
         .arg("--nocapture")
         .env(
             STATEMENT_LOG,
