@@ -48,8 +48,8 @@ Secrets, which no option and no key of the configuration takes
                                   files and variables, such as llm-api-key
 
 Whose daemon is asked
-  RECAPD_SERVER_USER              one more user whose daemon is believed, by name
-                                  or number, beside you, root and recapd; `any`
+  RECAPD_SERVER_USER              one more user whose daemon is believed, beside
+                                  you, root and recapd, by name or number; `any`
                                   for whoever listens
   XDG_RUNTIME_DIR                 where its socket is that nobody names
   RUNTIME_DIRECTORY               set by systemd: where the service makes it
@@ -149,7 +149,12 @@ mod tests {
     /// Names of variables without the `_` that tells such names from other words.
     const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
     /// Read by a constant of another module, or by libraries.
-    const READ_ELSEWHERE: [&str; 4] = ["RECAPD_SERVER_USER", "RECAPD_TOKEN", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+    const READ_ELSEWHERE: [&str; 4] = [
+        "RECAPD_SERVER_USER",
+        "RECAPD_TOKEN",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    ];
     /// Heard in tests alone.
     const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
 
