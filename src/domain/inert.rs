@@ -48,7 +48,7 @@ pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
 /// A document as another program gives it, each line made inert again: one that holds the invariant stays as it is. What
 /// its lines begin with, as headings and list items do, stays, too.
 pub fn inert_document(document: &str) -> String {
-    let lines: Vec<String> = document.lines().map(inert_line).collect();
+    let lines: Vec<String> = document.split('\n').map(inert_line).collect();
     lines.join("\n")
 }
 
