@@ -1,4 +1,4 @@
-//! Who listens at addresses of this machine, as Linux tells everybody (proc_pid_net(5)).
+//! Who listens at addresses of this machine, as Linux tells everybody (`proc_pid_net(5)`).
 
 use std::{
     fs::File,

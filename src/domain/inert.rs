@@ -53,7 +53,7 @@ pub fn inert_document(document: &str) -> String {
 }
 
 fn inert_line(line: &str) -> String {
-    let text = line.trim_start_matches(|c: char| c == ' ' || c == '#' || c == '-');
+    let text = line.trim_start_matches([' ', '#', '-']);
     let (opening, _) = line.split_at(line.len() - text.len());
     let text = detagged(&one_line(text));
     if orders::gives_instruction(&text) {

@@ -79,9 +79,6 @@ pub(super) use value::{Row, Value};
 
 pub use database::{Connections, DatabaseSettings, SqlStore};
 
-/// The most missing rows of the queue that are made in one transaction.
-const RECONCILED_MAX: i64 = 1_000;
-
 #[async_trait]
 impl Store for SqlStore {
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
@@ -533,18 +530,7 @@ impl Store for SqlStore {
     }
 
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
-        let mut made = 0;
-        loop {
-            let step = self
-                .write(Lock::Nothing, move |tx| {
-                    Box::pin(queue::reconcile(tx, pending_before, now, RECONCILED_MAX))
-                })
-                .await?;
-            made += step;
-            if step < RECONCILED_MAX.unsigned_abs() {
-                return Ok(made);
-            }
-        }
+        queue::reconcile(self, pending_before, now).await
     }
 
     async fn probe_parked(

@@ -8,12 +8,15 @@ use crate::{
     store::{
         StoreResult,
         sql::{
-            Connection, batch,
+            Connection, Lock, SqlStore, batch,
             fairness::{Newcomers, enqueue_all},
             query, sql,
         },
     },
 };
+
+/// The most missing rows that are made in one transaction.
+const RECONCILED_MAX: i64 = 1_000;
 
 /// See [`crate::store::Store::set_back`].
 pub(in super::super) async fn set_back(
@@ -59,9 +62,29 @@ async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
+/// See [`crate::store::Store::reconcile`]. It goes in steps, so that nobody waits for long.
+pub(in super::super) async fn reconcile(
+    store: &SqlStore,
+    pending_before: Timestamp,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let mut made = 0;
+    loop {
+        let step = store
+            .write(Lock::Nothing, move |tx| {
+                Box::pin(reconcile_some(tx, pending_before, now, RECONCILED_MAX))
+            })
+            .await?;
+        made += step;
+        if step < RECONCILED_MAX.unsigned_abs() {
+            return Ok(made);
+        }
+    }
+}
+
 /// Makes missing rows, at most `limit`, for the agents that have been pending longest. None should ever be missing:
 /// each one made is counted and alerted on.
-pub(in super::super) async fn reconcile(
+async fn reconcile_some(
     tx: &mut Connection,
     pending_before: Timestamp,
     now: Timestamp,
