@@ -31,7 +31,7 @@ use crate::support::{
     conversation::{ALL, T0, added, agent, append, claim, items, minute, patch, rules, said, stating, turns},
 };
 
-const CASES: u32 = 30;
+const CASES: u32 = 16;
 /// What is to be forgotten; nothing else holds it.
 const NEEDLE: &str = "xylocopa";
 

@@ -22,7 +22,7 @@ use crate::support::{
     flaky_store::{FlakyStore, When},
 };
 
-const CASES: u32 = 20;
+const CASES: u32 = 12;
 /// More exchanges than one transaction reckons totals of.
 const MANY: i64 = 2_100;
 
