@@ -18,6 +18,7 @@ mod daemon;
 mod delta;
 mod event;
 mod folder;
+mod forget;
 pub mod install;
 mod push;
 mod rollout;
@@ -38,6 +39,7 @@ pub use brief::Injection;
 use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
 use folder::StateFolder;
+pub use forget::{ForgetScope, forget};
 use push::Mark;
 pub use status::{AgentStatus, statuses};
 

@@ -32,6 +32,8 @@ const FILES_MAX: usize = 4_096;
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
 /// The prefix of names of files that are being written.
 const HALF_WRITTEN: &str = ".";
+/// The lock of whoever sends what waits, or removes it.
+pub(super) const SEND_LOCK: &str = "send.lock";
 /// How often a lock is tried for.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 

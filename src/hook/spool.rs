@@ -71,6 +71,14 @@ impl Spool {
         (segments.len(), bytes.sum())
     }
 
+    /// Removes all messages, sent or not, and the copies of those that can't be read.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes what nobody needs any more. What waits stays, however old it is.
     pub(super) fn prune(&self, now: Timestamp) {
         remove_half_written(&self.0, now);

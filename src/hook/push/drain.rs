@@ -9,7 +9,7 @@ use super::{
     super::{
         Host,
         daemon::{Daemon, Unsent},
-        folder::{AgentFolder, read_json, replace_json},
+        folder::{AgentFolder, SEND_LOCK, read_json, replace_json},
         spool::{Segment, Spool},
     },
     Gathered, Gathering,
@@ -55,7 +55,7 @@ pub(in super::super) fn drain(
     daemon: &dyn Daemon,
     now: Timestamp,
 ) -> io::Result<bool> {
-    let Some(_lock) = folder.lock("send.lock", Instant::now())? else {
+    let Some(_lock) = folder.lock(SEND_LOCK, Instant::now())? else {
         return Ok(true);
     };
     let mut sent: Sent = read_json(&folder.sent()).unwrap_or_default();

@@ -233,6 +233,42 @@ async fn a_failed_turn_is_marked_and_a_session_ends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_forgets_an_agent_forgets_what_hooks_hold_of_it() {
+    let server = server().await;
+    let mut session = Session::new(server.address);
+    session.say(1, 2);
+    session.call("SessionEnd", &json!({ "reason": "other" }));
+    session.start("startup").expect("there is a brief");
+    let forget = |session: &Session, what: &[&str]| {
+        let arguments = [&["forget", AGENT], what, &["--server", &session.server]].concat();
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let output = block_in_place(|| session.run(&arguments, String::new()));
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    };
+
+    let nobody = Port::reserve();
+    let up = std::mem::replace(&mut session.server, format!("http://{}", nobody.address()));
+    session.say(3, 2);
+    session.stop();
+    assert!(session.start("compact").is_some(), "of the copy");
+    assert_eq!(session.status()["spool_segments"], 1);
+
+    session.server = up;
+    forget(&session, &["1"]);
+    session.server = format!("http://{}", nobody.address());
+    assert_eq!(
+        session.start("compact"),
+        None,
+        "the copy may say what was forgotten"
+    );
+    assert_eq!(session.status()["spool_segments"], 1, "what waits was never said");
+
+    session.server = format!("http://{}", server.address);
+    forget(&session, &["--all", "--yes", AGENT]);
+    assert_eq!(session.status()["spool_segments"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
     let server = server().await;
     let mut session = Session::new(server.address);

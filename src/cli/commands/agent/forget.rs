@@ -1,11 +1,12 @@
 //! `recapd forget`
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{io, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::lineage;
 use crate::{
@@ -17,12 +18,13 @@ use crate::{
         terminal::{output, ticker::Ticker},
     },
     clock::SystemClock,
-    config::Config,
+    config::{Config, Environment},
     domain::{
         agent::AgentId,
         legs::ranges,
         number::{count, usize_or_max},
     },
+    hook::{self, ForgetScope},
     keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
     recall::{RANGE_MAX, Range},
     store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError},
@@ -30,11 +32,14 @@ use crate::{
 
 /// How often it looks how many exchanges are left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long it waits for a hook that sends messages of the agent. No hook takes longer than a second.
+const HOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
 versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
+So is the brief that your hooks keep and, with --all, what they couldn't deliver.
 What a later exchange repeats, exports and backups are not touched. A long exchange has several numbers, one for each leg:
 name them all ('#14–#19'). The others are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
@@ -58,9 +63,14 @@ pub(in crate::cli) struct Forget {
 }
 
 impl Forget {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
         if self.all {
-            return self.delete(config, shared);
+            return self.delete(config, shared, environment);
         }
         let numbers: Vec<i64> = self.exchanges.iter().flat_map(|range| range.numbers()).collect();
         let (what, body) = match (self.message, numbers.len()) {
@@ -89,6 +99,9 @@ impl Forget {
         } else {
             output::text(&told(agent, &reply))?;
         }
+        for agent in reply.agents.iter().chain([agent]) {
+            forget_in_hooks(environment, agent, ForgetScope::Messages)?;
+        }
         Ok(if reply.scrubbed && reply.journals_left.is_empty() {
             ExitCode::SUCCESS
         } else {
@@ -96,7 +109,12 @@ impl Forget {
         })
     }
 
-    fn delete(&self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    fn delete(
+        &self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
         let agent = &self.agent;
         if self.yes.as_ref() != Some(agent) {
             return Err(Failed::usage(format!(
@@ -122,12 +140,23 @@ impl Forget {
             text.push_str(rest(reply.scrubbed));
             output::text(&text)?;
         }
+        forget_in_hooks(environment, agent, ForgetScope::Agent)?;
         Ok(if reply.scrubbed && reply.journal_removed {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
         })
     }
+}
+
+/// Removes what this user's hooks on this machine still hold of the agent.
+fn forget_in_hooks(environment: &Environment, agent: &AgentId, scope: ForgetScope) -> Result<(), Failed> {
+    let deadline = Instant::now() + HOOK_PATIENCE;
+    hook::forget(environment, agent, scope, deadline).map_err(|error: io::Error| {
+        let wrong =
+            format!("{agent} is forgotten, but your hooks still hold something of it: {error}; try again");
+        Failed::from(anyhow::anyhow!(wrong))
+    })
 }
 
 /// Deletes an agent, which may never have come to be, or be deleted in part.

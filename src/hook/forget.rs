@@ -1,0 +1,54 @@
+//! Removing what this user's hooks still hold of an agent that was forgotten.
+
+use std::{fs, io, path::Path};
+
+use tokio::time::Instant;
+
+use super::{
+    folder::{SEND_LOCK, StateFolder},
+    spool::Spool,
+};
+use crate::{config::Environment, domain::agent::AgentId};
+
+/// How much of the agent was forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForgetScope {
+    /// Some of its messages. What waits to be sent is none of them: the database never had it.
+    Messages,
+    /// All of it. What waits to be sent would make the agent anew.
+    Agent,
+}
+
+/// Removes the brief that is kept for sessions that begin while the daemon is away and, if all of the agent was forgotten,
+/// the messages that wait to be sent. Waits until `deadline` for a hook that is sending just now. Where this user's hooks
+/// have nothing of the agent, or the environment names no home, it does nothing.
+///
+/// # Errors
+/// If a file can't be removed, or the hook goes on sending.
+pub fn forget(
+    environment: &Environment,
+    agent: &AgentId,
+    scope: ForgetScope,
+    deadline: Instant,
+) -> io::Result<()> {
+    let Some(state) = StateFolder::of(environment) else {
+        return Ok(());
+    };
+    remove(&state.cache(agent))?;
+    let folder = state.agent(agent);
+    if scope == ForgetScope::Messages || !folder.spool().exists() {
+        return Ok(());
+    }
+    let Some(_lock) = folder.lock(SEND_LOCK, deadline)? else {
+        let busy = "a hook goes on sending what waits";
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, busy));
+    };
+    Spool::new(folder.spool()).clear()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
