@@ -53,15 +53,13 @@ mod verify;
 mod versions;
 mod views;
 
-use std::{collections::BTreeSet, path::Path, process::Command};
-
 use recapd::{
     domain::{agent::AgentId, time::Timestamp, work::Lease},
     store::verify::{AgentReport, Invariant},
 };
 
 use crate::support::{
-    backend::{Backend, STATEMENT_LOG, SqliteBackend},
+    backend::{Backend, SqliteBackend},
     conversation::{agent, append as append_request, claim, turns},
 };
 
@@ -288,80 +286,4 @@ async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
         .filter(|unseen| unseen.invariant != Invariant::WindowFits);
     assert_eq!(unsealed.count(), 0, "{:?}", report.unseen);
     report
-}
-
-/// The labels of the statements in the sources that one of the databases gets.
-fn written_statements(database: &str) -> BTreeSet<String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
-    let mut found = statements_below(&sources);
-    found.retain(|label| label.starts_with("sql/") || label.split('/').next() == Some(database));
-    found
-}
-
-fn statements_below(path: &Path) -> BTreeSet<String> {
-    if path.is_dir() {
-        let inside = std::fs::read_dir(path).unwrap();
-        return inside
-            .flat_map(|entry| statements_below(&entry.unwrap().path()))
-            .collect();
-    }
-    labels(&std::fs::read_to_string(path).unwrap())
-        .into_iter()
-        .collect()
-}
-
-fn labels(text: &str) -> Vec<String> {
-    let label = |rest: &str| {
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !['.', '_', '/'].contains(&c));
-        rest.split_at(end.unwrap_or(rest.len())).0.to_owned()
-    };
-    text.split("-- ")
-        .skip(1)
-        .map(label)
-        .filter(|label| {
-            ["sql/", "sqlite/", "postgres/"]
-                .iter()
-                .any(|prefix| label.starts_with(prefix))
-        })
-        .collect()
-}
-
-/// Statements that no test of the suite waits for: a pulse after seconds of silence.
-const LATER: [&str; 1] = ["postgres/member.is_alive"];
-
-/// The statements are checked when they run, not when they are compiled: so each has to run in this suite.
-fn every_statement_runs(database: &str) {
-    let run = Command::new(std::env::current_exe().unwrap())
-        .arg(format!("store::run::on_{database}::"))
-        .arg(format!("store::{database}::"))
-        .arg(format!("store::recall_{database}::"))
-        .args(["store::schema::", "store::copy::", "store::planted::"])
-        .arg("--nocapture")
-        .env(
-            STATEMENT_LOG,
-            "sqlx::query=debug,recapd::store::sql::direct=trace",
-        )
-        // One case of each property: they run all of theirs elsewhere.
-        .env("PROPTEST_CASES", "1")
-        .output()
-        .unwrap();
-    let log = String::from_utf8_lossy(&run.stderr);
-    let executed: BTreeSet<String> = labels(&log).into_iter().collect();
-    let mut missing: Vec<String> = written_statements(database)
-        .difference(&executed)
-        .cloned()
-        .collect();
-    missing.retain(|label| !LATER.contains(&label.as_str()));
-    assert!(executed.len() > 50, "{}", String::from_utf8_lossy(&run.stdout));
-    assert_eq!(missing, Vec::<String>::new());
-}
-
-#[test]
-fn every_statement_runs_on_sqlite() {
-    every_statement_runs("sqlite");
-}
-
-#[test]
-fn every_statement_runs_on_postgres() {
-    every_statement_runs("postgres");
 }

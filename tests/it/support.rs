@@ -18,6 +18,7 @@ pub(crate) mod scripted;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod standby;
+pub(crate) mod statements;
 pub(crate) mod troubled_store;
 
 /// What a test waits for comes within this time, or never: the machine may be slow, and busy with other tests.

@@ -1,14 +1,15 @@
 //! What pages ask the database: rows by their keys, and nothing that costs more the longer agents talk.
 
-use std::process::Command;
+use std::{io, process::Command};
 
 use sqlx::{Connection as _, Row as _, SqliteConnection};
+use tracing_subscriber::EnvFilter;
 
 use super::page;
-use crate::support::{
-    backend::{STATEMENT_LOG, log_statements},
-    server::Server,
-};
+use crate::support::server::Server;
+
+/// Set to a filter, it logs the statements that run.
+const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The pages, of an agent with a summary in two versions.
 const PAGES: [&str; 16] = [
@@ -63,7 +64,10 @@ async fn server() -> Server {
 
 #[tokio::test]
 async fn each_page_answers() {
-    log_statements();
+    if let Ok(filter) = EnvFilter::try_from_env(STATEMENT_LOG) {
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+        log.with_writer(io::stderr).init();
+    }
     let server = server().await;
     eprintln!("{BEGIN}");
     for path in PAGES {

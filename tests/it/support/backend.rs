@@ -1,8 +1,8 @@
 //! A database under test: the store, and a way past it, for what the store itself would never do.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Once},
+    collections::BTreeSet, fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf,
+    sync::Arc,
 };
 
 use async_trait::async_trait;
@@ -23,17 +23,13 @@ use sqlx::{
     postgres::PgRow, sqlite::SqliteConnectOptions,
 };
 use tempfile::TempDir;
-use tokio::sync::Mutex;
-use tracing_subscriber::EnvFilter;
+use tokio::sync::{Mutex, OnceCell};
 
-use super::{PATIENCE, postgres};
+use super::{PATIENCE, postgres, statements::note_statements};
 
 /// What splits the messages by agent.
 pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
-
-/// Set to a filter (`sqlx::query=debug`), it logs the statements that run.
-pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
@@ -178,18 +174,20 @@ pub(crate) struct SqliteBackend {
 
 impl SqliteBackend {
     /// Its file.
-    pub(crate) fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("recapd.db")
+    pub(crate) fn path(&self) -> PathBuf {
+        database_path(&self.folder)
     }
 
     /// A database of its own, without a wait for the disk.
     pub(crate) async fn fresh() -> Self {
-        Self::over(TempDir::new().unwrap()).await
+        let folder = TempDir::new().unwrap();
+        write_sqlite(&folder).await;
+        Self::over(folder).await
     }
 
     /// The database in a folder.
     pub(crate) async fn over(folder: TempDir) -> Self {
-        log_statements();
+        note_statements();
         let settings = sqlite_settings(&folder);
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
@@ -211,10 +209,34 @@ impl SqliteBackend {
     }
 }
 
+/// Writes an empty database with the schema of today into `folder`: a copy of one that is migrated once in each process,
+/// since the migrations take longer than most tests.
+pub(crate) async fn write_sqlite(folder: &TempDir) {
+    static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
+    let template = TEMPLATE.get_or_init(async || {
+        let folder = TempDir::new().unwrap();
+        let settings = sqlite_settings(&folder);
+        SqlStore::open(&settings.into()).await.unwrap().close().await;
+        std::fs::read(database_path(&folder)).unwrap()
+    });
+    let options = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .to_owned();
+    let mut file = options.open(database_path(folder)).unwrap();
+    file.write_all(template.await).unwrap();
+}
+
+/// The file of the database in `folder`.
+fn database_path(folder: &TempDir) -> PathBuf {
+    folder.path().join("recapd.db")
+}
+
 /// How a database in `folder` is opened.
 pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     SqliteSettings {
-        url: format!("sqlite:{}", folder.path().join("recapd.db").display()),
+        url: format!("sqlite:{}", database_path(folder).display()),
         readers: 2,
         group_commit_max: 16,
         busy_timeout_ms: 60_000,
@@ -245,7 +267,7 @@ impl PostgresBackend {
 
     /// A database that is there already.
     pub(crate) async fn over(database: postgres::Database) -> Self {
-        log_statements();
+        note_statements();
         let settings = postgres_settings(database.url());
         let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
         let mut past = database.connect().await;
@@ -361,20 +383,6 @@ impl Backend for PostgresBackend {
         );
         self.column(&sql).await.into_iter().flatten().collect()
     }
-}
-
-/// Writes statements to standard error as they run, if [`STATEMENT_LOG`] says so.
-pub(crate) fn log_statements() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        if let Ok(filter) = EnvFilter::try_from_env(STATEMENT_LOG) {
-            tracing_subscriber::fmt()
-                .with_env_filter(filter)
-                .with_ansi(false)
-                .with_writer(std::io::stderr)
-                .init();
-        }
-    });
 }
 
 #[async_trait]

@@ -27,7 +27,12 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{PATIENCE, port::Port, troubled_store::TroubledStore};
+use super::{
+    PATIENCE,
+    backend::{sqlite_settings, write_sqlite},
+    port::Port,
+    troubled_store::TroubledStore,
+};
 
 /// When the clock of every server starts.
 pub(crate) const START: &str = "2026-11-20T08:40:00Z";
@@ -93,7 +98,8 @@ impl Server {
     pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
-        config.database.url = format!("sqlite:{}", folder.path().join("recapd.db").display());
+        write_sqlite(&folder).await;
+        config.database.url = sqlite_settings(&folder).url;
         configure(&mut config);
         let settings = assembly::database_settings(&config.database);
         let inner = Arc::new(SqlStore::open(&settings).await.unwrap());
