@@ -23,14 +23,14 @@ use recapd::{
     config::{Config, Synchronous},
     domain::{
         agent::AgentId,
-        exchange::Entry,
+        exchange::LedgerEntry,
         message::Message,
         redaction::Redactor,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
     keeper::Keeper,
-    store::{AppendRequest, Prepared},
+    store::{AppendRequest, PreparedMessage},
     tokenizer,
 };
 use rounds::{Rounds, said};
@@ -441,9 +441,9 @@ fn counter() -> Arc<dyn TokenCounter> {
     tokenizer::counter_for(&window.provider, &window.model)
 }
 
-fn prepared(chunks: &[Vec<Message>], counter: &dyn TokenCounter) -> Vec<Vec<Prepared>> {
-    let prepare = |message: &Message| Prepared {
-        entry: Entry::new(
+fn prepared(chunks: &[Vec<Message>], counter: &dyn TokenCounter) -> Vec<Vec<PreparedMessage>> {
+    let prepare = |message: &Message| PreparedMessage {
+        entry: LedgerEntry::new(
             message,
             count_message(counter, message),
             Timestamp(0),

@@ -14,8 +14,8 @@ use recapd::{
     config::Synchronous,
     domain::{
         agent::AgentId,
-        exchange::Entry,
-        ledger::{Cut, Ledger, Segmentation},
+        exchange::LedgerEntry,
+        ledger::{CutPoint, Ledger, Segmentation},
         message::{Format, Message},
         redaction::Redactor,
         time::Timestamp,
@@ -23,7 +23,7 @@ use recapd::{
         window::{Budget, Window},
     },
     formats,
-    store::{AppendRequest, AppendRules, Prepared},
+    store::{AppendRequest, AppendRules, PreparedMessage},
     tokenizer,
 };
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -75,8 +75,8 @@ fn samples(exchanges: &[u32]) -> Vec<Sample> {
 /// exchange on, move the boundary.
 fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let message = message("user", "Go on.")?;
-    let entry = Entry::new(&message, EXCHANGE_TOKENS, Timestamp(0), &Redactor::standard());
-    let mut ledgers: Vec<(Ledger, VecDeque<Cut>)> =
+    let entry = LedgerEntry::new(&message, EXCHANGE_TOKENS, Timestamp(0), &Redactor::standard());
+    let mut ledgers: Vec<(Ledger, VecDeque<CutPoint>)> =
         exchanges.iter().map(|&count| ledger(count, &entry)).collect();
     let mut samples = samples(exchanges);
     for _ in 0..size(ROUNDS) / BATCH {
@@ -86,7 +86,7 @@ fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             for _ in 0..BATCH {
                 take_in(ledger, cuts, &entry);
                 if let Some(overflow) = ledger.overflow(budget) {
-                    let stays = |cut: &Cut| cut.tokens_before >= overflow.tokens_before_min;
+                    let stays = |cut: &CutPoint| cut.tokens_before >= overflow.tokens_before_min;
                     while cuts.front().is_some_and(|cut| !stays(cut)) {
                         cuts.pop_front();
                     }
@@ -102,7 +102,7 @@ fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ledger(count: u32, entry: &Entry) -> (Ledger, VecDeque<Cut>) {
+fn ledger(count: u32, entry: &LedgerEntry) -> (Ledger, VecDeque<CutPoint>) {
     let (mut ledger, mut cuts) = (Ledger::default(), VecDeque::new());
     for _ in 0..count {
         take_in(&mut ledger, &mut cuts, entry);
@@ -110,9 +110,9 @@ fn ledger(count: u32, entry: &Entry) -> (Ledger, VecDeque<Cut>) {
     (ledger, cuts)
 }
 
-fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<Cut>, entry: &Entry) {
+fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<CutPoint>, entry: &LedgerEntry) {
     ledger.append(entry, Segmentation::default());
-    cuts.extend(ledger.newest.as_ref().map(|newest| Cut {
+    cuts.extend(ledger.newest.as_ref().map(|newest| CutPoint {
         exchange: newest.exchange,
         tokens_before: newest.tokens_before,
     }));
@@ -223,7 +223,7 @@ fn budget(exchanges: u32, exchange_tokens: i64) -> Budget {
     Budget::new(i64::from(exchanges) * exchange_tokens, 1.0)
 }
 
-fn request(agent: &AgentId, rules: &AppendRules, messages: Vec<Prepared>) -> AppendRequest {
+fn request(agent: &AgentId, rules: &AppendRules, messages: Vec<PreparedMessage>) -> AppendRequest {
     AppendRequest {
         agent: agent.clone(),
         messages,
@@ -235,10 +235,10 @@ fn request(agent: &AgentId, rules: &AppendRules, messages: Vec<Prepared>) -> App
     }
 }
 
-fn prepared(role: &str, tokens: i64) -> anyhow::Result<Prepared> {
+fn prepared(role: &str, tokens: i64) -> anyhow::Result<PreparedMessage> {
     let message = message(role, "Go on, and run the tests again.")?;
-    Ok(Prepared {
-        entry: Entry::new(&message, tokens, Timestamp(0), &Redactor::standard()),
+    Ok(PreparedMessage {
+        entry: LedgerEntry::new(&message, tokens, Timestamp(0), &Redactor::standard()),
         message,
     })
 }

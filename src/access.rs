@@ -104,7 +104,7 @@ impl Caller {
 pub struct Stranger;
 
 /// A token that opens something.
-struct Known {
+struct ActiveToken {
     digest: String,
     expires_at: Option<Timestamp>,
     caller: Arc<Caller>,
@@ -116,7 +116,7 @@ struct Known {
 /// The copy of all tokens.
 #[derive(Default)]
 struct Tokens {
-    by_digits: HashMap<String, Known>,
+    by_digits: HashMap<String, ActiveToken>,
     were_made: bool,
 }
 
@@ -242,7 +242,8 @@ impl Access {
         let (tokens, now) = (self.held(), self.clock.now());
         let is_signed_in = session.is_none_or(|key| self.sessions.is_open(key, now));
         let mut known = tokens.by_digits.values();
-        let is_same = |known: &Known| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
+        let is_same =
+            |known: &ActiveToken| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
         is_signed_in && known.any(is_same)
     }
 
@@ -387,13 +388,13 @@ impl Access {
 }
 
 /// A token for the copy, with what `before` knows of its last use.
-fn known(token: Token, before: &Tokens) -> Option<(String, Known)> {
+fn known(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
     let digits = token.digest.get(..FINDING_DIGITS)?.to_owned();
     let used = before
         .by_digits
         .get(&digits)
         .map_or(i64::MIN, |known| known.used_at.load(Ordering::Relaxed));
-    let known = Known {
+    let known = ActiveToken {
         digest: token.digest,
         expires_at: token.expires_at,
         noted_at: token.last_used_at,

@@ -25,7 +25,7 @@ use crate::{
         ChatModel,
         batch::{BatchModel, RESULTS_BYTES_MAX},
     },
-    notice::{Notices, Progress},
+    notice::{LoopProgress, Notices},
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
@@ -38,7 +38,7 @@ use crate::{
     },
     telemetry::metrics::Metrics,
     tokenizer,
-    worker::{BatchSettings, Batching, Worker, WorkerParts, WorkerSettings},
+    worker::{BatchServices, BatchSettings, Worker, WorkerParts, WorkerSettings},
 };
 
 pub use model::{Models, model, models};
@@ -197,7 +197,7 @@ impl Parts {
     }
 
     /// Whether the worker gets round.
-    pub fn progress(&self) -> &Progress {
+    pub fn progress(&self) -> &LoopProgress {
         self.notices.progress()
     }
 
@@ -217,7 +217,7 @@ impl Parts {
         model: Option<Arc<dyn BatchModel>>,
     ) -> Self {
         let Some(model) = model else { return self };
-        let worker = self.worker.with_batches(Batching {
+        let worker = self.worker.with_batches(BatchServices {
             store,
             model,
             settings: batch_settings(config),

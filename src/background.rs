@@ -75,16 +75,16 @@ static ALONE: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
 /// One of the threads that work alone, until it is dropped.
-struct Alone;
+struct ExclusiveThread;
 
-impl Alone {
+impl ExclusiveThread {
     fn count() -> Self {
         *ALONE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         Self
     }
 }
 
-impl Drop for Alone {
+impl Drop for ExclusiveThread {
     fn drop(&mut self) {
         *ALONE.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         ENDED.notify_all();
@@ -108,7 +108,7 @@ pub fn run_alone(
     work: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let alone = Alone::count();
+    let alone = ExclusiveThread::count();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _until_it_ends = alone;
         if manners == Manners::Patient {

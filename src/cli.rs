@@ -23,7 +23,7 @@ use crate::{
     config::{self, Config, Environment, Loader, LogLevel},
     telemetry::{self, Logging, Surroundings},
 };
-use backend::remote::{self, Server};
+use backend::remote::{self, DaemonTarget};
 #[cfg(feature = "mcp")]
 use commands::agent::mcp;
 use commands::{
@@ -36,7 +36,7 @@ use commands::{
     setup::{config_file, init, openapi, shell, topics, version},
     trial::{check_request, count, replay, selftest},
 };
-use exit::Failed;
+use exit::CommandFailure;
 use terminal::output;
 
 /// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
@@ -44,7 +44,7 @@ use terminal::output;
 #[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
-    shared: Shared,
+    shared: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -68,7 +68,7 @@ To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
-struct Shared {
+struct GlobalOptions {
     /// Configuration file [default: /etc/recapd/config.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -83,7 +83,7 @@ struct Shared {
     /// database itself refuse it [default: the daemon at `http.listen`, if one runs there and lets us in and no database
     /// is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
-    server: Option<Server>,
+    server: Option<DaemonTarget>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -113,7 +113,7 @@ struct Shared {
     no_input: bool,
 }
 
-impl Shared {
+impl GlobalOptions {
     /// The level of the log that is asked for.
     fn log_level(&self) -> Option<LogLevel> {
         match self.verbose {
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// With the credentials that are given, for whichever daemon is asked.
-    fn with_credentials(mut self, environment: &Environment) -> Result<Self, Failed> {
+    fn with_credentials(mut self, environment: &Environment) -> Result<Self, CommandFailure> {
         self.credentials = remote::credentials(self.token_file.as_deref(), environment)?;
         let credentials = self.credentials.clone();
         self.server = self.server.map(|server| server.with_credentials(credentials));
@@ -133,10 +133,10 @@ impl Shared {
     }
 
     /// As they are, unless they name a daemon to a command that asks none.
-    fn fit_for(self, command: &Command) -> Result<Self, Failed> {
+    fn fit_for(self, command: &Command) -> Result<Self, CommandFailure> {
         if self.server.is_some() && command.works_on_the_database() {
             let cure = "name the database with --db or --config";
-            return Err(Failed::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "this command works on the database itself, not over --server: {cure}"
             )));
         }
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     /// With the daemon that runs here, if the command asks one and nobody says where the data is.
-    fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, Failed> {
+    fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, CommandFailure> {
         if command.asks_a_daemon() && !self.names_a_place() {
             self.server = remote::find(&config.http, self.credentials.clone())?;
         }
@@ -172,9 +172,9 @@ enum Command {
     Project(project::Project),
     /// Print an agent's summary, or that of a project
     #[command(visible_alias = "show")]
-    Summary(summary::Summary),
+    Summary(summary::SummaryCommand),
     /// Print an agent's window: the messages that the model sees verbatim
-    Window(window::Window),
+    Window(window::WindowCommand),
     /// Have an agent's summary updated now
     Update(update::Update),
     /// Have the summaries aged of which a line has outgrown its section
@@ -196,9 +196,9 @@ enum Command {
     /// Print how things stand for an agent: the facts that hold
     Facts(facts::Facts),
     /// Print what to send to a model for an agent, as content of a provider's request
-    Context(context::Context),
+    Context(context::ContextCommand),
     /// Set a mark in an agent's conversation, to go back to
-    Mark(lineage::Mark),
+    Mark(lineage::MarkCommand),
     /// Go back to a mark: what came after it is set aside
     Rewind(lineage::Rewind),
     /// Empty an agent's window and begin a new session
@@ -206,9 +206,9 @@ enum Command {
     /// Make an agent that begins where another one stands
     Fork(lineage::Fork),
     /// Keep a message in view when its exchange has left the window
-    Pin(pins::Numbered),
+    Pin(pins::PinCommand),
     /// Take a pin back
-    Unpin(pins::Numbered),
+    Unpin(pins::PinCommand),
     /// Print which messages stay in view, pinned or important
     Pins(pins::Pins),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
@@ -243,7 +243,7 @@ enum Command {
     /// Print the rules for Prometheus that are shipped: which alerts there are, when they fire, what to do
     Alerts(alerts::Alerts),
     /// Print how the queue and the updates are doing
-    Status(status::Status),
+    Status(status::StatusCommand),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
     /// Check everything that has to be right for summaries to be made, with what to do where it isn't
@@ -263,7 +263,7 @@ enum Command {
     /// Print the manual page, or write all of them
     Man(shell::ManPages),
     /// Print which recapd this is
-    Version(version::Version),
+    Version(version::VersionCommand),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
@@ -380,7 +380,7 @@ fn is_for_a_person(error: &clap::Error) -> bool {
     is_asked_for || std::io::stdin().is_terminal()
 }
 
-fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
+fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, CommandFailure> {
     let Cli { shared, command } = cli;
     prepare_output(&shared, environment);
     let shared = shared.with_credentials(environment)?.fit_for(&command)?;
@@ -452,29 +452,29 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     }
 }
 
-fn prepare_output(shared: &Shared, environment: &Environment) {
+fn prepare_output(shared: &GlobalOptions, environment: &Environment) {
     output::choose_colour(shared.color, environment);
     output::be_quiet(shared.quiet);
 }
 
 /// The log of a command that has none unless it is asked for.
 fn begin_log(
-    shared: &Shared,
+    shared: &GlobalOptions,
     command: &Command,
     config: &Config,
     environment: &Environment,
-) -> Result<Option<Logging>, Failed> {
+) -> Result<Option<Logging>, CommandFailure> {
     if shared.verbose == 0 || command.logs() {
         return Ok(None);
     }
     let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None);
     logging
         .map(Some)
-        .map_err(|error| Failed::new(exit::CONFIGURATION, error))
+        .map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
 }
 
 /// Defaults, file, environment, then flags; what a command's own flags mean comes last.
-fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loader {
+fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
         .environment(environment.pairs())

@@ -37,9 +37,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 #[cfg(feature = "daemon")]
 pub(crate) use self::origin::{Answerer, PROBLEM_TYPES, answerer};
 pub use self::{
-    answer::{Appended, Context, Moved, Summary, SummaryFigures, WindowFigures},
+    answer::{AppendReply, Context, MovedExchanges, Summary, SummaryFigures, WindowFigures},
     error::{ClientError, Problem},
-    place::{Place, PlaceError},
+    place::{DaemonEndpoint, PlaceError},
     transport::Transport,
     trust::{Credentials, Trust, USER_VARIABLE, UnknownUser},
 };
@@ -81,7 +81,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Unusable`] if no connection could ever be made to it.
-    pub fn new(place: &Place) -> Result<Self, ClientError> {
+    pub fn new(place: &DaemonEndpoint) -> Result<Self, ClientError> {
         // A call's own time is less than that.
         let transport = Transport::new(place, &HttpSettings::default())?;
         Ok(Self {
@@ -99,7 +99,7 @@ impl Client {
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
         let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
         let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
-        let place: Place = place
+        let place: DaemonEndpoint = place
             .trim()
             .parse()
             .map_err(|error: PlaceError| ClientError::Unusable(format!("{PLACE_VARIABLE}: {error}")))?;
@@ -138,7 +138,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] says which message isn't one. After [`ClientError::Unreachable`] it isn't known whether they
     /// are stored.
-    pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<Appended, ClientError> {
+    pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<AppendReply, ClientError> {
         let (named, known): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::named).unzip();
         let url = self
             .transport

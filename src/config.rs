@@ -39,17 +39,17 @@ pub use batch::BatchConfig;
 pub use check::Violation;
 pub use database::{DEFAULT_FILE, DatabaseConfig, Migrate, Synchronous, url_of};
 pub use environment::{Environment, from_process_environment};
-pub use error::{ConfigError, Origin, Problem};
+pub use error::{ConfigError, ConfigProblem, ConfigSource};
 pub use fallback::{FallbackConfig, FallbackMode};
 pub use http::{HttpConfig, SocketMode};
 pub use listen::{InvalidListen, Listen};
-pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use loader::{ConfigEntry, LoadedConfig, Loader, SYSTEM_FILE};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use network::{InvalidNetwork, Network};
 pub use patterns::RedactPatterns;
 pub use private::read_private;
 pub use reference::{commented, json_schema, markdown};
-pub use reload::{RELOADED, Reloaded};
+pub use reload::{RELOADED, ReloadOutcome};
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig,

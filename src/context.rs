@@ -17,7 +17,7 @@ use crate::{
         exchange::{FIRST_EXCHANGE, PREAMBLE},
         message::{Message, Part},
         number::{i64_or_max, usize_or_max},
-        perspective::{Perspective, Telling, UnknownSpeaker, speakers},
+        perspective::{Perspective, PerspectiveStyle, UnknownSpeaker, speakers},
         zone::Zone,
     },
     formats::outgoing::RequestFormat,
@@ -27,7 +27,7 @@ use crate::{
         page::{PAGE_BYTES_MAX, begun, part},
     },
 };
-use window::{Read, Shortened};
+use window::{ShortenedMessages, WindowContent};
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
@@ -85,7 +85,7 @@ pub struct Viewer {
     /// The speaker.
     pub speaker: String,
     /// How the conversation is told to its speakers, unless the agent's settings say otherwise.
-    pub telling: Telling,
+    pub telling: PerspectiveStyle,
 }
 
 /// Why there is nothing to build a context from.
@@ -122,7 +122,7 @@ pub struct ContextMaterial {
     left_out: Vec<StoredExchange>,
     /// The zone of the document's times.
     zone: Zone,
-    shortened: Shortened,
+    shortened: ShortenedMessages,
     perspective: Option<Perspective>,
 }
 
@@ -211,7 +211,7 @@ pub async fn load_within(
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
     let preamble = preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
     let room = bytes_max - bytes_of(&preamble);
-    let Read {
+    let WindowContent {
         exchanges: window,
         left_out,
         shortened,

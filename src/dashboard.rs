@@ -30,7 +30,7 @@ pub use self::{
     exchange::{ExchangePage, MESSAGE_CHARS_MAX, exchange_page},
     fault::{Fault, fault_page, sign_in_page},
     filter::{Filter, FilterError, QUEUE_STATES, RUN_STATES},
-    frame::{Frame, Part, Viewer},
+    frame::{DashboardArea, Frame, Viewer},
     lamp::{
         DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, Lamp, Lights,
         PENDING_MS_MAX, lamps,
@@ -40,7 +40,7 @@ pub use self::{
     runs::{RunList, run_page, runs_page},
     search::{Search, search_page},
     strata::{Strata, strata_page},
-    system::{Examined, Setting, System, system_page},
+    system::{DaemonFacts, Setting, System, system_page},
     text::value,
     versions::{Diff, VersionList, diff_page, versions_page},
 };

@@ -53,7 +53,7 @@ pub struct Faults {
 }
 
 impl Work for Faults {
-    type Found = FaultFindings;
+    type Findings = FaultFindings;
 
     fn fingerprint(&self) -> String {
         let Self {

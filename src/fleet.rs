@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     notice::Notices,
-    store::postgres::{Heard, Member},
+    store::postgres::{Member, PeerMessage},
 };
 
 /// Passes on what `member` hears, until this future is dropped; then its name is free.
@@ -24,17 +24,17 @@ pub async fn follow(mut member: Member, notices: &Notices, clock: &dyn Clock) ->
     }
 }
 
-fn pass_on(heard: Heard, notices: &Notices, clock: &dyn Clock) {
+fn pass_on(heard: PeerMessage, notices: &Notices, clock: &dyn Clock) {
     match heard {
-        Heard::Queue => notices.wake_queue(),
-        Heard::Agent(agent) => notices.agent_changed(&agent),
-        Heard::Lost(reason) => {
+        PeerMessage::Queue => notices.wake_queue(),
+        PeerMessage::Agent(agent) => notices.agent_changed(&agent),
+        PeerMessage::Lost(reason) => {
             if notices.contact().lost_since().is_none() {
                 warn!(reason, "fleet.lost");
             }
             notices.contact().lost(clock.now());
         }
-        Heard::Back { has_name } => {
+        PeerMessage::Back { has_name } => {
             if has_name {
                 info!("fleet.back");
             } else {
@@ -46,6 +46,6 @@ fn pass_on(heard: Heard, notices: &Notices, clock: &dyn Clock) {
             notices.all_changed();
             notices.wake_queue();
         }
-        Heard::Named => info!("fleet.name_regained"),
+        PeerMessage::Named => info!("fleet.name_regained"),
     }
 }

@@ -147,8 +147,8 @@ pub fn own_id(json: &str) -> Option<String> {
 
 fn certain_format(fields: &Fields<'_>) -> Option<Format> {
     match detect::shape(fields) {
-        detect::Shape::Certain(format) => Some(format),
-        detect::Shape::Chat | detect::Shape::Unknown => None,
+        detect::MessageShape::Certain(format) => Some(format),
+        detect::MessageShape::Chat | detect::MessageShape::Unknown => None,
     }
 }
 

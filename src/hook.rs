@@ -40,7 +40,7 @@ use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
 use folder::StateFolder;
 pub use forget::{ForgetScope, forget};
-use push::Mark;
+use push::SessionMark;
 pub use status::{AgentStatus, statuses};
 
 /// How long a hook may take in all.
@@ -61,7 +61,7 @@ const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
 const PATIENCE_MAX: u32 = 100;
 
 /// A call of a hook.
-pub struct Call<'a> {
+pub struct HookCall<'a> {
     /// The event that it was called for.
     pub event: Event,
     /// The host that called; found out from the input if it isn't given.
@@ -95,7 +95,7 @@ pub fn patience(environment: &Environment) -> u32 {
     given.unwrap_or(1).clamp(1, PATIENCE_MAX)
 }
 
-impl Call<'_> {
+impl HookCall<'_> {
     /// Carries out the hook, and passes what is to be printed for the host to `print`. What fails stays undone: the
     /// next hook makes up for it.
     pub fn run(&self, input: &Input, print: impl FnOnce(&str)) {
@@ -138,14 +138,14 @@ impl Call<'_> {
         self.host.unwrap_or_else(|| input.host())
     }
 
-    fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<Mark>) {
+    fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<SessionMark>) {
         let agent_folder = folder.agent(agent);
         let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
-        if mark == Some(Mark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
+        if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
             // What was injected into the session leaves the model's view with the rest.
             brief::forget(folder, agent, input);
         }
-        let gathering = push::Gathering {
+        let gathering = push::Gatherer {
             folder: &agent_folder,
             agent,
             host: self.host(input),
@@ -202,11 +202,11 @@ pub fn drain(environment: &Environment, server: &str, credentials: Credentials, 
 }
 
 /// The mark that an event sets beside the transcript's messages.
-fn mark(event: Event) -> Option<Mark> {
+fn mark(event: Event) -> Option<SessionMark> {
     match event {
         // After both of them the model sees nothing verbatim any more.
-        Event::PreCompact | Event::SessionEnd => Some(Mark::Clear),
-        Event::StopFailure => Some(Mark::Interrupted),
+        Event::PreCompact | Event::SessionEnd => Some(SessionMark::Clear),
+        Event::StopFailure => Some(SessionMark::Interrupted),
         _ => None,
     }
 }

@@ -44,8 +44,8 @@ use crate::{
     clock::Clock,
     config::Config,
     domain::{
-        access::Scope, context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
-        settings::AgentSettings, spend::SpendLimits, time::Timestamp,
+        access::Scope, context::ContextOptions, convergence::Rules, perspective::PerspectiveStyle,
+        preset::Basis, settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
@@ -58,12 +58,12 @@ use request::{body, idempotency};
 use response::problem::Problem;
 use room::Room;
 
-pub use crate::dashboard::{Examined, Setting};
+pub use crate::dashboard::{DaemonFacts, Setting};
 pub use edge::connection::{ConnectionLimits, Listener, Socket, TrustedProxies};
 pub use interface::Interface;
 pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub(crate) use routes::agents::{AgentFigures, NewestExchange};
-pub(crate) use routes::messages::Appended;
+pub(crate) use routes::messages::AppendReply;
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -79,7 +79,7 @@ pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope,
 #[async_trait]
 pub trait Examiner: Send + Sync {
     /// Looks at the daemon, without asking anybody over the network but its database.
-    async fn examine(&self) -> Examined;
+    async fn examine(&self) -> DaemonFacts;
 }
 
 /// What the interface is made of.
@@ -145,12 +145,12 @@ pub struct HttpSettings {
     /// What each agent may that doesn't say otherwise.
     pub spend_agent: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
-    pub configured: Configured,
+    pub configured: WindowDefaults,
 }
 
 /// What the configuration says of windows and contexts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Configured {
+pub struct WindowDefaults {
     /// How contexts are built.
     pub context: ContextOptions,
     /// Every setting that an agent can override.
@@ -158,7 +158,7 @@ pub struct Configured {
     /// What agents' presets are expanded with.
     pub basis: Basis,
     /// How shared conversations are told unless an agent's settings say otherwise.
-    pub telling: Telling,
+    pub telling: PerspectiveStyle,
     /// How speakers are compared.
     pub convergence: Rules,
 }
@@ -179,7 +179,7 @@ impl From<&Config> for HttpSettings {
             summary_tokens_max: config.summary.max_tokens,
             spend: config.spend.limits().all,
             spend_agent: config.spend.limits().agent,
-            configured: Configured {
+            configured: WindowDefaults {
                 context: config.context.options(),
                 settings: config.agent_settings(),
                 basis: config.basis(),

@@ -29,7 +29,7 @@ use crate::{
     domain::{
         agent::AgentId,
         calibration::ReportedUsage,
-        convergence::{Reading, Rules},
+        convergence::{ConvergenceScore, Rules},
         lineage::Step,
         message::Message,
         number::i64_or_max,
@@ -42,7 +42,7 @@ use crate::{
     journal::live::LiveJournal,
     notice::Notices,
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Forked, RequestKey, SessionEnded, Store, StoreError,
+        AppendOutcome, AppendRequest, AppendRules, ForkOutcome, RequestKey, SessionEnded, Store, StoreError,
         StoreResult, inbox::InboxStore,
     },
     telemetry::metrics::Metrics,
@@ -51,13 +51,13 @@ use crate::{
 pub use convergence::convergence;
 use counters::Counters;
 pub use counters::FindCounter;
-use counting::Counted;
+use counting::CountResult;
 pub use facts::{FactEditedReply, FactReply};
 pub use forgetting::{DeleteReply, ForgetReply, LegsLeft};
 use journalling::records;
-use learning::Learning;
+use learning::Learner;
 pub use operating::{AgedReply, Operator};
-pub use searching::Searched;
+pub use searching::SearchReport;
 pub use step::{ForkReply, StepReply};
 use telling::role_tokens;
 pub use versions::{EditedReply, ItemReply, RevisedReply, listed};
@@ -77,7 +77,7 @@ enum By {
 pub struct Keeper {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
-    learning: Arc<Learning>,
+    learning: Arc<Learner>,
     /// Wakes the indexer: messages were stored that recall's index doesn't have.
     unindexed: Arc<Notify>,
     clock: Arc<dyn Clock>,
@@ -151,7 +151,7 @@ impl Keeper {
         messages: Vec<Message>,
         usage: Option<ReportedUsage>,
         key: Option<RequestKey>,
-    ) -> StoreResult<(AppendOutcome, Option<Reading>)> {
+    ) -> StoreResult<(AppendOutcome, Option<ConvergenceScore>)> {
         let is_talk = convergence::is_talk(&messages);
         let outcome = self.append_keyed(agent, messages, usage, key).await?;
         if !is_talk || outcome.accepted == 0 {
@@ -246,7 +246,7 @@ impl Keeper {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::AgentExists`], or what the store fails with.
-    pub async fn fork(&self, parent: &AgentId, child: &AgentId) -> StoreResult<Forked> {
+    pub async fn fork(&self, parent: &AgentId, child: &AgentId) -> StoreResult<ForkOutcome> {
         let forked = self.store.fork(parent, child, self.clock.now()).await?;
         info!(agent_id = %child, %parent, ?forked, "lineage.forked");
         self.tell_queue(forked.enqueued, Reason::Eviction);
@@ -260,8 +260,8 @@ impl Keeper {
         Self { redactor, ..self }
     }
 
-    async fn take_in(&self, counted: Counted, by: By) -> StoreResult<AppendOutcome> {
-        let Counted {
+    async fn take_in(&self, counted: CountResult, by: By) -> StoreResult<AppendOutcome> {
+        let CountResult {
             mut request,
             counting,
             seen,

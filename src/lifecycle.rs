@@ -67,7 +67,7 @@ impl fmt::Display for StopSignal {
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct Shutdown {
     /// How tasks left.
     pub manner: Manner,
     /// A task panicked, or one that the daemon can't do without ended by itself. The exit code is a failure.
@@ -204,7 +204,7 @@ impl Lifecycle {
     }
 
     /// Waits for a first signal, or for a vital task to end, then shuts down.
-    pub async fn run(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Ending {
+    pub async fn run(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Shutdown {
         let mut signals = pin!(signals.chain(stream::pending()));
         tokio::select! {
             () = self.soft.cancelled() => {}
@@ -214,7 +214,11 @@ impl Lifecycle {
     }
 
     /// Ends everything: waits up to `drain` for tasks to finish, less if a signal comes, then hurries them out.
-    pub async fn shutdown(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Ending {
+    pub async fn shutdown(
+        &self,
+        signals: impl Stream<Item = StopSignal> + Send,
+        drain: Duration,
+    ) -> Shutdown {
         let mut signals = pin!(signals.chain(stream::pending()));
         self.soft.cancel();
         self.tasks.close();
@@ -239,7 +243,7 @@ impl Lifecycle {
         } else {
             self.hurry_out().await
         };
-        Ending {
+        Shutdown {
             manner,
             is_failure: self.has_failed.load(Ordering::SeqCst),
         }

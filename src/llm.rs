@@ -50,7 +50,7 @@ pub struct ModelRequest {
     /// The agent that it is about: if the request has to wait, a turn is kept for the agent until it comes back.
     pub agent: Option<AgentId>,
     /// Whether it still waits for the limits of its key.
-    pub held: limits::Held,
+    pub held: limits::LimitWait,
 }
 
 /// A model's answer. Tokens are counted as the provider bills them, and 0 if it doesn't say.
@@ -90,9 +90,9 @@ impl ModelAnswer {
 /// key or a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LlmError {
-    /// Try again later, not before [`Fault::retry_after`]: network, timeout, 5xx.
+    /// Try again later, not before [`TransientFailure::retry_after`]: network, timeout, 5xx.
     #[error("the model is unreachable or failing: {0}")]
-    Transient(Fault),
+    Transient(TransientFailure),
     /// Try again, but not before `retry_after`.
     #[error("the provider limits the rate: {message}")]
     RateLimited {
@@ -157,7 +157,7 @@ impl fmt::Display for Wait {
 
 /// A failure that may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct TransientFailure {
     /// What the failure is due to.
     pub cause: Cause,
     /// When the provider said to come back, if it did.
@@ -186,25 +186,25 @@ pub enum Cause {
     Broken,
 }
 
-impl From<String> for Fault {
+impl From<String> for TransientFailure {
     fn from(message: String) -> Self {
         Self::new(Cause::Server, message)
     }
 }
 
-impl From<&str> for Fault {
+impl From<&str> for TransientFailure {
     fn from(message: &str) -> Self {
         message.to_owned().into()
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TransientFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Fault {
+impl TransientFailure {
     /// A failure for which the provider gave no time to come back.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
@@ -286,7 +286,7 @@ impl LlmError {
     /// The same failure, with the tokens that its answer reports.
     fn with_usage(self, usage: Option<Usage>) -> Self {
         match self {
-            Self::Transient(fault) => Self::Transient(Fault { usage, ..fault }),
+            Self::Transient(fault) => Self::Transient(TransientFailure { usage, ..fault }),
             Self::Truncated { .. } => Self::Truncated { usage },
             Self::Refused { message, .. } => Self::Refused { message, usage },
             error => error,
@@ -316,7 +316,7 @@ pub trait ChatModel: Send + Sync {
 
     /// Calls `listener` at each change of this model's circuit, and of its fallbacks' circuits. Only a
     /// [`breaker::Breaker`] has one.
-    fn watch(&self, _listener: &breaker::Listener) {}
+    fn watch(&self, _listener: &breaker::BreakerListener) {}
 
     /// The models that may be asked in its place, in this order; none, unless it is a [`chain::Chain`].
     fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {

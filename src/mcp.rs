@@ -27,9 +27,9 @@ mod way;
 pub use endpoint::{Endpoint, EndpointSettings};
 pub use local::Local;
 pub use remote::Remote;
-pub use server::{Server, Shared};
+pub use server::{Server, ServerState};
 pub use source::{AgentLine, AgentsPage, Source, SourceError};
-pub use way::{Opening, Way};
+pub use way::{DatabaseOpening, Way};
 
 /// The longest message that a client may send, in bytes: questions are short.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1_024;

@@ -67,15 +67,15 @@ impl Contact {
 /// Whether the worker's loop makes progress: when it last finished a look at the queue, whatever came of it, or until
 /// when it rests. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Progress(Arc<Mutex<Instant>>);
+pub struct LoopProgress(Arc<Mutex<Instant>>);
 
-impl Default for Progress {
+impl Default for LoopProgress {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 }
 
-impl Progress {
+impl LoopProgress {
     /// The worker finished a look at the queue.
     pub fn made(&self) {
         self.rests_for(Duration::ZERO);
@@ -95,7 +95,7 @@ impl Progress {
 /// The bell of a process; clones ring the same one.
 #[derive(Clone, Debug)]
 pub struct Notices {
-    progress: Progress,
+    progress: LoopProgress,
     queue: Arc<Notify>,
     changed: broadcast::Sender<Change>,
     moved: broadcast::Sender<Change>,
@@ -105,7 +105,7 @@ pub struct Notices {
 impl Default for Notices {
     fn default() -> Self {
         Self {
-            progress: Progress::default(),
+            progress: LoopProgress::default(),
             queue: Arc::new(Notify::new()),
             changed: broadcast::channel(CHANGES_KEPT).0,
             moved: broadcast::channel(CHANGES_KEPT).0,
@@ -149,7 +149,7 @@ impl Notices {
     }
 
     /// Whether the worker gets round.
-    pub fn progress(&self) -> &Progress {
+    pub fn progress(&self) -> &LoopProgress {
         &self.progress
     }
 

@@ -22,7 +22,7 @@ use crate::{
     },
     formats::outgoing::{RequestFormat, render},
     store::{
-        Expanded, FoundExchange, Hit, MessageRange, Place, Store, StoreResult, StoredMessage,
+        ExchangePlace, ExpandedExchange, FoundExchange, Hit, MessageRange, Store, StoreResult, StoredMessage,
         page::{PART_MESSAGES_MAX, part},
     },
     tokenizer,
@@ -51,7 +51,7 @@ pub struct RecallReply {
     /// What was looked for, as it was understood: words and phrases.
     pub terms: Vec<String>,
     /// The exchanges.
-    pub found: Vec<Found>,
+    pub found: Vec<RecallMatch>,
     /// More exchanges were found than are shown.
     pub has_more: bool,
     /// So many of its messages wait to be indexed and were not searched.
@@ -61,14 +61,14 @@ pub struct RecallReply {
 /// An exchange in which something was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = FoundExchange)]
-pub struct Found {
+pub struct RecallMatch {
     /// Its number.
     pub exchange: i64,
     /// The first leg of its exchange, if it is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
     /// Where it stands.
-    pub place: Place,
+    pub place: ExchangePlace,
     /// The first line of what was asked in it; of a later leg empty.
     pub title: String,
     /// When it began.
@@ -102,7 +102,7 @@ pub struct Excerpt {
 
 /// An exchange as it was.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = Expanded)]
+#[schema(as = ExpandedExchange)]
 pub struct ExpandReply {
     /// Who asked.
     pub agent_id: AgentId,
@@ -117,7 +117,7 @@ pub struct ExpandReply {
     /// Whose messages it holds.
     pub source_agent_id: AgentId,
     /// Where it stands.
-    pub place: Place,
+    pub place: ExchangePlace,
     /// Whether more is expected in its exchange.
     pub state: ExchangeState,
     /// When it began.
@@ -202,12 +202,12 @@ pub async fn search(
     let Some(searched) = store.search(agent, query).await? else {
         return Ok(None);
     };
-    let mut weighed: Vec<Weighed> = searched
+    let mut weighed: Vec<WeighedMatch> = searched
         .found
         .into_iter()
-        .map(|found| Weighed::of(found, query))
+        .map(|found| WeighedMatch::of(found, query))
         .collect();
-    weighed.sort_by(Weighed::compare);
+    weighed.sort_by(WeighedMatch::compare);
     let shown = usize::try_from(limit.clamp(1, FOUND_MAX)).unwrap_or(1);
     Ok(Some(RecallReply {
         agent_id: agent.clone(),
@@ -223,14 +223,14 @@ pub async fn search(
 }
 
 /// A found exchange with the terms that each of its hits holds.
-struct Weighed {
+struct WeighedMatch {
     found: FoundExchange,
     holds: Vec<Vec<bool>>,
     missing: Vec<usize>,
     rank: Option<f64>,
 }
 
-impl Weighed {
+impl WeighedMatch {
     fn of(found: FoundExchange, query: &Query) -> Self {
         let holds: Vec<Vec<bool>> = found
             .hits
@@ -259,7 +259,7 @@ impl Weighed {
             .then_with(|| number(other).cmp(&number(self)))
     }
 
-    fn shown(self, query: &Query, redactor: &Redactor) -> Found {
+    fn shown(self, query: &Query, redactor: &Redactor) -> RecallMatch {
         let placed = self.found.placed;
         let terms = query.terms();
         let mut hits: Vec<(usize, Hit)> = self
@@ -275,7 +275,7 @@ impl Weighed {
         hits.truncate(EXCERPTS_MAX);
         hits.sort_by_key(|(_, hit)| hit.message.seq);
         let headline = placed.exchange.headline.redacted(redactor);
-        Found {
+        RecallMatch {
             exchange: placed.exchange.exchange,
             continues: headline.continues,
             place: placed.place,
@@ -344,7 +344,7 @@ pub async fn expand(
 
 fn reply(
     agent: &AgentId,
-    expanded: &Expanded,
+    expanded: &ExpandedExchange,
     legs: Option<Legs>,
     format: Option<RequestFormat>,
 ) -> ExpandReply {
@@ -396,7 +396,7 @@ fn shown_message(stored: &StoredMessage) -> ShownMessage {
 }
 
 /// The messages as a request by itself.
-fn outgoing(expanded: &Expanded, format: RequestFormat) -> (Value, Vec<String>) {
+fn outgoing(expanded: &ExpandedExchange, format: RequestFormat) -> (Value, Vec<String>) {
     let exchange = &expanded.placed.exchange;
     let input = ContextInput {
         exchanges: vec![SourceExchange {

@@ -74,7 +74,7 @@ pub struct Schedule {
     notices: Notices,
     metrics: Metrics,
     settings: ScheduleSettings,
-    database: Option<Database>,
+    database: Option<SampledDatabase>,
     /// The latest firing of each schedule that is known to be made, by this daemon or another one.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
     /// Samples at which the database wasn't well.
@@ -83,7 +83,7 @@ pub struct Schedule {
 
 /// What the sampler reads beside what stores say.
 #[derive(Clone)]
-struct Database {
+struct SampledDatabase {
     operator: Arc<dyn OperatorStore>,
     connections: Arc<dyn Fn() -> Connections + Send + Sync>,
 }
@@ -116,7 +116,7 @@ impl Schedule {
         operator: Arc<dyn OperatorStore>,
         connections: impl Fn() -> Connections + Send + Sync + 'static,
     ) -> Self {
-        let database = Some(Database {
+        let database = Some(SampledDatabase {
             operator,
             connections: Arc::new(connections),
         });
@@ -339,7 +339,7 @@ impl Schedule {
     }
 
     /// Reads the figures and shows them; none if they can't be read.
-    async fn sample(&self) -> Option<metrics::Sample> {
+    async fn sample(&self) -> Option<metrics::QueueSample> {
         if let Some(database) = &self.database {
             let Connections {
                 idle,
@@ -381,8 +381,8 @@ async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToke
 }
 
 /// The sampled gauges.
-fn figures(sample: &Sample) -> metrics::Sample {
-    metrics::Sample {
+fn figures(sample: &Sample) -> metrics::QueueSample {
+    metrics::QueueSample {
         depth: vec![
             (QueueState::Ready, sample.ready),
             (QueueState::Scheduled, sample.scheduled),

@@ -15,8 +15,8 @@ mod waiting;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use believed::{AtHand, Believed, Patience};
-use copies::{Copies, Held};
+use believed::{AtHand, Patience, TimedCopy};
+use copies::{CachedSnapshot, Copies};
 use sha2::{Digest as _, Sha256};
 use single_flight::SingleFlight;
 use tokio::{
@@ -25,13 +25,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
-use waiting::Waiting;
+use waiting::ChangeWatch;
 
 use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        legs::Running,
+        legs::RunningExchange,
         number::{count, i64_or_max},
         redaction::Redactor,
         summary::{
@@ -51,7 +51,7 @@ use crate::{
     tokenizer::remembering,
 };
 
-pub use kept::Kept;
+pub use kept::DerivedValue;
 pub use reply::SummaryReply;
 pub use running::running;
 
@@ -88,7 +88,7 @@ pub struct Snapshot {
     /// The zone of its times.
     pub zone: Zone,
     /// What users of the snapshot derived from it.
-    pub kept: Kept,
+    pub kept: DerivedValue,
 }
 
 impl Snapshot {
@@ -100,14 +100,14 @@ impl Snapshot {
 
 /// A snapshot and whether it is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading<S = Snapshot> {
+pub struct Lookup<S = Snapshot> {
     /// The snapshot.
     pub snapshot: Arc<S>,
     /// Set while the database is away or takes its time: the time as of which the copy is known to be right.
     pub stale_since: Option<Timestamp>,
 }
 
-impl<S> Reading<S> {
+impl<S> Lookup<S> {
     fn fresh(snapshot: Arc<S>) -> Self {
         Self {
             snapshot,
@@ -141,7 +141,7 @@ pub struct Snapshots {
     ageing: Ageing,
     copies: Arc<Copies>,
     loads: SingleFlight<AgentId, Arc<Snapshot>>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<ChangeWatch>,
     contact: Contact,
 }
 
@@ -220,7 +220,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
-    pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
+    pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Lookup>> {
         let has_copy = match self.at_hand_of(agent) {
             Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
             outdated => outdated.is_some(),
@@ -231,7 +231,7 @@ impl Snapshots {
         };
         let read = self.loads.read(agent, load, || self.at_hand_of(agent));
         let read = Patience::of(has_copy).wait(read).await;
-        Reading::or_copy(read, self.copies.used(agent, |held| held.copy.dated()))
+        Lookup::or_copy(read, self.copies.used(agent, |held| held.copy.dated()))
     }
 
     fn at_hand_of(&self, agent: &AgentId) -> Option<AtHand<Snapshot>> {
@@ -240,7 +240,7 @@ impl Snapshots {
     }
 
     /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
-    pub async fn running(&self, agent: &AgentId) -> Option<Running> {
+    pub async fn running(&self, agent: &AgentId) -> Option<RunningExchange> {
         let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
         let told = Patience::Short
             .wait(found)
@@ -250,7 +250,7 @@ impl Snapshots {
     }
 
     /// The summary of `agent`, if it is in memory and needn't be checked.
-    pub fn at_hand(&self, agent: &AgentId) -> Option<Reading> {
+    pub fn at_hand(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
         self.copies.used(agent, |held| held.copy.at_once(lost_since))?
     }
@@ -266,7 +266,7 @@ impl Snapshots {
         is_known: impl Fn(&str) -> bool + Send,
         deadline: Instant,
         stop: &CancellationToken,
-    ) -> StoreResult<Option<Reading>> {
+    ) -> StoreResult<Option<Lookup>> {
         loop {
             let change = self.waiting.change(agent);
             tokio::pin!(change);
@@ -330,7 +330,7 @@ impl Snapshots {
         let snapshot = Arc::new(self.rendered(agent, row)?);
         // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
         let outdated = self.copies.has_changed(changes);
-        let held = Held::new(Believed::new(Arc::clone(&snapshot), read_at, outdated));
+        let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
         self.copies.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }
@@ -400,7 +400,7 @@ pub fn render(
         pending_exchanges: row.pending_before.exchanges + named,
         pending_since: row.pending_since,
         zone: row.zone.unwrap_or_default(),
-        kept: Kept::default(),
+        kept: DerivedValue::default(),
     }
 }
 

@@ -94,7 +94,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or [`StoreError::AgentExists`] for the child.
-    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked>;
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<ForkOutcome>;
 
     /// The agents that an agent was forked from, directly or not, nearest first.
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
@@ -144,7 +144,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
-    async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>>;
+    async fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>>;
 
     /// What was learned about token counters, in the order in which it was learned.
     async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
@@ -178,7 +178,7 @@ pub trait Store: Send + Sync {
 
     /// The messages of an agent's live archive that match `query`, in no order; `None` for an unknown agent. Inherited
     /// exchanges belong to the archive, forgotten messages don't.
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>>;
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>>;
 
     /// The exchange of that number as it was, even if inherited or set aside; `None` if there is none.
     async fn expand(
@@ -186,7 +186,7 @@ pub trait Store: Send + Sync {
         agent: &AgentId,
         exchange: i64,
         range: MessageRange,
-    ) -> StoreResult<Option<Expanded>>;
+    ) -> StoreResult<Option<ExpandedExchange>>;
 
     /// What an exchange works on: the first message of the user's in the exchange, or leg, of that number, even if it is
     /// inherited or set aside.
@@ -256,7 +256,7 @@ pub trait Store: Send + Sync {
         agent: &AgentId,
         rules: &AppendRules,
         now: Timestamp,
-    ) -> StoreResult<Option<Recounted>>;
+    ) -> StoreResult<Option<RecountOutcome>>;
 
     /// Agents with running totals that aren't right yet.
     async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
@@ -269,7 +269,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then. After other errors
     /// [`Self::deletions_due`] tells whether some is left.
-    async fn delete_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Deleted> {
+    async fn delete_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Deletion> {
         self.begin_delete(agent, now).await?;
         let mut messages = 0;
         loop {
@@ -279,7 +279,7 @@ pub trait Store: Send + Sync {
                 break;
             }
         }
-        Ok(Deleted {
+        Ok(Deletion {
             messages,
             is_scrubbed: self.scrub().await,
         })
@@ -320,7 +320,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`] or [`StoreError::UnknownVersion`]; nothing is changed then.
-    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised>;
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome>;
 
     /// Removes the items and makes all exchanges that have left the window pending, to be summarised again; a fork
     /// keeps, or gets back, the items it began with. Readers get the old document until the new one covers as much.
@@ -328,7 +328,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
-    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised>;
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome>;
 
     /// The items that cover exchanges, in the order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
@@ -347,7 +347,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownItem`] or [`StoreError::ItemPinsFull`]; nothing is changed then.
-    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited>;
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<EditOutcome>;
 
     /// Puts the agent into `project`, or into none, whatever project it was in.
     ///
@@ -379,7 +379,7 @@ pub trait Store: Send + Sync {
         reason: Reason,
         delay_ms: i64,
         now: Timestamp,
-    ) -> StoreResult<Enqueued>;
+    ) -> StoreResult<EnqueueOutcome>;
 
     /// Leases up to `limit` rows that are due, most urgent first; a vanished worker's row when its lease has run out.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
@@ -413,7 +413,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when a guard does not hold; nothing is changed then.
-    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed>;
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion>;
 
     /// Writes what time alone has changed, under a lease that goes on, but writes no further version. Returns false, and
     /// changes nothing, if an answer about the present version is there or may still come: it would be paid for again.
@@ -426,7 +426,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
-    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed>;
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completion>;
 
     /// Gives a lease back after a failure, to be tried again after a wait, or to be parked. A row that was woken
     /// meanwhile isn't parked. Returns whether the row is parked now.
@@ -458,7 +458,7 @@ pub trait Store: Send + Sync {
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending>;
 
     /// Why and until when an agent's updates are paused, if they are.
-    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>>;
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<SpendPause>>;
 
     /// Makes queue rows for at most `limit` agents without one whose documents hold provisional items. Returns how
     /// many.

@@ -172,9 +172,9 @@ impl<S: Subscriber> Layer<S> for Counts {
 }
 
 /// Logs don't show what is traced.
-struct Untraced;
+struct UntracedFilter;
 
-impl<S> Filter<S> for Untraced {
+impl<S> Filter<S> for UntracedFilter {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         !is_traced(metadata)
     }
@@ -234,7 +234,7 @@ where
         }
     };
     let counts = Counts(Arc::clone(&logging.metrics));
-    let logs = layer.and_then(counts).with_filter(filter.and(Untraced));
+    let logs = layer.and_then(counts).with_filter(filter.and(UntracedFilter));
     // Which spans are traced doesn't depend on the log level.
     let spans =
         spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));

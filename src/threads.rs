@@ -6,7 +6,7 @@
 //! What blocks has few threads, too, and waits its turn for them. So whatever runs there ends by itself and never waits for
 //! something else that needs one.
 //!
-//! What is computed, there or here, may panic over what somebody said. That is an error ([`Panicked`]) and ends nothing else:
+//! What is computed, there or here, may panic over what somebody said. That is an error ([`ComputationPanic`]) and ends nothing else:
 //! one text mustn't end the task that tends all agents.
 
 use std::{
@@ -69,14 +69,14 @@ pub fn runtime() -> io::Result<Runtime> {
 /// so it is kept nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} panicked, a defect of recapd; its log says where")]
-pub struct Panicked(pub &'static str);
+pub struct ComputationPanic(pub &'static str);
 
 /// What `work`, which is called `what`, comes to on this thread: for what is over soon.
 ///
 /// # Errors
 /// It panicked; what it held is gone with it.
-pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked(what))
+pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, ComputationPanic> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| ComputationPanic(what))
 }
 
 /// As [`computed_here`], on a thread that may block. It begins at once, before anybody waits for it.
@@ -86,12 +86,12 @@ pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<
 pub fn computed<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> impl Future<Output = Result<T, Panicked>> + Send {
+) -> impl Future<Output = Result<T, ComputationPanic>> + Send {
     let working = spawn_blocking(work);
     async move {
         match working.await {
             Ok(computed) => Ok(computed),
-            Err(error) if error.is_panic() => Err(Panicked(what)),
+            Err(error) if error.is_panic() => Err(ComputationPanic(what)),
             // It was never begun, since the runtime ends, and with it whoever waits here.
             Err(_) => std::future::pending().await,
         }
@@ -140,12 +140,15 @@ mod tests {
             parts.iter().sum()
         };
         assert_eq!(computed_here("adding", || sum(&[1, 2])), Ok(3));
-        assert_eq!(computed_here("adding", || sum(&[])), Err(Panicked("adding")));
+        assert_eq!(
+            computed_here("adding", || sum(&[])),
+            Err(ComputationPanic("adding"))
+        );
         let runtime = runtime().unwrap();
         let there = |parts: Vec<u32>| async move { computed("adding", move || sum(&parts)).await };
         assert_eq!(runtime.block_on(there(vec![1, 2])), Ok(3));
         let failed = runtime.block_on(there(Vec::new())).unwrap_err();
-        assert_eq!(failed, Panicked("adding"));
+        assert_eq!(failed, ComputationPanic("adding"));
         assert_eq!(
             failed.to_string(),
             "adding panicked, a defect of recapd; its log says where"

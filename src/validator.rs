@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use findings::Findings;
-use request::Request;
+use request::CheckedRequest;
 
 /// The most violations that are told of one request; more of them say nothing new.
 pub const VIOLATIONS_MAX: usize = 1_000;
@@ -151,9 +151,9 @@ fn checked(
     body: &Value,
     key: &'static str,
     model: Option<&str>,
-    check: fn(&Request<'_>, &mut Findings),
+    check: fn(&CheckedRequest<'_>, &mut Findings),
 ) -> Vec<Violation> {
-    let request = Request::new(body, key, model);
+    let request = CheckedRequest::new(body, key, model);
     let mut findings = Findings::new(request.root());
     check(&request, &mut findings);
     findings.into_violations()

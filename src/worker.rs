@@ -68,13 +68,13 @@ use crate::{
         labels::{ClaimResult, FailureReason, UpdatePath},
     },
 };
-pub use batch::{BatchSettings, Batching};
-use compact::InVain;
+pub use batch::{BatchServices, BatchSettings};
+use compact::CompactionCooldown;
 pub use courier::Courier;
 use heartbeat::Heartbeat;
 use portion::Portions;
 pub use resumption::Resumption;
-use suspect::{Disclaimed, Turn};
+use suspect::{ClaimTurn, LostLeases};
 pub use update::Outcome;
 
 /// The worker's settings.
@@ -184,10 +184,10 @@ pub struct Worker {
     owes_revisits: Arc<AtomicBool>,
     /// Models for which a warning about their unknown price was logged.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
-    batching: Option<Batching>,
-    in_vain: Arc<InVain>,
+    batching: Option<BatchServices>,
+    in_vain: Arc<CompactionCooldown>,
     portions: Arc<Portions>,
-    disclaimed: Arc<Disclaimed>,
+    disclaimed: Arc<LostLeases>,
     /// The time at which the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
     /// Looks at the queue that fail.
@@ -217,7 +217,7 @@ impl Worker {
 
     /// The same worker, which puts questions that may wait into batches.
     #[must_use]
-    pub fn with_batches(self, batching: Batching) -> Self {
+    pub fn with_batches(self, batching: BatchServices) -> Self {
         let batching = Some(batching);
         Self { batching, ..self }
     }
@@ -278,10 +278,10 @@ impl Worker {
             let found_all = leases.len() < free;
             is_quiet &= free > 0 && leases.is_empty();
             let turn = self.turn(leases, is_idle).await;
-            awaits_idle |= matches!(turn, Turn::ThenIdle(_));
+            awaits_idle |= matches!(turn, ClaimTurn::ThenIdle(_));
             let (leases, places_each) = match turn {
-                Turn::Together(leases) | Turn::ThenIdle(leases) => (leases, 1),
-                Turn::Alone(lease) => (
+                ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => (leases, 1),
+                ClaimTurn::Alone(lease) => (
                     vec![lease],
                     u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX),
                 ),
@@ -342,8 +342,8 @@ impl Worker {
                     return Ok(outcomes);
                 }
                 let leases = match self.turn(leases, true).await {
-                    Turn::Together(leases) | Turn::ThenIdle(leases) => leases,
-                    Turn::Alone(lease) => vec![lease],
+                    ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => leases,
+                    ClaimTurn::Alone(lease) => vec![lease],
                 };
                 outcomes.extend(join_all(leases.into_iter().map(|lease| self.work(lease, &never))).await);
             }

@@ -7,6 +7,8 @@
 mod layers;
 #[path = "tidy/links.rs"]
 mod links;
+#[path = "tidy/names.rs"]
+mod names;
 
 use std::{fs, path::Path};
 

@@ -13,14 +13,14 @@ use recapd::{
     },
     formats::{
         self,
-        file::{FileReader, Record, Skipped},
+        file::{FileReader, Record, SkippedEntry},
         outgoing::{RequestFormat, render},
     },
     tokenizer::BytesCounter,
 };
 use serde_json::value::RawValue;
 
-type Outcome = Result<Record, Skipped>;
+type Outcome = Result<Record, SkippedEntry>;
 
 /// Fields by which an object may hold several messages.
 const CONTAINER_FIELDS: [&str; 7] = [

@@ -6,7 +6,7 @@ use libfuzzer_sys::Corpus;
 use recapd::{
     config::Loader,
     crontab::Crontab,
-    domain::{journal::Line, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
+    domain::{journal::JournalLine, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
     tokenizer::{BytesCounter, counter_for},
 };
 use tiktoken_rs::CoreBPE;
@@ -22,13 +22,13 @@ pub(crate) fn journal(data: &[u8]) -> Corpus {
         return Corpus::Reject;
     };
     for line in text.lines() {
-        let Ok(read) = Line::parse(line) else { continue };
+        let Ok(read) = JournalLine::parse(line) else { continue };
         let written = write(&read);
         assert!(!written.contains('\n'));
-        let again = Line::parse(&written).expect("what is written can be read");
+        let again = JournalLine::parse(&written).expect("what is written can be read");
         match (&read, &again) {
-            (Line::Message(one), Line::Message(other)) => assert_eq!(one, other),
-            (Line::Head(_), Line::Head(_)) => {}
+            (JournalLine::Message(one), JournalLine::Message(other)) => assert_eq!(one, other),
+            (JournalLine::Head(_), JournalLine::Head(_)) => {}
             _ => panic!("{line} became {written}"),
         }
         assert_eq!(write(&again), written);
@@ -36,10 +36,10 @@ pub(crate) fn journal(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-fn write(line: &Line) -> String {
+fn write(line: &JournalLine) -> String {
     match line {
-        Line::Head(head) => head.line(),
-        Line::Message(record) => record.line(),
+        JournalLine::Head(head) => head.line(),
+        JournalLine::Message(record) => record.line(),
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     domain::{
-        access::{Named, Reach, Scope},
+        access::{AccessNames, Reach, Scope},
         number::i64_or_max,
         time::Timestamp,
     },
@@ -137,7 +137,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         .strip_prefix(DIGEST_PREFIX)
         .filter(|digest| is_digest(digest));
     let digest = digest.ok_or("give sha256: and 64 hexadecimal digits in small letters behind the scope")?;
-    let (mut named, mut expires_at) = (Named::default(), None);
+    let (mut named, mut expires_at) = (AccessNames::default(), None);
     for word in words {
         match word.split_once('=') {
             Some(("agent", id)) => {
@@ -189,7 +189,7 @@ pub fn line(token: &NewToken) -> String {
         token.scope.name(),
         token.digest
     );
-    if let Some(Named { agents, projects }) = token.reach.named() {
+    if let Some(AccessNames { agents, projects }) = token.reach.named() {
         append(&mut line, "agent", agents);
         append(&mut line, "project", projects);
     }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        let named = Named {
+        let named = AccessNames {
             agents: ["a", "b"].map(|id| id.parse().unwrap()).into(),
             projects: ["web".parse().unwrap()].into(),
         };

@@ -63,8 +63,8 @@ impl Quota {
     ///
     /// # Errors
     /// [`Lack`].
-    pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<Taken, Lack> {
-        let mut taken = Taken {
+    pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<QuotaShare, Lack> {
+        let mut taken = QuotaShare {
             quota: Arc::clone(self),
             holder: holder.clone(),
             amount: 0,
@@ -109,13 +109,13 @@ impl Quota {
 }
 
 /// What a holder took; given back when it is dropped.
-pub struct Taken {
+pub struct QuotaShare {
     quota: Arc<Quota>,
     holder: Holder,
     amount: usize,
 }
 
-impl Taken {
+impl QuotaShare {
     /// Takes more.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for QuotaShare {
     fn drop(&mut self) {
         if self.amount > 0 {
             self.quota.give_back(&self.holder, self.amount);

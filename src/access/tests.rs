@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::{
     clock::ManualClock,
-    domain::access::Named,
-    store::access::{Kept, NewToken},
+    domain::access::AccessNames,
+    store::access::{NewToken, TokenOutcome},
 };
 
 /// One token, as long as it isn't revoked.
@@ -46,7 +46,7 @@ impl AccessStore for Kiosk {
         }])
     }
 
-    async fn keep_token(&self, _: NewToken, _: Timestamp) -> StoreResult<Kept> {
+    async fn keep_token(&self, _: NewToken, _: Timestamp) -> StoreResult<TokenOutcome> {
         unreachable!("nobody makes tokens")
     }
 
@@ -66,7 +66,7 @@ impl AccessStore for Kiosk {
         Ok(None)
     }
 
-    async fn named_agents(&self, _: &Named, _: Option<&AgentId>, _: i64) -> StoreResult<Vec<AgentId>> {
+    async fn named_agents(&self, _: &AccessNames, _: Option<&AgentId>, _: i64) -> StoreResult<Vec<AgentId>> {
         Ok(Vec::new())
     }
 }

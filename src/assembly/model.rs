@@ -12,11 +12,11 @@ use crate::{
         ChatModel, LlmError,
         anthropic::{Anthropic, AnthropicModel, ApiVersion},
         batch::BatchModel,
-        breaker::{Breaker, BreakerSettings, CircuitState, Listener},
+        breaker::{Breaker, BreakerListener, BreakerSettings, CircuitState},
         chain::Chain,
         gemini::{Gemini, GeminiModel},
         http::HttpSettings,
-        limits::{Limited, MinuteLimits},
+        limits::{LimitedModel, MinuteLimits},
         offline::OfflineModel,
         ollama::{Ollama, OllamaModel},
         openai::{OpenAiChat, OpenAiModel, OutputLimitField},
@@ -132,7 +132,7 @@ fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -
         requests: settings.requests_per_minute,
         tokens: settings.tokens_per_minute,
     };
-    let limited = Limited::new(model, settings.concurrency, limits, Arc::clone(clock));
+    let limited = LimitedModel::new(model, settings.concurrency, limits, Arc::clone(clock));
     let breaker = BreakerSettings {
         failures: settings.breaker_failures,
         rest_ms: settings.breaker_rest_ms,
@@ -164,7 +164,7 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, mod
     }
     metrics.provider.limit(config.spend.limits().all);
     metrics.batches.may_wait(config.batch_wait_ms());
-    let listener: Listener = Arc::new({
+    let listener: BreakerListener = Arc::new({
         let metrics = metrics.clone();
         move |provider: &str, model: &str, state| {
             let open_until = match state {

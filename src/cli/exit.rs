@@ -39,12 +39,12 @@ pub(super) const CODES: [(u8, &str); 8] = [
 
 /// Why a command failed, with its exit code.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct CommandFailure {
     code: u8,
     error: anyhow::Error,
 }
 
-impl Failed {
+impl CommandFailure {
     /// An error with an exit code of its own.
     pub(super) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
         Self {
@@ -110,19 +110,19 @@ impl Failed {
     }
 }
 
-impl From<anyhow::Error> for Failed {
+impl From<anyhow::Error> for CommandFailure {
     fn from(error: anyhow::Error) -> Self {
         Self { code: 1, error }
     }
 }
 
-impl From<NoRandomness> for Failed {
+impl From<NoRandomness> for CommandFailure {
     fn from(error: NoRandomness) -> Self {
         Self::from(anyhow::Error::from(error))
     }
 }
 
-impl From<ConfigError> for Failed {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         Self {
             code: CONFIGURATION,
@@ -131,7 +131,7 @@ impl From<ConfigError> for Failed {
     }
 }
 
-impl From<KeyError> for Failed {
+impl From<KeyError> for CommandFailure {
     fn from(error: KeyError) -> Self {
         Self {
             code: CONFIGURATION,
@@ -140,13 +140,13 @@ impl From<KeyError> for Failed {
     }
 }
 
-impl From<HeadersError> for Failed {
+impl From<HeadersError> for CommandFailure {
     fn from(error: HeadersError) -> Self {
         Self::new(CONFIGURATION, error)
     }
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> Self {
         let code = match error {
             StoreError::Unavailable(_) | StoreError::Contended(_) | StoreError::InUse(_) => UNAVAILABLE,
@@ -178,7 +178,7 @@ impl From<StoreError> for Failed {
     }
 }
 
-impl From<std::io::Error> for Failed {
+impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
         Self {
             code: 1,

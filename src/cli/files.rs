@@ -7,17 +7,17 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::exit::{Failed, USAGE};
+use super::exit::{CommandFailure, USAGE};
 
 /// Folders are looked through so deep.
 const FOLDER_DEPTH_MAX: usize = 16;
 
 /// The files among `paths` and below the folders among them, in order.
-pub(super) fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failed> {
+pub(super) fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
     let mut files = Vec::new();
     for path in paths {
         if !path.exists() {
-            return Err(Failed::new(
+            return Err(CommandFailure::new(
                 USAGE,
                 anyhow::anyhow!("{} does not exist", path.display()),
             ));

@@ -6,7 +6,7 @@ use crate::domain::{agent::AgentId, time::Timestamp};
 
 /// What an append did.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Appended {
+pub struct AppendReply {
     /// Messages that were stored.
     pub accepted: i64,
     /// Messages that were stored before.
@@ -16,7 +16,7 @@ pub struct Appended {
     /// The window after it.
     pub window: WindowFigures,
     /// What left the window.
-    pub evicted: Vec<Moved>,
+    pub evicted: Vec<MovedExchanges>,
     /// How far the summary is.
     pub summary: SummaryFigures,
 }
@@ -36,7 +36,7 @@ pub struct WindowFigures {
 
 /// Exchanges that left the window or came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Moved {
+pub struct MovedExchanges {
     /// The first one.
     pub from_exchange: i64,
     /// The last one.

@@ -13,7 +13,7 @@ const LISTENING: &str = "0A";
 
 /// A socket that listens.
 #[derive(Debug, PartialEq, Eq)]
-struct Listener {
+struct ListeningSocket {
     address: SocketAddr,
     user: u32,
 }
@@ -29,7 +29,8 @@ pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
         lines.map_while(|line| listener(&line))
     });
-    let may_get = |listener: &Listener| addresses.iter().any(|address| gets(listener.address, *address));
+    let may_get =
+        |listener: &ListeningSocket| addresses.iter().any(|address| gets(listener.address, *address));
     Some(lines.filter(may_get).map(|listener| listener.user).collect())
 }
 
@@ -44,14 +45,14 @@ fn gets(at: SocketAddr, address: SocketAddr) -> bool {
 
 /// A line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`; `None` if it is
 /// about a socket that doesn't listen.
-fn listener(line: &str) -> Option<Listener> {
+fn listener(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace();
     let address = fields.nth(1)?;
     let state = fields.nth(1)?;
     let user = fields.nth(3)?.parse().ok()?;
     let (ip, port) = address.split_once(':')?;
     let address = SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (state == LISTENING).then_some(Listener { address, user })
+    (state == LISTENING).then_some(ListeningSocket { address, user })
 }
 
 /// An address in hexadecimal digits: words of the machine's own order of bytes, of which each is in the network's.
@@ -75,7 +76,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn lines_of_listeners_are_read() {
         let line = "   0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1 0 100 0";
-        let expected = Listener {
+        let expected = ListeningSocket {
             address: "127.0.0.1:7411".parse().unwrap(),
             user: 1000,
         };

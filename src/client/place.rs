@@ -9,7 +9,7 @@ const SOCKET: &str = "unix:";
 
 /// Where a daemon listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DaemonEndpoint {
     /// An address, such as `http://127.0.0.1:7411`; paths are put behind it.
     Address(Url),
     /// A Unix socket, such as `unix:/run/recapd/recapd.sock`.
@@ -27,7 +27,7 @@ pub struct PlaceError {
     reason: String,
 }
 
-impl FromStr for Place {
+impl FromStr for DaemonEndpoint {
     type Err = PlaceError;
 
     fn from_str(given: &str) -> Result<Self, PlaceError> {
@@ -51,7 +51,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DaemonEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(url) => f.write_str(url.as_str().trim_end_matches('/')),
@@ -72,7 +72,7 @@ mod tests {
             ("unix:/run/recapd/recapd.sock", "unix:/run/recapd/recapd.sock"),
             ("unix:///run/recapd.sock", "unix:/run/recapd.sock"),
         ] {
-            assert_eq!(given.parse::<Place>().unwrap().to_string(), shown);
+            assert_eq!(given.parse::<DaemonEndpoint>().unwrap().to_string(), shown);
         }
     }
 
@@ -86,7 +86,7 @@ mod tests {
             "",
             "http://",
         ] {
-            let error = given.parse::<Place>().unwrap_err().to_string();
+            let error = given.parse::<DaemonEndpoint>().unwrap_err().to_string();
             assert!(
                 error.contains("give one such as http://127.0.0.1:7411"),
                 "{error}"

@@ -3,7 +3,7 @@
 use reqwest::{Client, Method, RequestBuilder, Url};
 use secrecy::ExposeSecret as _;
 
-use super::{place::Place, trust::Credentials};
+use super::{place::DaemonEndpoint, trust::Credentials};
 use crate::wire::{self, HttpReply, HttpSettings, WireError};
 
 /// What requests to a socket name as their host.
@@ -12,7 +12,7 @@ const SOCKET_HOST: &str = "http://localhost";
 /// Connections to a daemon, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    place: Place,
+    place: DaemonEndpoint,
     base: Url,
     client: Client,
     credentials: Credentials,
@@ -23,13 +23,13 @@ impl Transport {
     ///
     /// # Errors
     /// [`WireError::Unsendable`] if there can't be a connection.
-    pub fn new(place: &Place, settings: &HttpSettings) -> Result<Self, WireError> {
+    pub fn new(place: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, WireError> {
         let socket_base =
             || Url::parse(SOCKET_HOST).map_err(|error| WireError::Unsendable(error.to_string()));
         let (base, client) = match place {
-            Place::Socket(path) => (socket_base()?, wire::socket_client(settings, path)?),
-            Place::Address(url) if url.scheme() == "https" => (url.clone(), wire::client(settings)?),
-            Place::Address(url) => (url.clone(), wire::plain_client(settings)?),
+            DaemonEndpoint::Socket(path) => (socket_base()?, wire::socket_client(settings, path)?),
+            DaemonEndpoint::Address(url) if url.scheme() == "https" => (url.clone(), wire::client(settings)?),
+            DaemonEndpoint::Address(url) => (url.clone(), wire::plain_client(settings)?),
         };
         Ok(Self {
             place: place.clone(),
@@ -51,7 +51,7 @@ impl Transport {
     }
 
     /// Where it leads.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DaemonEndpoint {
         &self.place
     }
 

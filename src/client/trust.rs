@@ -12,7 +12,7 @@ use reqwest::Url;
 use secrecy::SecretString;
 use tokio::net::UnixStream;
 
-use super::{listeners::listeners, place::Place};
+use super::{listeners::listeners, place::DaemonEndpoint};
 use crate::wire::WireError;
 
 /// The variable that names one more user whose daemon is believed, by name or number, or [`ANYBODY`].
@@ -81,7 +81,7 @@ impl Trust {
     }
 
     /// Checks all of `users`, who listen at `place`.
-    fn check(self, place: &Place, users: &[u32]) -> Result<(), WireError> {
+    fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), WireError> {
         match users.iter().find(|user| !self.includes(**user)) {
             None => Ok(()),
             Some(user) => Err(WireError::Untrusted(format!(
@@ -98,20 +98,20 @@ impl Credentials {
     ///
     /// # Errors
     /// [`WireError::Untrusted`] if it is another user's program, [`WireError::Unreachable`] if it is nobody's.
-    pub(super) async fn check(&self, place: &Place) -> Result<(), WireError> {
+    pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), WireError> {
         if self.trust == Trust::Anybody {
             return Ok(());
         }
         match place {
-            Place::Socket(path) => self.trust.check(place, &[socket_user(path).await?]),
-            Place::Address(url) => match loopback(url) {
+            DaemonEndpoint::Socket(path) => self.trust.check(place, &[socket_user(path).await?]),
+            DaemonEndpoint::Address(url) => match loopback(url) {
                 Some(addresses) => self.check_listeners(place, &addresses),
                 None => Ok(()),
             },
         }
     }
 
-    fn check_listeners(&self, place: &Place, addresses: &[SocketAddr]) -> Result<(), WireError> {
+    fn check_listeners(&self, place: &DaemonEndpoint, addresses: &[SocketAddr]) -> Result<(), WireError> {
         match listeners(addresses) {
             // The system doesn't say.
             None => Ok(()),
@@ -170,7 +170,7 @@ mod tests {
 
     const OTHER: u32 = 4_242_424;
 
-    fn address(url: &str) -> Place {
+    fn address(url: &str) -> DaemonEndpoint {
         url.parse().unwrap()
     }
 

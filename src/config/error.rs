@@ -17,7 +17,7 @@ pub enum ConfigError {
     },
     /// Something in it is wrong: all that was found, one line each.
     #[error("{}", lines(.0))]
-    Invalid(Vec<Problem>),
+    Invalid(Vec<ConfigProblem>),
 }
 
 /// What comes before the values that a problem's text quotes.
@@ -25,14 +25,14 @@ const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
 
 /// One thing that is wrong: where it was said, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where it was said.
-    pub origin: Origin,
+    pub origin: ConfigSource,
     /// What is wrong, with the key and the cure.
     pub text: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// What is wrong, up to where a value may be quoted: a secret that somebody put where it doesn't belong.
     pub fn without_values(&self) -> String {
         let quotes = VALUES_BEHIND.iter().filter_map(|sign| self.text.find(sign));
@@ -43,20 +43,20 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.origin, self.text)
     }
 }
 
-fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+fn lines(problems: &[ConfigProblem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ConfigProblem::to_string).collect();
     lines.join("\n")
 }
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigSource {
     /// `config.toml` as compiled in.
     Default,
     /// What `window.preset` stands for.
@@ -74,7 +74,7 @@ pub enum Origin {
     Set,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),

@@ -8,8 +8,8 @@ use toml::{
 };
 
 use super::{
-    error::{ConfigError, Origin, Problem},
-    keys::{Given, Keys},
+    error::{ConfigError, ConfigProblem, ConfigSource},
+    keys::{Keys, RawValue},
 };
 
 /// The largest configuration file read, in bytes.
@@ -17,9 +17,9 @@ const FILE_BYTES_MAX: u64 = 1_048_576;
 
 /// One key that a source sets.
 pub(super) struct Setting {
-    pub(super) origin: Origin,
+    pub(super) origin: ConfigSource,
     pub(super) key: String,
-    pub(super) given: Given,
+    pub(super) given: RawValue,
 }
 
 /// Reads a text file of at most `bytes_max` bytes.
@@ -37,19 +37,19 @@ pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
 }
 
 /// The settings of a file, and the sections in it that don't exist.
-pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Problem>), ConfigError> {
+pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
     let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
         source,
     })?;
-    let at = |offset: usize| Origin::File {
+    let at = |offset: usize| ConfigSource::File {
         path: path.to_owned(),
         line: line_of(&text, offset),
     };
     // The parser's own text would quote the line, and there might be a secret in it.
     let table = DeTable::parse(&text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        ConfigError::Invalid(vec![Problem {
+        ConfigError::Invalid(vec![ConfigProblem {
             origin: at(offset),
             text: format!("not TOML: {}", error.message()),
         }])
@@ -65,11 +65,11 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Proble
                     given: given(value),
                 }));
             }
-            DeValue::Table(_) => problems.push(Problem {
+            DeValue::Table(_) => problems.push(ConfigProblem {
                 origin,
                 text: keys.unknown_section(name.get_ref()),
             }),
-            _ => problems.push(Problem {
+            _ => problems.push(ConfigProblem {
                 origin,
                 text: keys.unknown(name.get_ref(), str::to_owned),
             }),
@@ -78,8 +78,8 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Proble
     Ok((settings, problems))
 }
 
-fn given(value: &Spanned<DeValue<'_>>) -> Given {
-    value_of(value.get_ref()).map_or(Given::Compound(value.get_ref().type_str()), Given::Toml)
+fn given(value: &Spanned<DeValue<'_>>) -> RawValue {
+    value_of(value.get_ref()).map_or(RawValue::Compound(value.get_ref().type_str()), RawValue::Toml)
 }
 
 fn value_of(value: &DeValue<'_>) -> Option<Value> {

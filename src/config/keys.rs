@@ -100,7 +100,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
 
 /// What somebody gave for a key: text from the environment or `--set`, a value from a file.
 #[derive(Clone, Debug)]
-pub(super) enum Given {
+pub(super) enum RawValue {
     Text(String),
     Toml(Value),
     /// A table, a date or a list with such in it, none of which any key takes; with the name of its type.
@@ -137,30 +137,30 @@ impl Keys {
     pub(super) fn read(
         &self,
         key: &str,
-        given: &Given,
+        given: &RawValue,
         spell: impl Fn(&str) -> String,
     ) -> Result<Value, String> {
         let default = find(&self.0, key).ok_or_else(|| self.unknown(key, spell))?;
         let value = match (default, given) {
-            (Value::Integer(_), Given::Toml(value @ Value::Integer(_)))
-            | (Value::Float(_), Given::Toml(value @ Value::Float(_)))
-            | (Value::Boolean(_), Given::Toml(value @ Value::Boolean(_)))
-            | (Value::String(_), Given::Toml(value @ Value::String(_))) => Some(value.clone()),
-            (Value::Array(_), Given::Toml(value)) => texts(value),
-            (Value::Array(_), Given::Text(text)) => toml::from_str::<Table>(&format!("list = {text}"))
+            (Value::Integer(_), RawValue::Toml(value @ Value::Integer(_)))
+            | (Value::Float(_), RawValue::Toml(value @ Value::Float(_)))
+            | (Value::Boolean(_), RawValue::Toml(value @ Value::Boolean(_)))
+            | (Value::String(_), RawValue::Toml(value @ Value::String(_))) => Some(value.clone()),
+            (Value::Array(_), RawValue::Toml(value)) => texts(value),
+            (Value::Array(_), RawValue::Text(text)) => toml::from_str::<Table>(&format!("list = {text}"))
                 .ok()
                 .and_then(|table| texts(table.get("list")?)),
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "a share is 0 or 1 when it is an integer"
             )]
-            (Value::Float(_), Given::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
-            (Value::Integer(_), Given::Text(text)) => {
+            (Value::Float(_), RawValue::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
+            (Value::Integer(_), RawValue::Text(text)) => {
                 text.trim().replace('_', "").parse().ok().map(Value::Integer)
             }
-            (Value::Float(_), Given::Text(text)) => text.trim().parse().ok().map(Value::Float),
-            (Value::Boolean(_), Given::Text(text)) => text.trim().parse().ok().map(Value::Boolean),
-            (Value::String(_), Given::Text(text)) => Some(Value::String(text.clone())),
+            (Value::Float(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Float),
+            (Value::Boolean(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Boolean),
+            (Value::String(_), RawValue::Text(text)) => Some(Value::String(text.clone())),
             _ => None,
         };
         let value = value.ok_or_else(|| format!("{key} must be {}, not {}", kind(default), shown(given)))?;
@@ -250,14 +250,14 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shown(given: &Given) -> String {
+fn shown(given: &RawValue) -> String {
     match given {
-        Given::Text(text) | Given::Toml(Value::String(text)) => {
+        RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
         }
         // It may tell what is secret.
-        Given::Toml(Value::Array(_)) => "a list with other values".to_owned(),
-        Given::Toml(value) => value.to_string(),
-        Given::Compound(kind) => format!("a value of type {kind}"),
+        RawValue::Toml(Value::Array(_)) => "a list with other values".to_owned(),
+        RawValue::Toml(value) => value.to_string(),
+        RawValue::Compound(kind) => format!("a value of type {kind}"),
     }
 }

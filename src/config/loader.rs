@@ -11,9 +11,9 @@ use toml::{Table, Value};
 use super::{
     Config, LogFormat, Violation,
     environment::{is_alias, key_of, variable_of},
-    error::{ConfigError, Origin, Problem},
+    error::{ConfigError, ConfigProblem, ConfigSource},
     file::{self, Setting},
-    keys::{Given, Keys},
+    keys::{Keys, RawValue},
     presets,
     socket::RuntimeFolders,
     spelling,
@@ -39,24 +39,24 @@ pub struct Loader {
 
 /// A configuration, and where each value of it comes from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// The prices of models: the shipped ones, and those of the file that it names.
     pub prices: Prices,
     /// Where each key's value comes from, by `section.key`; what isn't in here is a default.
-    pub origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<String, ConfigSource>,
 }
 
 /// One key of a loaded configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// `section.key`.
     pub key: String,
     /// Its value, as TOML spells it.
     pub value: String,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: ConfigSource,
 }
 
 impl Loader {
@@ -112,7 +112,7 @@ impl Loader {
     }
 
     /// Reads and checks everything. The error lists all that is wrong, not only the first.
-    pub fn load(self) -> Result<Loaded, ConfigError> {
+    pub fn load(self) -> Result<LoadedConfig, ConfigError> {
         let keys = Keys::new();
         let (settings, mut problems) = self.settings(&keys)?;
         let mut origins = BTreeMap::new();
@@ -123,7 +123,7 @@ impl Loader {
                     insert(&mut table, &key, value);
                     origins.insert(key, origin);
                 }
-                Err(text) => problems.push(Problem { origin, text }),
+                Err(text) => problems.push(ConfigProblem { origin, text }),
             }
         }
         spelling::complete(&mut table, &mut origins);
@@ -132,7 +132,7 @@ impl Loader {
         config.database.settle(self.state_folder.as_deref());
         config.http.settle(&self.runtime_folders);
         match config.checked() {
-            Ok(prices) if problems.is_empty() => Ok(Loaded {
+            Ok(prices) if problems.is_empty() => Ok(LoadedConfig {
                 config,
                 prices,
                 origins,
@@ -164,7 +164,7 @@ impl Loader {
     }
 
     /// What the sources say, in their order, and what of it can't be read.
-    fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<Problem>), ConfigError> {
+    fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
         let (mut settings, mut problems) = match &self.file {
             Some(path) => file::read(path, keys)?,
             None => (Vec::new(), Vec::new()),
@@ -187,38 +187,38 @@ impl Loader {
             .into_iter()
             .filter_map(|(name, value)| {
                 Some(Setting {
-                    origin: Origin::Environment(name.clone()),
+                    origin: ConfigSource::Environment(name.clone()),
                     key: key_of(name)?,
-                    given: Given::Text(value.clone()),
+                    given: RawValue::Text(value.clone()),
                 })
             })
             .collect()
     }
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Where a key's value comes from.
-    pub fn origin(&self, key: &str) -> &Origin {
-        self.origins.get(key).unwrap_or(&Origin::Default)
+    pub fn origin(&self, key: &str) -> &ConfigSource {
+        self.origins.get(key).unwrap_or(&ConfigSource::Default)
     }
 
     /// All keys with their values and origins, sorted by key. None of the values is a secret.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<ConfigEntry> {
         let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
         let entry = |key: String| {
             let (section, name) = key.split_once('.')?;
             let value = values.get(section)?.get(name)?.to_string();
             let origin = self.origin(&key).clone();
-            Some(Entry { key, value, origin })
+            Some(ConfigEntry { key, value, origin })
         };
         Keys::new().names().filter_map(entry).collect()
     }
 }
 
 /// Reads one value and tries it alone among the defaults, so that it is known who is to blame.
-fn read(keys: &Keys, key: &str, given: &Given, origin: &Origin) -> Result<Value, String> {
+fn read(keys: &Keys, key: &str, given: &RawValue, origin: &ConfigSource) -> Result<Value, String> {
     let value = keys.read(key, given, |name| match origin {
-        Origin::Environment(_) => variable_of(name),
+        ConfigSource::Environment(_) => variable_of(name),
         _ => name.to_owned(),
     })?;
     let mut table = keys.defaults().clone();
@@ -238,27 +238,27 @@ pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-fn assigned(assignment: &str) -> Result<Setting, Problem> {
+fn assigned(assignment: &str) -> Result<Setting, ConfigProblem> {
     match assignment.split_once('=') {
         Some((key, value)) => Ok(Setting {
-            origin: Origin::Set,
+            origin: ConfigSource::Set,
             key: key.trim().to_owned(),
-            given: Given::Text(value.to_owned()),
+            given: RawValue::Text(value.to_owned()),
         }),
-        None => Err(Problem {
-            origin: Origin::Set,
+        None => Err(ConfigProblem {
+            origin: ConfigSource::Set,
             text: "expected section.key=value, such as window.budget_tokens=50000".to_owned(),
         }),
     }
 }
 
 /// Blames the source that set one of the keys; the defaults fit each other.
-fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, Origin>) -> Vec<Problem> {
+fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, ConfigSource>) -> Vec<ConfigProblem> {
     let blame = |keys: &[&'static str]| keys.iter().find_map(|key| origins.get(*key)).cloned();
     violations
         .into_iter()
-        .map(|violation| Problem {
-            origin: blame(&violation.keys).unwrap_or(Origin::Default),
+        .map(|violation| ConfigProblem {
+            origin: blame(&violation.keys).unwrap_or(ConfigSource::Default),
             text: violation.text,
         })
         .collect()

@@ -7,14 +7,14 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use toml::Table;
 
-use super::{Config, Origin, loader::insert};
+use super::{Config, ConfigSource, loader::insert};
 use crate::domain::{
     preset::{Basis, provider_limit_tokens},
     settings::AgentSettings,
 };
 
 /// Puts what `window.preset` stands for where nobody said anything.
-pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, Origin>) {
+pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let Ok(config) = Config::deserialize(table.clone()) else {
         return;
     };
@@ -35,7 +35,7 @@ pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, Origin>) 
             .and_then(|value| serde_json::from_value(value.clone()).ok())
         {
             insert(table, key, value);
-            origins.insert(key.to_owned(), Origin::Preset(preset));
+            origins.insert(key.to_owned(), ConfigSource::Preset(preset));
         }
     }
 }

@@ -31,13 +31,13 @@ const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
 const CHOICES: &str = "One of ";
 
 /// A key of `config.toml` and the comment before it, as one line.
-pub(super) struct Documented {
+pub(super) struct DocumentedKey {
     pub(super) section: String,
     pub(super) name: String,
     pub(super) comment: String,
 }
 
-impl Documented {
+impl DocumentedKey {
     /// `section.key`.
     pub(super) fn key(&self) -> String {
         format!("{}.{}", self.section, self.name)
@@ -51,7 +51,7 @@ impl Documented {
 }
 
 /// The keys of `config.toml`, in its order.
-pub(super) fn documented() -> Vec<Documented> {
+pub(super) fn documented() -> Vec<DocumentedKey> {
     let (mut section, mut comment, mut found) = (String::new(), Vec::new(), Vec::new());
     for line in DEFAULT_TOML.lines() {
         if let Some(text) = line.strip_prefix('#') {
@@ -59,7 +59,7 @@ pub(super) fn documented() -> Vec<Documented> {
         } else if let Some(name) = line.strip_prefix('[') {
             name.trim_end_matches(']').clone_into(&mut section);
         } else if let Some((name, _)) = line.split_once(" = ") {
-            found.push(Documented {
+            found.push(DocumentedKey {
                 section: section.clone(),
                 name: name.to_owned(),
                 comment: comment.join(" "),
@@ -93,7 +93,7 @@ pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
     for documented in documented() {
-        let Documented {
+        let DocumentedKey {
             section: of,
             name,
             comment,
@@ -138,7 +138,7 @@ pub fn json_schema() -> Value {
     })
 }
 
-fn property(documented: &Documented, default: &toml::Value) -> Value {
+fn property(documented: &DocumentedKey, default: &toml::Value) -> Value {
     let kind = match default {
         toml::Value::Integer(_) => "integer",
         toml::Value::Float(_) => "number",

@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 use toml::Table;
 
-use super::{Config, ConfigError, Origin, Problem, keys::Keys, loader::insert};
+use super::{Config, ConfigError, ConfigProblem, ConfigSource, keys::Keys, loader::insert};
 use crate::domain::price::Prices;
 
 /// The sections, and the keys, that take effect without a restart. They are the worker's and the schedule's: these are
@@ -31,7 +31,7 @@ pub(super) fn is_reloaded(key: &str) -> bool {
 
 /// What comes of reading a configuration again.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// What is in force from now on.
     pub config: Config,
     /// What models cost from now on: the file may say something else than before under the same name.
@@ -42,7 +42,7 @@ pub struct Reloaded {
     pub waiting: Vec<String>,
 }
 
-impl Reloaded {
+impl ReloadOutcome {
     /// What becomes of `running` when `fresh` is read.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Reloaded {
             }
         }
         let config = Config::deserialize(now).expect("each value has been read before");
-        let problem = |text: String| Problem {
-            origin: Origin::Default,
+        let problem = |text: String| ConfigProblem {
+            origin: ConfigSource::Default,
             text: format!("{text}, as long as the daemon isn't restarted"),
         };
         match config.checked() {
@@ -103,7 +103,7 @@ mod tests {
         fresh.spend.calls_per_day = 7;
         fresh.queue.attempts_max = 8;
         fresh.queue.poll_ms = 999;
-        let reloaded = Reloaded::of(&running, &fresh).unwrap();
+        let reloaded = ReloadOutcome::of(&running, &fresh).unwrap();
         assert_eq!(
             reloaded.changed,
             [
@@ -117,7 +117,7 @@ mod tests {
         fresh.queue.poll_ms = running.queue.poll_ms;
         fresh.window.budget_tokens = running.window.budget_tokens;
         assert_eq!(reloaded.config, fresh);
-        let nothing = Reloaded::of(&running, &running).unwrap();
+        let nothing = ReloadOutcome::of(&running, &running).unwrap();
         assert!(nothing.changed.is_empty() && nothing.waiting.is_empty());
     }
 
@@ -128,7 +128,7 @@ mod tests {
         fresh.queue.batch_exchanges = 1;
         fresh.worker.batch_exchanges_max = 2;
         assert!(fresh.validate().is_empty());
-        let error = Reloaded::of(&running, &fresh).unwrap_err().to_string();
+        let error = ReloadOutcome::of(&running, &fresh).unwrap_err().to_string();
         assert!(
             error.contains("worker.batch_exchanges_max") && error.contains("isn't restarted"),
             "{error}"

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         context::{Alternation, ContextOptions},
         convergence::{InvalidWeights, Profile, Rules, Thresholds},
-        perspective::{self, Mode, Telling},
+        perspective::{self, Mode, PerspectiveStyle},
         preset::Preset,
         redaction::Redactor,
         settings::OnOverflow,
@@ -106,8 +106,8 @@ pub struct PerspectiveConfig {
 
 impl PerspectiveConfig {
     /// How shared conversations are told unless an agent's settings say otherwise.
-    pub fn telling(&self) -> Telling {
-        Telling {
+    pub fn telling(&self) -> PerspectiveStyle {
+        PerspectiveStyle {
             participants: perspective::names(&self.participants),
             human_tag: self.human_tag.clone(),
             mode: self.mode,

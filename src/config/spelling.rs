@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::{ModelMode, error::Origin, file::Setting, keys::Given, loader::insert};
+use super::{ModelMode, error::ConfigSource, file::Setting, keys::RawValue, loader::insert};
 
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
@@ -13,7 +13,7 @@ const BATCH: &str = "model.batch";
 /// The setting that was meant.
 pub(super) fn meant(setting: Setting) -> Setting {
     let is_batch = match &setting.given {
-        Given::Text(text) | Given::Toml(Value::String(text)) => text == "batch",
+        RawValue::Text(text) | RawValue::Toml(Value::String(text)) => text == "batch",
         _ => false,
     };
     if setting.key != MODE || !is_batch {
@@ -21,13 +21,13 @@ pub(super) fn meant(setting: Setting) -> Setting {
     }
     Setting {
         key: BATCH.to_owned(),
-        given: Given::Toml(Value::Boolean(true)),
+        given: RawValue::Toml(Value::Boolean(true)),
         ..setting
     }
 }
 
 /// Names the provider of a model that is to answer in batches, where nobody did.
-pub(super) fn complete(table: &mut Table, origins: &mut BTreeMap<String, Origin>) {
+pub(super) fn complete(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let model = table.get("model").and_then(Value::as_table);
     let model = |key: &str| model.and_then(|model| model.get(key));
     let is_batch = model("batch").and_then(Value::as_bool) == Some(true);

@@ -141,7 +141,7 @@ fn read(text: &str) -> Result<Prices, String> {
 mod tests {
     use super::*;
     use crate::{
-        config::{Config, Loader, ModelMode, Reloaded},
+        config::{Config, Loader, ModelMode, ReloadOutcome},
         domain::price::Usage,
     };
 
@@ -263,13 +263,13 @@ mod tests {
         };
         let loaded = load().unwrap();
         priced(2);
-        let reloaded = Reloaded::of(&loaded.config, &loaded.config).unwrap();
+        let reloaded = ReloadOutcome::of(&loaded.config, &loaded.config).unwrap();
         assert_eq!((input(&loaded.prices), input(&reloaded.prices)), (1, 2));
         assert!(reloaded.changed.is_empty());
         std::fs::remove_file(&path).unwrap();
         for error in [
             load().unwrap_err(),
-            Reloaded::of(&loaded.config, &loaded.config).unwrap_err(),
+            ReloadOutcome::of(&loaded.config, &loaded.config).unwrap_err(),
         ] {
             assert!(error.to_string().contains("spend.prices_file: "), "{error}");
         }

@@ -15,7 +15,7 @@ type Pairs<'a> = &'a [(&'a str, &'a str)];
 /// File, environment, flags; the budget and the origin that come out.
 type Precedence<'a> = (Option<&'a str>, Pairs<'a>, &'a [&'a str], i64, &'a str);
 
-fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loaded, String> {
+fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<LoadedConfig, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("recapd.toml");
     if let Some(toml) = toml {
@@ -88,7 +88,7 @@ fn the_reference_is_the_default() {
     );
 
     let entries = loaded.entries();
-    assert!(entries.iter().all(|entry| entry.origin == Origin::Default));
+    assert!(entries.iter().all(|entry| entry.origin == ConfigSource::Default));
     let shown: Vec<String> = entries
         .iter()
         .map(|entry| format!("{} = {}", entry.key, entry.value))

@@ -21,18 +21,18 @@ use crate::{
 const RESULTS_SHARE: usize = 8;
 
 /// What was read of a window.
-pub(super) struct Read {
+pub(super) struct WindowContent {
     /// The newest exchanges, oldest first.
     pub(super) exchanges: Vec<StoredExchange>,
     /// Those before them, oldest first, without their messages.
     pub(super) left_out: Vec<StoredExchange>,
     /// What was done to the newest one.
-    pub(super) shortened: Shortened,
+    pub(super) shortened: ShortenedMessages,
 }
 
 /// The messages of an exchange that were shortened.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shortened {
+pub(super) struct ShortenedMessages {
     /// Up to this one; 0 if none was.
     pub(super) through_seq: i64,
     /// Results that lost something.
@@ -45,7 +45,7 @@ pub(super) async fn read(
     agent: &AgentId,
     first_exchange: i64,
     bytes_max: i64,
-) -> Result<Read, ContextError> {
+) -> Result<WindowContent, ContextError> {
     let query = ExchangeQuery {
         from: first_exchange,
         through: i64::MAX,
@@ -56,11 +56,11 @@ pub(super) async fn read(
     let newest = found.last_mut().filter(|newest| newest.unread_bytes.is_some());
     let shortened = match newest {
         Some(newest) => read_shortened(store, agent, newest, bytes_max).await?,
-        None => Shortened::default(),
+        None => ShortenedMessages::default(),
     };
     let unread = found.iter().rposition(|stored| stored.unread_bytes.is_some());
     let exchanges = found.split_off(unread.map_or(0, |last| last + 1));
-    Ok(Read {
+    Ok(WindowContent {
         exchanges,
         left_out: found,
         shortened,
@@ -73,7 +73,7 @@ async fn read_shortened(
     agent: &AgentId,
     newest: &mut StoredExchange,
     bytes_max: i64,
-) -> Result<Shortened, ContextError> {
+) -> Result<ShortenedMessages, ContextError> {
     let exchange = &newest.exchange;
     let messages = usize::try_from(exchange.last_seq - exchange.first_seq).unwrap_or(0) + 1;
     let bytes_max = usize_or_max(bytes_max);
@@ -153,10 +153,10 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(mut self) -> (Vec<StoredMessage>, Shortened) {
+    fn finish(mut self) -> (Vec<StoredMessage>, ShortenedMessages) {
         let through_seq = self.short.last().map_or(0, |last| last.seq);
         self.short.extend(self.whole);
-        let shortened = Shortened {
+        let shortened = ShortenedMessages {
             through_seq,
             results: self.results,
         };

@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, next_page, page},
+    frame::{DashboardArea, Frame, next_page, page},
     text::{agent_path, count, dollars, grouped, moment, percent, tokens},
 };
 use crate::{
     domain::{
         agent::AgentId,
-        spend::{SpendLimits, Spent},
+        spend::{SpendLimits, SpendTotal},
     },
     store::AgentRow,
 };
@@ -19,7 +19,7 @@ pub struct AgentLine {
     /// The agent.
     pub row: AgentRow,
     /// What was spent on it today.
-    pub spent: Spent,
+    pub spent: SpendTotal,
     /// What may be.
     pub limits: SpendLimits,
 }
@@ -50,7 +50,7 @@ pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
         div.wide #list data-live { (table(frame, list)) }
         (next_page(list.next.as_ref().map(|next| format!("/ui/agents?cursor={next}")), "Next page"))
     };
-    page(frame, Part::Agents, "Agents", &content)
+    page(frame, DashboardArea::Agents, "Agents", &content)
 }
 
 fn table(frame: &Frame, list: &AgentList) -> Markup {

@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{
-    frame::{Frame, Part, agent_head, agent_tabs, next_page, page},
+    frame::{DashboardArea, Frame, agent_head, agent_tabs, next_page, page},
     text::{agent_path, exchange_path, line, moment, tokens},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         exchange::ExchangeState,
         legs::{continues, title},
     },
-    store::{AgentRow, Place, StoredExchange},
+    store::{AgentRow, ExchangePlace, StoredExchange},
 };
 
 /// A page of exchanges.
@@ -47,7 +47,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
                     tbody {
                         @for stored in archive.exchanges.iter().rev() {
                             @let exchange = &stored.exchange;
-                            @let place = Place::of(exchange.exchange, ledger);
+                            @let place = ExchangePlace::of(exchange.exchange, ledger);
                             tr #(format!("x{}", exchange.exchange)) {
                                 th scope="row" { a href=(exchange_path(agent, exchange.exchange)) { "#" (exchange.exchange) } }
                                 td.title data-name="Asked" {
@@ -67,16 +67,21 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
         }
         (next_page(oldest.map(|oldest| format!("{}/exchanges?before={}", agent_path(agent), oldest.exchange.exchange)), "Older exchanges"))
     };
-    page(frame, Part::Agents, &format!("Exchanges of {agent}"), &content)
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("Exchanges of {agent}"),
+        &content,
+    )
 }
 
 /// What colours the dot of a place.
-pub(super) fn dot(place: Place) -> &'static str {
+pub(super) fn dot(place: ExchangePlace) -> &'static str {
     match place {
-        Place::Preamble | Place::Window => "d-window",
-        Place::Pending => "d-pending",
-        Place::Covered => "d-covered",
-        Place::SetAside => "d-aside",
+        ExchangePlace::Preamble | ExchangePlace::Window => "d-window",
+        ExchangePlace::Pending => "d-pending",
+        ExchangePlace::Covered => "d-covered",
+        ExchangePlace::SetAside => "d-aside",
     }
 }
 

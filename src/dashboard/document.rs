@@ -9,7 +9,7 @@ use crate::domain::{
 };
 
 /// One section of the document.
-struct Section<'d> {
+struct DocumentSection<'d> {
     heading: &'d str,
     groups: Vec<Group<'d>>,
 }
@@ -20,14 +20,14 @@ struct Group<'d> {
     lines: Vec<DocumentLine>,
 }
 
-fn sections(content: &str) -> Vec<Section<'_>> {
+fn sections(content: &str) -> Vec<DocumentSection<'_>> {
     let lines = read_lines(content);
     let of_sections = lines.chunk_by(|one, next| one.heading == next.heading);
     of_sections
         .filter_map(|of_section| {
             let of_days = of_section.chunk_by(|one, next| one.day == next.day);
             let first = of_section.first().filter(|line| !line.heading.is_empty())?;
-            Some(Section {
+            Some(DocumentSection {
                 heading: first.heading,
                 groups: of_days
                     .map(|of_day| Group {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, agent_head, agent_tabs, next_page, page},
+    frame::{DashboardArea, Frame, agent_head, agent_tabs, next_page, page},
     text::{agent_path, count, exchange_path, line, moment, tokens, visible},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         message::{Kind, Part as Piece},
         number::i64_or_max,
     },
-    store::{Expanded, StoredMessage},
+    store::{ExpandedExchange, StoredMessage},
 };
 
 /// Of one piece of a message so much is shown, in characters; the rest is a link away.
@@ -27,7 +27,7 @@ pub struct ExchangePage {
     /// The agent whose exchange it is.
     pub agent: AgentId,
     /// The exchange, with some of its messages.
-    pub expanded: Expanded,
+    pub expanded: ExpandedExchange,
     /// The legs of its exchange, if that has more than this one.
     pub legs: Option<Legs>,
 }
@@ -57,7 +57,12 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
         (next_page(last.map(|last| format!("{path}?after={}", last.seq)), "More messages"))
         (neighbours(agent, number))
     };
-    page(frame, Part::Agents, &format!("#{number} of {agent}"), &content)
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("#{number} of {agent}"),
+        &content,
+    )
 }
 
 /// What it continues, and the ways to the other legs of its exchange.

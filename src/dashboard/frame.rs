@@ -29,7 +29,7 @@ impl Viewer {
 
 /// Which part of the dashboard a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DashboardArea {
     /// How it all is.
     Overview,
     /// The agents, and what belongs to one.
@@ -83,7 +83,7 @@ fn head(title: &str) -> Markup {
 }
 
 /// The whole page: `content` begins with its only `h1`.
-pub(super) fn page(frame: &Frame, part: Part, title: &str, content: &Markup) -> String {
+pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -123,8 +123,8 @@ pub(super) fn bare_page(title: &str, content: &Markup) -> String {
 }
 
 /// A part of the dashboard in the bar.
-struct Place {
-    part: Part,
+struct NavEntry {
+    part: DashboardArea,
     path: &'static str,
     name: &'static str,
     /// What goes there.
@@ -134,15 +134,15 @@ struct Place {
 }
 
 #[rustfmt::skip]
-const PLACES: [Place; 5] = [
-    Place { part: Part::Overview, path: "/ui/", name: "Overview", key: "o", of_all: true },
-    Place { part: Part::Agents, path: "/ui/agents", name: "Agents", key: "a", of_all: false },
-    Place { part: Part::Queue, path: "/ui/queue", name: "Queue", key: "q", of_all: false },
-    Place { part: Part::Runs, path: "/ui/runs", name: "Runs", key: "u", of_all: true },
-    Place { part: Part::System, path: "/ui/system", name: "System", key: "s", of_all: true },
+const PLACES: [NavEntry; 5] = [
+    NavEntry { part: DashboardArea::Overview, path: "/ui/", name: "Overview", key: "o", of_all: true },
+    NavEntry { part: DashboardArea::Agents, path: "/ui/agents", name: "Agents", key: "a", of_all: false },
+    NavEntry { part: DashboardArea::Queue, path: "/ui/queue", name: "Queue", key: "q", of_all: false },
+    NavEntry { part: DashboardArea::Runs, path: "/ui/runs", name: "Runs", key: "u", of_all: true },
+    NavEntry { part: DashboardArea::System, path: "/ui/system", name: "System", key: "s", of_all: true },
 ];
 
-fn bar(viewer: &Viewer, part: Part) -> Markup {
+fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
     let places = PLACES.iter().filter(|place| viewer.sees_all || !place.of_all);
     html! {
         header.bar {

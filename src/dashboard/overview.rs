@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     chart::{Bars, Chart, Series},
-    frame::{Frame, Part, figure, page},
+    frame::{DashboardArea, Frame, figure, page},
     lamp::{DEPTH_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
     text::{agent_path, count, dollars, duration, grouped, moment, percent, tokens},
 };
@@ -80,7 +80,7 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
             section.card #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
         }
     };
-    page(frame, Part::Overview, "Overview", &content)
+    page(frame, DashboardArea::Overview, "Overview", &content)
 }
 
 fn light(lamp: &Lamp) -> Markup {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     filter::{Filter, FilterError, QUEUE_STATES},
-    frame::{Frame, Part, action, action_on, filters, next_page, page},
+    frame::{DashboardArea, Frame, action, action_on, filters, next_page, page},
     strata::state_name,
     text::{agent_path, count, grouped, moment, span, value},
 };
@@ -51,7 +51,7 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
             Ok(filter) => { (rows(frame, list, filter)) },
         }
     };
-    page(frame, Part::Queue, "Queue", &content)
+    page(frame, DashboardArea::Queue, "Queue", &content)
 }
 
 fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     filter::{Filter, FilterError, RUN_STATES},
-    frame::{Frame, Part, copy_button, figure, filters, next_page, page},
+    frame::{DashboardArea, Frame, copy_button, figure, filters, next_page, page},
     text::{agent_path, count, dollars, duration, grouped, moment, tokens, value},
 };
 use crate::store::operate::{Run, RunOutcome, SEARCHED_MAX};
@@ -35,7 +35,7 @@ pub fn runs_page(frame: &Frame, list: &RunList) -> String {
             Ok(filter) => { (runs(frame, list, filter)) },
         }
     };
-    page(frame, Part::Runs, "Runs", &content)
+    page(frame, DashboardArea::Runs, "Runs", &content)
 }
 
 fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
@@ -134,7 +134,7 @@ pub fn run_page(frame: &Frame, run: &Run) -> String {
             p.more { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What it changed" } }
         }
     };
-    page(frame, Part::Runs, &format!("Run {}", run.run), &content)
+    page(frame, DashboardArea::Runs, &format!("Run {}", run.run), &content)
 }
 
 fn covers(run: &Run) -> Markup {

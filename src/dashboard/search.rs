@@ -4,12 +4,12 @@ use maud::{Markup, html};
 
 use super::{
     archive::dot,
-    frame::{Frame, Part, agent_head, agent_tabs, page},
+    frame::{DashboardArea, Frame, agent_head, agent_tabs, page},
     text::{agent_path, count, exchange_path, line, moment, tokens},
 };
 use crate::{
     domain::{agent::AgentId, legs::continues, number::i64_or_max},
-    recall::{Found, RecallReply},
+    recall::{RecallMatch, RecallReply},
 };
 
 /// A search.
@@ -35,7 +35,12 @@ pub fn search_page(frame: &Frame, search: &Search) -> String {
         }
         (answer(frame, search))
     };
-    page(frame, Part::Agents, &format!("Search in {agent}"), &content)
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("Search in {agent}"),
+        &content,
+    )
 }
 
 fn answer(frame: &Frame, search: &Search) -> Markup {
@@ -61,7 +66,7 @@ fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
 }
 
 /// What was asked, or of a later leg what it continues.
-fn heading(found: &Found) -> Markup {
+fn heading(found: &RecallMatch) -> Markup {
     let continued = found.continues.filter(|_| found.title.is_empty());
     html! {
         @match continued {
@@ -71,7 +76,7 @@ fn heading(found: &Found) -> Markup {
     }
 }
 
-fn entry(frame: &Frame, agent: &AgentId, found: &Found) -> Markup {
+fn entry(frame: &Frame, agent: &AgentId, found: &RecallMatch) -> Markup {
     let path = exchange_path(agent, found.exchange);
     html! {
         li {

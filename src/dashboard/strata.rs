@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document},
-    frame::{Frame, Part, action, agent_tabs, copy_button, figure, next_page, page},
+    frame::{DashboardArea, Frame, action, agent_tabs, copy_button, figure, next_page, page},
     text::{agent_path, count, exchange_path, grouped, line, moment, percent, tokens},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
         legs::{continues, title},
     },
     store::{
-        AgentRow, Place, StoredExchange, SummaryRow,
+        AgentRow, ExchangePlace, StoredExchange, SummaryRow,
         operate::{QueueRow, QueueState},
     },
 };
@@ -87,7 +87,7 @@ pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
             (settled(frame, strata))
         }
     };
-    page(frame, Part::Agents, agent.as_str(), &content)
+    page(frame, DashboardArea::Agents, agent.as_str(), &content)
 }
 
 fn waiting(strata: &Strata) -> &'static str {
@@ -285,12 +285,14 @@ struct LayerState {
 fn state(row: &AgentRow, exchange: &Exchange) -> LayerState {
     let ledger = &row.ledger;
     let is_newest = exchange.exchange == ledger.last_exchange;
-    let place = Place::of(exchange.exchange, ledger);
+    let place = ExchangePlace::of(exchange.exchange, ledger);
     let (class, sign, words) = match (place, exchange.state) {
-        (Place::Window, _) if is_newest && row.kept_budget().is_exceeded_by(ledger.window_tokens()) => {
+        (ExchangePlace::Window, _)
+            if is_newest && row.kept_budget().is_exceeded_by(ledger.window_tokens()) =>
+        {
             ("over", "▲", "over budget")
         }
-        (Place::Window, ExchangeState::Open) => ("open", "◐", "open"),
+        (ExchangePlace::Window, ExchangeState::Open) => ("open", "◐", "open"),
         (_, ExchangeState::Interrupted) => ("interrupted", "◇", "interrupted"),
         _ => ("calm", "", ""),
     };

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, figure, page},
+    frame::{DashboardArea, Frame, figure, page},
     text::{agent_path, count, grouped, moment, span},
 };
 use crate::{
@@ -29,7 +29,7 @@ pub struct Setting {
 
 /// What only whoever put the daemon together can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Examined {
+pub struct DaemonFacts {
     /// The daemon's name among others.
     pub owner: String,
     /// Updates that it may make at a time.
@@ -55,7 +55,7 @@ pub struct System {
     /// The models that may be asked.
     pub circuits: Vec<Circuit>,
     /// What else is known.
-    pub examined: Option<Examined>,
+    pub examined: Option<DaemonFacts>,
 }
 
 /// The page.
@@ -74,7 +74,7 @@ pub fn system_page(frame: &Frame, system: &System) -> String {
             @else { p.note { "The configuration is shown to tokens of scope admin." } }
         }
     };
-    page(frame, Part::System, "System", &content)
+    page(frame, DashboardArea::System, "System", &content)
 }
 
 fn figures(frame: &Frame, system: &System) -> Markup {

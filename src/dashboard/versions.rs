@@ -4,14 +4,14 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document, item},
-    frame::{Frame, Part, action_on, agent_head, agent_tabs, copy_button, next_page, page},
+    frame::{DashboardArea, Frame, action_on, agent_head, agent_tabs, copy_button, next_page, page},
     text::{agent_path, grouped, linked, moment, tokens},
 };
 use crate::{
     domain::{
         access::Scope,
         agent::AgentId,
-        summary::diff::{Change, ChangeKind, DocumentLine, diff},
+        summary::diff::{ChangeKind, DiffHunk, DocumentLine, diff},
     },
     store::{Version, VersionFigures},
 };
@@ -55,7 +55,12 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
         }
         (next_page(list.next.map(|next| format!("{}/versions?cursor={next}", agent_path(agent))), "Older versions"))
     };
-    page(frame, Part::Agents, &format!("Versions of {agent}"), &content)
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("Versions of {agent}"),
+        &content,
+    )
 }
 
 fn table(frame: &Frame, list: &VersionList) -> Markup {
@@ -109,7 +114,12 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         (content)
         (steps(shown))
     };
-    page(frame, Part::Agents, &format!("{title} of {agent}"), &content)
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("{title} of {agent}"),
+        &content,
+    )
 }
 
 /// The whole text of a version, as models read it.
@@ -178,7 +188,7 @@ const KINDS: [ChangeKind; 6] = [
     ChangeKind::Removed,
 ];
 
-fn tally(changes: &[Change]) -> Markup {
+fn tally(changes: &[DiffHunk]) -> Markup {
     html! {
         ul.tally {
             @for kind in KINDS {
@@ -201,7 +211,7 @@ fn sign(kind: ChangeKind) -> &'static str {
     }
 }
 
-fn change_block(agent: &AgentId, change: &Change) -> Markup {
+fn change_block(agent: &AgentId, change: &DiffHunk) -> Markup {
     let kind = change.kind;
     html! {
         li.change {
@@ -216,7 +226,7 @@ fn change_block(agent: &AgentId, change: &Change) -> Markup {
     }
 }
 
-fn moved(change: &Change) -> Markup {
+fn moved(change: &DiffHunk) -> Markup {
     let section = |lines: &[DocumentLine]| {
         lines
             .first()

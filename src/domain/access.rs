@@ -47,12 +47,12 @@ pub enum Reach {
     /// All agents and projects.
     All,
     /// Only the named agents and projects.
-    Only(Named),
+    Only(AccessNames),
 }
 
 /// Agents and projects by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct AccessNames {
     /// These agents, also before they exist.
     pub agents: BTreeSet<AgentId>,
     /// The agents that belong to these projects at the time, and the projects' own summaries.
@@ -61,7 +61,7 @@ pub struct Named {
 
 impl Reach {
     /// The names that the reach is restricted to, if it is.
-    pub fn named(&self) -> Option<&Named> {
+    pub fn named(&self) -> Option<&AccessNames> {
         match self {
             Self::All => None,
             Self::Only(named) => Some(named),
@@ -127,9 +127,9 @@ mod tests {
         let coder: AgentId = "coder".parse().unwrap();
         let web: ProjectId = "web".parse().unwrap();
         assert!(Reach::All.includes_new(&coder) && Reach::All.includes_project(&web));
-        let none = Reach::Only(Named::default());
+        let none = Reach::Only(AccessNames::default());
         assert!(!none.includes_new(&coder) && !none.includes_project(&web));
-        let one = Reach::Only(Named {
+        let one = Reach::Only(AccessNames {
             agents: BTreeSet::from([coder.clone()]),
             projects: BTreeSet::new(),
         });

@@ -18,14 +18,14 @@ const PAGE: &[u8] = b"/Page";
 
 /// Width and height in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct ImageSize {
     /// Pixels from side to side.
     pub width: u32,
     /// Pixels from top to bottom.
     pub height: u32,
 }
 
-impl Size {
+impl ImageSize {
     /// Squares of `edge` pixels that cover it.
     pub fn cells(self, edge: u32) -> i64 {
         i64::from(self.width.div_ceil(edge)).saturating_mul(i64::from(self.height.div_ceil(edge)))
@@ -38,7 +38,7 @@ pub enum Extent {
     /// Nothing: its data is elsewhere, or nobody here can read it.
     Unknown,
     /// It is an image.
-    Pixels(Size),
+    Pixels(ImageSize),
     /// It is a document of so many pages.
     Pages(u32),
 }
@@ -71,18 +71,18 @@ pub fn data_url(url: &str) -> Option<&str> {
     Some(base64)
 }
 
-fn png_size(bytes: &[u8]) -> Option<Size> {
+fn png_size(bytes: &[u8]) -> Option<ImageSize> {
     let header = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
     let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
     (header.get(4..8)? == b"IHDR").then_some(())?;
-    Some(Size {
+    Some(ImageSize {
         width: side(8)?,
         height: side(12)?,
     })
 }
 
 /// Walks from segment to segment to the one that begins the frame.
-fn jpeg_size(bytes: &[u8]) -> Option<Size> {
+fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
     let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
     loop {
         let &[0xff, marker, high, low, ref body @ ..] = rest else {
@@ -95,7 +95,7 @@ fn jpeg_size(bytes: &[u8]) -> Option<Size> {
                     body.get(at..at + 2)?.try_into().ok()?,
                 )))
             };
-            return Some(Size {
+            return Some(ImageSize {
                 height: side(1)?,
                 width: side(3)?,
             });
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_extent_stands_in_the_bytes() {
-        let pixels = |width, height| Extent::Pixels(Size { width, height });
+        let pixels = |width, height| Extent::Pixels(ImageSize { width, height });
         let cases = [
             (PNG, pixels(1_000, 500)),
             (JPEG, pixels(640, 480)),

@@ -107,7 +107,7 @@ pub enum Sight {
 
 /// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum BatchStep {
     /// Look again after a wait.
     Wait {
         /// The wait in milliseconds.
@@ -126,21 +126,21 @@ pub enum Step {
 
 /// What to do after `sight` of a batch in `state`, which was looked at `looks` times in that state, `age_ms` after it
 /// was written down. A sight that is impossible in that state changes nothing.
-pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> Step {
+pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> BatchStep {
     match (state, sight) {
         (BatchState::Closed, _)
         | (BatchState::Intent, Sight::Refused)
-        | (BatchState::Submitted, Sight::Gone | Sight::Read) => Step::Close,
-        _ if age_ms > LIFE_MAX_MS => Step::Close,
-        (BatchState::Intent, Sight::Accepted) => Step::Submit {
+        | (BatchState::Submitted, Sight::Gone | Sight::Read) => BatchStep::Close,
+        _ if age_ms > LIFE_MAX_MS => BatchStep::Close,
+        (BatchState::Intent, Sight::Accepted) => BatchStep::Submit {
             wait_ms: poll_wait_ms(0),
         },
-        (BatchState::Intent, Sight::Unlisted) if looks < SENDS_MAX => Step::Send,
-        (BatchState::Intent, Sight::Unlisted) => Step::Close,
-        (BatchState::Intent, _) => Step::Wait {
+        (BatchState::Intent, Sight::Unlisted) if looks < SENDS_MAX => BatchStep::Send,
+        (BatchState::Intent, Sight::Unlisted) => BatchStep::Close,
+        (BatchState::Intent, _) => BatchStep::Wait {
             wait_ms: UNSURE_WAIT_MS,
         },
-        (BatchState::Submitted, _) => Step::Wait {
+        (BatchState::Submitted, _) => BatchStep::Wait {
             wait_ms: poll_wait_ms(looks),
         },
     }
@@ -154,7 +154,7 @@ fn poll_wait_ms(looks: i64) -> i64 {
 
 /// A batch that may have been made, and by what it is recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BatchIdentity {
     /// The name that the provider was given for it.
     pub name: String,
     /// How many questions it has.
@@ -165,7 +165,7 @@ pub struct Wanted {
 
 /// A batch as a provider lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedBatch {
     /// The provider's id.
     pub id: String,
     /// Its name, if the provider keeps it.
@@ -176,10 +176,10 @@ pub struct Listed {
     pub created_at: Option<Timestamp>,
 }
 
-impl Wanted {
+impl BatchIdentity {
     /// Whether `listed` is this batch. Where the provider keeps no name, time and size decide; if it is another batch,
     /// none of its results fits, and the questions are asked directly.
-    pub fn is(&self, listed: &Listed) -> bool {
+    pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,
             None => listed.requests == Some(self.requests) && !self.is_after(listed),
@@ -187,7 +187,7 @@ impl Wanted {
     }
 
     /// Whether `listed` was made before this batch could have been: lists are sorted, the newest first.
-    pub fn is_after(&self, listed: &Listed) -> bool {
+    pub fn is_after(&self, listed: &ListedBatch) -> bool {
         listed
             .created_at
             .is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)
@@ -203,27 +203,33 @@ mod tests {
     #[test]
     fn every_transition() {
         use BatchState::{Closed, Intent, Submitted};
-        let wait = |wait_ms| Step::Wait { wait_ms };
+        let wait = |wait_ms| BatchStep::Wait { wait_ms };
         let cases = [
-            (Intent, Sight::Accepted, 0, 0, Step::Submit { wait_ms: 30_000 }),
-            (Intent, Sight::Refused, 0, 0, Step::Close),
+            (
+                Intent,
+                Sight::Accepted,
+                0,
+                0,
+                BatchStep::Submit { wait_ms: 30_000 },
+            ),
+            (Intent, Sight::Refused, 0, 0, BatchStep::Close),
             (Intent, Sight::Unsure, 0, 0, wait(60_000)),
             (Intent, Sight::Unsure, 99, DAY, wait(60_000)),
-            (Intent, Sight::Unsure, 99, 3 * DAY, Step::Close),
-            (Intent, Sight::Unlisted, 1, 0, Step::Send),
-            (Intent, Sight::Unlisted, 5, 0, Step::Close),
-            (Intent, Sight::Unlisted, 1, 3 * DAY, Step::Close),
+            (Intent, Sight::Unsure, 99, 3 * DAY, BatchStep::Close),
+            (Intent, Sight::Unlisted, 1, 0, BatchStep::Send),
+            (Intent, Sight::Unlisted, 5, 0, BatchStep::Close),
+            (Intent, Sight::Unlisted, 1, 3 * DAY, BatchStep::Close),
             (Intent, Sight::Gone, 1, 0, wait(60_000)),
             (Submitted, Sight::Running, 0, 0, wait(30_000)),
             (Submitted, Sight::Running, 1, 0, wait(60_000)),
             (Submitted, Sight::Running, 2, 0, wait(120_000)),
             (Submitted, Sight::Running, 200, DAY, wait(600_000)),
-            (Submitted, Sight::Running, 200, 3 * DAY, Step::Close),
+            (Submitted, Sight::Running, 200, 3 * DAY, BatchStep::Close),
             (Submitted, Sight::Unsure, 2, 0, wait(120_000)),
-            (Submitted, Sight::Gone, 2, 0, Step::Close),
-            (Submitted, Sight::Read, 2, 0, Step::Close),
+            (Submitted, Sight::Gone, 2, 0, BatchStep::Close),
+            (Submitted, Sight::Read, 2, 0, BatchStep::Close),
             (Submitted, Sight::Unlisted, 2, 0, wait(120_000)),
-            (Closed, Sight::Running, 0, 0, Step::Close),
+            (Closed, Sight::Running, 0, 0, BatchStep::Close),
         ];
         for (state, sight, looks, age_ms, expected) in cases {
             let got = step(state, sight, looks, age_ms);
@@ -248,12 +254,12 @@ mod tests {
 
     #[test]
     fn a_batch_is_known_by_its_name_or_by_time_and_size() {
-        let wanted = Wanted {
+        let wanted = BatchIdentity {
             name: "recapd-1".to_owned(),
             requests: 3,
             created_at: Timestamp(DAY),
         };
-        let listed = |name: Option<&str>, requests, at: i64| Listed {
+        let listed = |name: Option<&str>, requests, at: i64| ListedBatch {
             id: "b".to_owned(),
             name: name.map(str::to_owned),
             requests,

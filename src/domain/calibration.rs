@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::number::i64_or_max;
 pub use guarded::GuardedCounter;
-pub use observer::{Observer, ReportedUsage, Seen, Shown};
+pub use observer::{Observation, Observer, ReportedUsage, WindowView};
 
 /// The most samples that a calibration keeps.
 pub const SAMPLES_MAX: usize = 512;
@@ -43,14 +43,14 @@ pub const MODELS_MAX: usize = 64;
 
 /// What was estimated and what the provider reported for the same text, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct CalibrationSample {
     /// The estimated tokens.
     pub estimated_tokens: i64,
     /// The reported tokens.
     pub reported_tokens: i64,
 }
 
-impl Sample {
+impl CalibrationSample {
     /// Whether it is large enough to say something, and the report is about the same text.
     pub fn is_plausible(self) -> bool {
         let Self {
@@ -76,15 +76,15 @@ impl Sample {
 /// both and cancel out, so they needn't be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
-    last: Option<Sample>,
+    last: Option<CalibrationSample>,
 }
 
 impl Meter {
     /// Takes in the next request of the same conversation, of which `whole` holds the tokens. Returns a sample if the
     /// request has grown; after an eviction or a rewind there is none.
-    pub fn next(&mut self, whole: Sample) -> Option<Sample> {
+    pub fn next(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
         let last = self.last.replace(whole)?;
-        let grown = Sample {
+        let grown = CalibrationSample {
             estimated_tokens: whole.estimated_tokens.saturating_sub(last.estimated_tokens),
             reported_tokens: whole.reported_tokens.saturating_sub(last.reported_tokens),
         };
@@ -102,7 +102,7 @@ pub struct ReportedSample {
     /// The agent.
     pub reporter: Reporter,
     /// The sample.
-    pub sample: Sample,
+    pub sample: CalibrationSample,
 }
 
 /// What was learned about one model.
@@ -181,11 +181,11 @@ impl Calibration {
     /// The factor on estimates that is right on the whole, in thousandths: a large sample weighs more.
     pub fn average_permille(&self) -> i64 {
         let all = || self.samples.iter().map(|kept| &kept.sample);
-        let sum = |tokens: fn(&Sample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
+        let sum = |tokens: fn(&CalibrationSample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
         if self.samples.is_empty() {
             return 1_000;
         }
-        Sample {
+        CalibrationSample {
             estimated_tokens: sum(|sample| sample.estimated_tokens),
             reported_tokens: sum(|sample| sample.reported_tokens),
         }
@@ -223,13 +223,13 @@ fn scaled(tokens: i64, permille: i64) -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibrations {
     /// By provider, then by model.
-    models: BTreeMap<String, BTreeMap<String, Learned>>,
+    models: BTreeMap<String, BTreeMap<String, LearnedRatio>>,
     /// How many samples were learned in all.
     learned: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Learned {
+struct LearnedRatio {
     calibration: Calibration,
     /// The value of [`Calibrations::learned`] when this model learned last.
     at: u64,
@@ -259,7 +259,7 @@ impl Calibrations {
         self.learned = self.learned.max(learned);
         let models = self.models.entry(provider.to_owned()).or_default();
         let at = learned;
-        models.insert(model.to_owned(), Learned { calibration, at });
+        models.insert(model.to_owned(), LearnedRatio { calibration, at });
     }
 
     /// All that is known: provider, model, when it learned last (larger is later), and its calibration.

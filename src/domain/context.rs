@@ -6,7 +6,7 @@
 //!
 //! Invariants: every call is followed at once by the results of all calls of its turn, in call order; the first turn
 //! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
-//! reported. The same input gives the same turns. Nothing made up here is ever stored: [`Origin::Synthetic`] marks it.
+//! reported. The same input gives the same turns. Nothing made up here is ever stored: [`PieceOrigin::Synthetic`] marks it.
 //!
 //! In a conversation of several speakers the context is built for one of them: exchanges are left out by their original
 //! boundaries as always, then the rest is shown from the speaker's perspective ([`super::perspective`]), then roles are
@@ -74,7 +74,7 @@ pub enum Role {
 
 /// Where a piece comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum PieceOrigin {
     /// A stored message, whole or in part.
     Stored {
         /// Its place in the agent's history.
@@ -115,7 +115,7 @@ pub struct Piece<'a> {
     /// Its content, in order; never empty.
     pub parts: Cow<'a, [Part]>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: PieceOrigin,
     /// The stored message, if `parts` are all of it except blank texts and thinking: then the provider that wrote it
     /// may get it back unchanged.
     pub source: Option<&'a Message>,
@@ -388,11 +388,11 @@ impl Context<'_> {
         let mut newest = i64::MIN;
         let mut pieces = self.turns.iter().flat_map(|turn| &turn.pieces);
         pieces.any(|piece| match piece.origin {
-            Origin::Stored { seq } => {
+            PieceOrigin::Stored { seq } => {
                 newest = newest.max(seq);
                 seq < newest && piece.parts.iter().any(is_thinking)
             }
-            Origin::Synthetic(_) => false,
+            PieceOrigin::Synthetic(_) => false,
         })
     }
 }
@@ -401,7 +401,7 @@ impl Piece<'_> {
     fn synthetic(reason: Reason, part: Part) -> Self {
         Self {
             parts: Cow::Owned(vec![part]),
-            origin: Origin::Synthetic(reason),
+            origin: PieceOrigin::Synthetic(reason),
             source: None,
             speaker: None,
             keeps_thinking: false,
@@ -416,8 +416,8 @@ impl Piece<'_> {
     /// The stored message that it comes from.
     fn seq(&self) -> Option<i64> {
         match self.origin {
-            Origin::Stored { seq } => Some(seq),
-            Origin::Synthetic(_) => None,
+            PieceOrigin::Stored { seq } => Some(seq),
+            PieceOrigin::Synthetic(_) => None,
         }
     }
 
@@ -461,7 +461,7 @@ impl<'a> Turn<'a> {
     /// Whether all of it was made up.
     pub fn is_synthetic(&self) -> bool {
         let mut pieces = self.pieces.iter();
-        pieces.all(|piece| matches!(piece.origin, Origin::Synthetic(_)))
+        pieces.all(|piece| matches!(piece.origin, PieceOrigin::Synthetic(_)))
     }
 
     /// Its tokens.

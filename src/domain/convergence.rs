@@ -202,7 +202,7 @@ impl Default for Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConvergenceState))]
-pub enum State {
+pub enum ConvergenceState {
     /// Nothing.
     Ok,
     /// Somebody should know.
@@ -211,7 +211,7 @@ pub enum State {
     Stop,
 }
 
-impl State {
+impl ConvergenceState {
     /// `ok`, `warn` or `stop`.
     pub fn name(self) -> &'static str {
         match self {
@@ -263,12 +263,12 @@ pub struct Score {
     /// Where it goes.
     pub trend: Trend,
     /// What it calls for.
-    pub state: State,
+    pub state: ConvergenceState,
 }
 
 /// A message of one of the speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct SpeakerMessage {
     /// The exchange in which it was said.
     pub exchange: i64,
     /// Who said it.
@@ -280,7 +280,7 @@ pub struct Said {
 /// What the end of a conversation comes to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = Convergence))]
-pub struct Reading {
+pub struct ConvergenceScore {
     /// Who is compared: the two that spoke last.
     pub speakers: [String; 2],
     /// After the last whole turn.
@@ -288,7 +288,7 @@ pub struct Reading {
     pub score: Score,
     /// What the turn before it called for, if there was one.
     #[serde(skip)]
-    pub before: Option<State>,
+    pub before: Option<ConvergenceState>,
     /// The last message completed the turn.
     #[serde(skip)]
     pub is_fresh: bool,
@@ -305,7 +305,7 @@ impl Rules {
 /// How alike the last two speakers sound, judged by the last messages `said`, in order. If these aren't the whole
 /// conversation (`is_whole` is false), the first exchange may be incomplete and is skipped. `None` before the first
 /// turn.
-pub fn listen(said: &[Said], is_whole: bool, rules: &Rules) -> Option<Reading> {
+pub fn listen(said: &[SpeakerMessage], is_whole: bool, rules: &Rules) -> Option<ConvergenceScore> {
     let first = said.first()?.exchange;
     let whole = said.iter().position(|said| is_whole || said.exchange != first);
     let said = said.get(whole.unwrap_or(0)..)?;
@@ -330,7 +330,7 @@ pub fn listen(said: &[Said], is_whole: bool, rules: &Rules) -> Option<Reading> {
             before = newest.replace(score).map(|score| score.state);
         }
     }
-    Some(Reading {
+    Some(ConvergenceScore {
         speakers: [opener.clone(), second.clone()],
         score: newest?,
         before,
@@ -442,14 +442,14 @@ impl Convergence {
 }
 
 impl Thresholds {
-    fn state(&self, score: f64) -> State {
+    fn state(&self, score: f64) -> ConvergenceState {
         let reaches = |threshold: Option<f64>| threshold.is_some_and(|threshold| score >= threshold);
         if reaches(self.stop_at) {
-            State::Stop
+            ConvergenceState::Stop
         } else if reaches(self.warn_at) {
-            State::Warn
+            ConvergenceState::Warn
         } else {
-            State::Ok
+            ConvergenceState::Ok
         }
     }
 }

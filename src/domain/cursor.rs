@@ -25,7 +25,7 @@ const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
 
 /// A list that is read in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List<'a> {
+pub enum PagedList<'a> {
     /// Agents, by name.
     Agents,
     /// The queue, by agent.
@@ -46,7 +46,7 @@ pub enum List<'a> {
     Versions(&'a AgentId),
 }
 
-impl List<'_> {
+impl PagedList<'_> {
     fn letter(self) -> char {
         match self {
             Self::Agents => 'a',
@@ -96,7 +96,7 @@ impl fmt::Display for Cursor {
 
 impl Cursor {
     /// The cursor for the page of `list` that begins after `entry`.
-    pub fn behind(list: List<'_>, entry: &impl ToString) -> Self {
+    pub fn behind(list: PagedList<'_>, entry: &impl ToString) -> Self {
         let entry = entry.to_string();
         let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
         Self(head + &hexadecimal(entry.as_bytes()))
@@ -106,7 +106,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`NoCursor`].
-    pub fn read<T: FromStr>(list: List<'_>, text: &str) -> Result<T, NoCursor> {
+    pub fn read<T: FromStr>(list: PagedList<'_>, text: &str) -> Result<T, NoCursor> {
         let (letter, given, entry) = parts(text)?;
         if letter != list.letter() || given != check(list, &entry) {
             let is_ours = "aqpruwifv".contains(letter);
@@ -178,7 +178,7 @@ fn number(digits: &str) -> Result<u32, NoCursor> {
 }
 
 /// The same in every daemon.
-fn check(list: List<'_>, entry: &str) -> u32 {
+fn check(list: PagedList<'_>, entry: &str) -> u32 {
     let letter = list.letter().to_string();
     let parts = [letter.as_str(), list.agent(), entry];
     fnv32(parts.into_iter().flat_map(|part| part.bytes().chain([0])))
@@ -205,29 +205,29 @@ mod tests {
     #[test]
     fn a_cursor_is_read_for_its_list_alone() {
         let (coder, other): (AgentId, AgentId) = (coder(), "other".parse().unwrap());
-        let cursor = Cursor::behind(List::Window(&coder), &12).to_string();
-        assert_eq!(Cursor::read(List::Window(&coder), &cursor), Ok(12_i64));
+        let cursor = Cursor::behind(PagedList::Window(&coder), &12).to_string();
+        assert_eq!(Cursor::read(PagedList::Window(&coder), &cursor), Ok(12_i64));
         for list in [
-            List::Window(&other),
-            List::Items(&coder),
-            List::Facts(&coder),
-            List::Versions(&coder),
-            List::Runs,
-            List::Audit,
-            List::Queue,
+            PagedList::Window(&other),
+            PagedList::Items(&coder),
+            PagedList::Facts(&coder),
+            PagedList::Versions(&coder),
+            PagedList::Runs,
+            PagedList::Audit,
+            PagedList::Queue,
         ] {
             let refused = Cursor::read::<i64>(list, &cursor);
             assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
         }
-        for list in [List::Audit, List::Facts(&coder)] {
+        for list in [PagedList::Audit, PagedList::Facts(&coder)] {
             let cursor = Cursor::behind(list, &12).to_string();
-            let refused = Cursor::read::<i64>(List::Runs, &cursor);
+            let refused = Cursor::read::<i64>(PagedList::Runs, &cursor);
             assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
         }
-        let by_name = Cursor::behind(List::Queue, &coder).to_string();
-        assert_eq!(Cursor::read(List::Queue, &by_name), Ok(coder.clone()));
+        let by_name = Cursor::behind(PagedList::Queue, &coder).to_string();
+        assert_eq!(Cursor::read(PagedList::Queue, &by_name), Ok(coder.clone()));
         assert_eq!(
-            Cursor::read::<AgentId>(List::Agents, &by_name),
+            Cursor::read::<AgentId>(PagedList::Agents, &by_name),
             Err(NoCursor::OtherList)
         );
         assert_eq!(
@@ -251,33 +251,36 @@ mod tests {
             "1q+0000000",
             "1q000000001",
         ] {
-            let read = Cursor::read::<String>(List::Queue, text);
+            let read = Cursor::read::<String>(PagedList::Queue, text);
             assert_eq!(read, Err(NoCursor::Unknown), "{text}");
         }
         let long = "0".repeat(10_000);
-        assert_eq!(Cursor::read::<String>(List::Queue, &long), Err(NoCursor::Unknown));
+        assert_eq!(
+            Cursor::read::<String>(PagedList::Queue, &long),
+            Err(NoCursor::Unknown)
+        );
     }
 
     proptest! {
         #[test]
         fn what_was_given_out_is_read_again(entry in "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", number in any::<i64>()) {
             let coder = coder();
-            let cursor = Cursor::behind(List::Agents, &entry).to_string();
+            let cursor = Cursor::behind(PagedList::Agents, &entry).to_string();
             prop_assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-            prop_assert_eq!(Cursor::read(List::Agents, &cursor), Ok(entry));
-            let cursor = Cursor::behind(List::Items(&coder), &number).to_string();
-            prop_assert_eq!(Cursor::read(List::Items(&coder), &cursor), Ok(number));
+            prop_assert_eq!(Cursor::read(PagedList::Agents, &cursor), Ok(entry));
+            let cursor = Cursor::behind(PagedList::Items(&coder), &number).to_string();
+            prop_assert_eq!(Cursor::read(PagedList::Items(&coder), &cursor), Ok(number));
         }
 
         #[test]
         fn nothing_else_is_read(text in "\\PC{0,40}|1[aqprwiv][0-9a-f]{8,60}", place in 0..40_usize, digit in "[0-9a-f]") {
-            prop_assert!(Cursor::read::<i64>(List::Runs, &text).is_err() || text == Cursor::behind(List::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
+            prop_assert!(Cursor::read::<i64>(PagedList::Runs, &text).is_err() || text == Cursor::behind(PagedList::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
             // One digit changed.
-            let cursor = Cursor::behind(List::Agents, &"an-agent-of-a-name").to_string();
+            let cursor = Cursor::behind(PagedList::Agents, &"an-agent-of-a-name").to_string();
             let place = place.min(cursor.len() - 1);
             let mut changed = cursor.clone();
             changed.replace_range(place..=place, &digit);
-            prop_assert!(changed == cursor || Cursor::read::<String>(List::Agents, &changed).is_err());
+            prop_assert!(changed == cursor || Cursor::read::<String>(PagedList::Agents, &changed).is_err());
         }
     }
 }

@@ -22,10 +22,10 @@ const CUT_WORDS_MIN: usize = 12;
 
 /// What users said, to tell their words from those of others.
 #[derive(Clone, Debug)]
-pub struct UserWords(Known);
+pub struct UserWords(WordSource);
 
 #[derive(Clone, Debug)]
-enum Known {
+enum WordSource {
     Said(Vec<(i64, Passage)>),
     Later,
 }
@@ -33,12 +33,12 @@ enum Known {
 impl UserWords {
     /// Nothing that a user said is known: no text gets the mark.
     pub fn none() -> Self {
-        Self(Known::Said(Vec::new()))
+        Self(WordSource::Said(Vec::new()))
     }
 
     /// For a text that is stored to be checked later, when what was said is at hand: the mark stays as it is.
     pub fn checked_later() -> Self {
-        Self(Known::Later)
+        Self(WordSource::Later)
     }
 
     /// What the user said in those exchanges.
@@ -51,22 +51,22 @@ impl UserWords {
                 .chain(lines)
                 .map(|text| (transcript.exchange, Passage::of(text)))
         });
-        Self(Known::Said(said.collect()))
+        Self(WordSource::Said(said.collect()))
     }
 
     /// What the lines of `texts` that have the mark, and were checked once, say the user demanded.
     pub fn marked_in<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let lines = texts.flat_map(str::lines).filter_map(demanded);
         let said = lines.map(|said| (0, Passage::of(said.words)));
-        Self(Known::Said(said.collect()))
+        Self(WordSource::Said(said.collect()))
     }
 
     /// Whether `words` are the user's, in that exchange or, without one, in any: whole clauses of one passage, and nothing
     /// before them in their sentence denies them. Case and punctuation don't count.
     pub fn hold(&self, words: &str, exchange: Option<i64>) -> bool {
         let passages = match &self.0 {
-            Known::Later => return true,
-            Known::Said(passages) => passages,
+            WordSource::Later => return true,
+            WordSource::Said(passages) => passages,
         };
         let wanted = Passage::of(words);
         let is_enough = wanted.len() >= WORDS_MIN || words.chars().filter(|c| !c.is_ascii()).count() >= 4;
@@ -96,13 +96,13 @@ impl UserWords {
 }
 
 /// A line that says what the user demanded.
-struct Demanded<'a> {
+struct DemandLine<'a> {
     words: &'a str,
     rest: &'a str,
 }
 
 /// What `line` says the user demanded; `None` if it doesn't begin with the mark, in whatever case.
-fn demanded(line: &str) -> Option<Demanded<'_>> {
+fn demanded(line: &str) -> Option<DemandLine<'_>> {
     let mark = DEMAND_MARK.trim_end();
     let (head, after) = line.split_at_checked(mark.len())?;
     if !head.eq_ignore_ascii_case(mark) {
@@ -113,13 +113,13 @@ fn demanded(line: &str) -> Option<Demanded<'_>> {
         .into_iter()
         .find_map(|open| after.strip_prefix(open));
     let Some(within) = within else {
-        return Some(Demanded {
+        return Some(DemandLine {
             words: after,
             rest: "",
         });
     };
     let (words, rest) = within.split_once(['”', '"', '»']).unwrap_or((within, ""));
-    Some(Demanded { words, rest })
+    Some(DemandLine { words, rest })
 }
 
 /// Whether the mark stands somewhere in `text`.

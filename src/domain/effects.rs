@@ -15,10 +15,10 @@ mod tests;
 mod verdicts;
 
 pub use commits::Commit;
-pub use plan::{Entry, Progress};
-pub use verdicts::Verdict;
+pub use plan::{PlanEntry, PlanStatus};
+pub use verdicts::TestVerdict;
 
-use self::{arguments::Arguments, pairs::Ran};
+use self::{arguments::Arguments, pairs::FinishedCall};
 use super::{
     message::{Kind, Message},
     redaction::Redactor,
@@ -40,9 +40,9 @@ pub struct Effects {
     /// Addresses of pull requests and issues that were made.
     pub links: Vec<String>,
     /// How each test or build ended that was run, by its last run.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<TestVerdict>,
     /// The plan or todo list after its last change; empty if there is none.
-    pub plan: Vec<Entry>,
+    pub plan: Vec<PlanEntry>,
     /// The user took back what was done before (`/undo`).
     pub undoes: bool,
     /// Files that calls named and didn't change, by which one sees what was read; in order, as `files` are named. They are no
@@ -114,7 +114,7 @@ impl Effects {
         has_none && verdicts.is_empty() && plan.is_empty() && !undoes
     }
 
-    fn note(&mut self, call: &Ran<'_>) {
+    fn note(&mut self, call: &FinishedCall<'_>) {
         let arguments = Arguments::read(call.arguments);
         let command = arguments.command();
         // How a command ended is told even if it failed.

@@ -73,7 +73,7 @@ impl ExchangeState {
 
     /// The state after one more message.
     #[must_use]
-    pub fn after(self, entry: &Entry) -> Self {
+    pub fn after(self, entry: &LedgerEntry) -> Self {
         match &entry.kind {
             _ if entry.interrupts => Self::Interrupted,
             Kind::Metadata(Metadata::Interrupted) => Self::Interrupted,
@@ -125,7 +125,7 @@ pub enum Leg {
 
 /// A message as the ledger sees it: its kind, tokens and time, and what it adds to the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// The message's kind.
     pub kind: Kind,
     /// Whether it ends the open exchange as interrupted.
@@ -148,7 +148,7 @@ pub struct Entry {
     pub response: ResponsePart,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the
     /// rules of `redactor`: headlines are shown to readers.
     pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
@@ -209,7 +209,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// A new exchange whose first message is `entry`, stored as number `seq`.
-    pub fn open(exchange: i64, session: i64, tokens_before: i64, seq: i64, entry: &Entry) -> Self {
+    pub fn open(exchange: i64, session: i64, tokens_before: i64, seq: i64, entry: &LedgerEntry) -> Self {
         let mut opened = Self {
             exchange,
             session,
@@ -262,7 +262,7 @@ impl Exchange {
 
     /// Whether the next leg has to begin before `entry`: this one holds `leg_tokens`, and `entry` begins a round. 0 never
     /// cuts.
-    pub fn ends_leg_before(&self, entry: &Entry, leg_tokens: i64) -> bool {
+    pub fn ends_leg_before(&self, entry: &LedgerEntry, leg_tokens: i64) -> bool {
         let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
         // Of rows that were written before rounds were kept, nobody knows whether an answer goes on.
         let headline = &self.headline;
@@ -271,7 +271,7 @@ impl Exchange {
     }
 
     /// Takes one more message in.
-    pub fn add(&mut self, seq: i64, entry: &Entry) {
+    pub fn add(&mut self, seq: i64, entry: &LedgerEntry) {
         self.last_seq = seq;
         self.messages += i64::from(entry.kind.is_conversation());
         self.tokens += entry.tokens;
@@ -294,13 +294,13 @@ impl Exchange {
     /// Whether the model's message `entry` begins the next exchange of a conversation of several speakers: in an
     /// exchange each speaks once, so a speaker who spoke before another one opens the next. Never while a call waits
     /// for its result.
-    pub fn is_over_by(&self, entry: &Entry) -> bool {
+    pub fn is_over_by(&self, entry: &LedgerEntry) -> bool {
         self.state != ExchangeState::Open && self.headline.has_passed_to_another(entry.speaker.as_deref())
     }
 
     /// Whether the user's message `entry` answers this exchange, in a conversation of several speakers who all speak as
     /// users: another one opened it, and no model has said anything yet.
-    pub fn is_answered_by(&self, entry: &Entry) -> bool {
+    pub fn is_answered_by(&self, entry: &LedgerEntry) -> bool {
         let speakers = &self.headline.speakers;
         let is_new = |name: &String| !speakers.contains(name) && speakers.len() < HEADLINE_SPEAKERS_MAX;
         self.state == ExchangeState::Open
@@ -348,7 +348,7 @@ pub(super) fn unmarked(digest: &str) -> &str {
 }
 
 impl Headline {
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &LedgerEntry) {
         let is_first_word = self.title.is_empty() && self.answer.is_empty();
         match entry.kind {
             Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
@@ -392,7 +392,7 @@ impl Headline {
         }
     }
 
-    fn hear(&mut self, entry: &Entry) {
+    fn hear(&mut self, entry: &LedgerEntry) {
         let says = matches!(entry.kind, Kind::User | Kind::Assistant | Kind::ToolCall);
         let Some(speaker) = entry.speaker.as_ref().filter(|_| says) else {
             return;
@@ -455,8 +455,8 @@ mod tests {
     use super::*;
     use crate::domain::message::{Format, Part};
 
-    fn entry(kind: Kind, line: &str, tools: &[&str]) -> Entry {
-        Entry {
+    fn entry(kind: Kind, line: &str, tools: &[&str]) -> LedgerEntry {
+        LedgerEntry {
             is_request: kind == Kind::User,
             kind,
             interrupts: false,
@@ -502,7 +502,7 @@ mod tests {
                 format: Format::ClaudeCode,
                 ..Message::new(kind, parts)
             };
-            Entry::new(&message, 1, Timestamp(0), &Redactor::standard())
+            LedgerEntry::new(&message, 1, Timestamp(0), &Redactor::standard())
         };
         let asked = said(Kind::User, "<ide_selection>fn f()</ide_selection>\nSort it.");
         let mut exchange = Exchange::open(1, 1, 0, 1, &asked);

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 pub use self::text::{age, render_text, rule, rule_label};
 use super::{
     agent::AgentId,
-    convergence::Reading,
+    convergence::ConvergenceScore,
     exchange::{Exchange, ExchangeState},
     text::one_line,
     time::Timestamp,
@@ -78,14 +78,14 @@ pub struct HistoryView {
     /// How many live exchanges stand in the window, shown or not.
     pub window_total: i64,
     /// How alike the speakers sound, where there are several.
-    pub convergence: Option<Reading>,
+    pub convergence: Option<ConvergenceScore>,
     /// The current time, to which ages are relative.
     pub now: Timestamp,
 }
 
 /// Where an exchange is, and in what state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ExchangeStanding {
     /// Set aside by a rewind.
     SetAside,
     /// Archived, and covered by the summary since that version, if it is known.
@@ -100,7 +100,7 @@ pub enum Standing {
     Interrupted,
 }
 
-impl Standing {
+impl ExchangeStanding {
     /// `archived`, `window`, `open`, `interrupted`, `set_aside`.
     pub fn name(self) -> &'static str {
         match self {
@@ -115,20 +115,20 @@ impl Standing {
 
 impl HistoryView {
     /// The standing of `shown`.
-    pub fn standing(&self, shown: &HistoryExchange) -> Standing {
+    pub fn standing(&self, shown: &HistoryExchange) -> ExchangeStanding {
         let exchange = &shown.exchange;
         match (shown.summary_version, exchange.state) {
-            _ if exchange.set_aside_at.is_some() => Standing::SetAside,
+            _ if exchange.set_aside_at.is_some() => ExchangeStanding::SetAside,
             (version, _) if self.is_archived(shown) => {
                 if version.is_some() || exchange.exchange <= self.summarized_through {
-                    Standing::Covered(version)
+                    ExchangeStanding::Covered(version)
                 } else {
-                    Standing::Pending
+                    ExchangeStanding::Pending
                 }
             }
-            (_, ExchangeState::Open) => Standing::Open,
-            (_, ExchangeState::Interrupted) => Standing::Interrupted,
-            (_, ExchangeState::Closed) => Standing::Window,
+            (_, ExchangeState::Open) => ExchangeStanding::Open,
+            (_, ExchangeState::Interrupted) => ExchangeStanding::Interrupted,
+            (_, ExchangeState::Closed) => ExchangeStanding::Window,
         }
     }
 
@@ -193,7 +193,7 @@ impl HistoryView {
             continues: exchange.headline.continues,
             title: one_line(&exchange.headline.title),
             state: standing.name(),
-            waiting: standing == Standing::Pending,
+            waiting: standing == ExchangeStanding::Pending,
             over_budget: self.is_over_budget(shown),
             tokens: exchange.tokens,
             started_at: exchange.opened_at,
@@ -226,7 +226,7 @@ struct WireHistory<'a> {
     window: WireWindow,
     boundary: WireBoundary,
     #[serde(skip_serializing_if = "Option::is_none")]
-    convergence: Option<&'a Reading>,
+    convergence: Option<&'a ConvergenceScore>,
     archived_total: i64,
     window_total: i64,
     exchanges: Vec<WireExchange<'a>>,

@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 
 pub use self::{
     fork::{CountRecord, DocumentRecord, FactRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
-    standing::Standing,
-    wire::{Line, LineError},
+    standing::ImportState,
+    wire::{JournalLine, LineError},
 };
 use super::{
     agent::AgentId,
-    exchange::{Entry, Exchange, Leg},
+    exchange::{Exchange, LedgerEntry, Leg},
     ledger::{Ledger, Placement},
     message::{Format, Kind, is_tombstone},
     time::Timestamp,
@@ -213,7 +213,7 @@ pub enum JournalError {
 pub fn take_in(
     ledger: &mut Ledger,
     record: &MessageRecord,
-    entry: &Entry,
+    entry: &LedgerEntry,
 ) -> Result<Option<Exchange>, JournalError> {
     let (seq, exchange) = (record.seq, record.exchange);
     if seq != ledger.last_seq + 1 {

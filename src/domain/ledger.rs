@@ -8,7 +8,7 @@
 //! Invariant: the result depends on the messages and the rules only, never on how they were batched.
 
 use super::{
-    exchange::{Entry, Exchange, FIRST_EXCHANGE, Leg, PREAMBLE},
+    exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry, Leg, PREAMBLE},
     message::Kind,
     settings::OnOverflow,
     time::Timestamp,
@@ -60,7 +60,7 @@ pub struct Ledger {
 
 /// What one append changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendEffect {
     /// The message's sequence number.
     pub seq: i64,
     /// The exchange it went to.
@@ -84,21 +84,21 @@ pub struct Overflow {
 
 impl Overflow {
     /// Whether the window may begin with `cut`.
-    pub fn is_met_by(self, cut: Cut) -> bool {
+    pub fn is_met_by(self, cut: CutPoint) -> bool {
         cut.tokens_before >= self.tokens_before_min || cut.exchange >= self.floor
     }
 }
 
 /// A place where the window may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cut {
+pub struct CutPoint {
     /// The exchange that becomes the first of the window.
     pub exchange: i64,
     /// Its running total.
     pub tokens_before: i64,
 }
 
-impl Cut {
+impl CutPoint {
     /// The window begins with `exchange`.
     pub fn before(exchange: &Exchange) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Cut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowExchange {
     /// The cut at which the window would begin with it.
-    pub cut: Cut,
+    pub cut: CutPoint,
     /// Its messages that are sent.
     pub messages: i64,
 }
@@ -120,7 +120,7 @@ pub struct WindowExchange {
 impl From<&Exchange> for WindowExchange {
     fn from(exchange: &Exchange) -> Self {
         Self {
-            cut: Cut::before(exchange),
+            cut: CutPoint::before(exchange),
             messages: exchange.messages,
         }
     }
@@ -191,7 +191,7 @@ impl Ledger {
     /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
     /// not a tool result"). In a conversation of several named speakers an exchange is a round, of two speakers a pair,
     /// whether they speak as users, as models, or one as each. A leg that holds `leg_tokens` ends where the next round begins.
-    pub fn place(&self, entry: &Entry, leg_tokens: i64) -> Placement {
+    pub fn place(&self, entry: &LedgerEntry, leg_tokens: i64) -> Placement {
         let is_full = |newest: &Exchange| newest.ends_leg_before(entry, leg_tokens);
         match (&entry.kind, &self.newest) {
             (Kind::User, Some(newest)) if self.takes_more(newest) && newest.is_answered_by(entry) => {
@@ -234,7 +234,7 @@ impl Ledger {
     }
 
     /// Takes one message in.
-    pub fn append(&mut self, entry: &Entry, rules: Segmentation) -> Appended {
+    pub fn append(&mut self, entry: &LedgerEntry, rules: Segmentation) -> AppendEffect {
         let placement = self.place(entry, rules.leg_tokens);
         self.last_seq += 1;
         let seq = self.last_seq;
@@ -247,7 +247,7 @@ impl Ledger {
                     self.last_exchange = number;
                     self.preamble = Some(Exchange::open(number, self.session, 0, seq, entry));
                 }
-                Appended {
+                AppendEffect {
                     seq,
                     exchange: self
                         .preamble
@@ -266,7 +266,7 @@ impl Ledger {
                     .newest
                     .get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
                 newest.add(seq, entry);
-                Appended {
+                AppendEffect {
                     seq,
                     exchange: newest.exchange,
                     left: None,
@@ -278,7 +278,7 @@ impl Ledger {
     }
 
     /// Opens a row: a new exchange, or what comes next of the newest one, which is `leg`.
-    fn open(&mut self, seq: i64, entry: &Entry, leg: Option<Leg>, rules: Segmentation) -> Appended {
+    fn open(&mut self, seq: i64, entry: &LedgerEntry, leg: Option<Leg>, rules: Segmentation) -> AppendEffect {
         let tokens_before = self.tokens_through();
         let left = self.newest.take().map(Exchange::left);
         // An exchange stays in its session however long a tool takes, and although that has ended.
@@ -293,7 +293,7 @@ impl Ledger {
             (Some(left), Some(leg)) => opened.continuing(left, leg),
             _ => opened,
         });
-        Appended {
+        AppendEffect {
             seq,
             exchange: self.last_exchange,
             left,
@@ -304,7 +304,7 @@ impl Ledger {
 
     /// Whether the running session ended by the silence between the exchange that is `left` and `entry`. After an explicit
     /// end the new session runs already: the silence before its first word is part of it.
-    fn is_idle_before(&self, entry: &Entry, left: Option<&Exchange>, idle_gap_ms: i64) -> bool {
+    fn is_idle_before(&self, entry: &LedgerEntry, left: Option<&Exchange>, idle_gap_ms: i64) -> bool {
         let left = left.filter(|left| idle_gap_ms > 0 && left.session == self.session);
         left.is_some_and(|left| entry.at.since_ms(left.last_at) > idle_gap_ms)
     }
@@ -345,7 +345,7 @@ impl Ledger {
         &self,
         budget: Budget,
         held: impl Iterator<Item = WindowExchange> + Clone,
-    ) -> Option<Cut> {
+    ) -> Option<CutPoint> {
         let newest = self.newest.as_ref().filter(|_| budget.max_messages() > 0)?;
         let floor = self.floor()?;
         let earlier = held.filter(|held| held.cut.exchange < newest.exchange);
@@ -359,13 +359,17 @@ impl Ledger {
             }
             messages -= held.messages;
         }
-        Some(Cut::before(newest))
+        Some(CutPoint::before(newest))
     }
 
     /// Where the window has to begin so that both ceilings are kept: `by_tokens` is the cut found for an overflow in
     /// tokens, if there is one, `by_messages` that for one in messages. `None` if nothing has to leave; the result is
     /// for [`Self::evict_to`].
-    pub fn later_cut(&self, by_tokens: Option<Option<Cut>>, by_messages: Option<Cut>) -> Option<Option<Cut>> {
+    pub fn later_cut(
+        &self,
+        by_tokens: Option<Option<CutPoint>>,
+        by_messages: Option<CutPoint>,
+    ) -> Option<Option<CutPoint>> {
         match (by_tokens, by_messages) {
             (None, None) => None,
             (Some(by_tokens), None) => Some(by_tokens),
@@ -378,8 +382,8 @@ impl Ledger {
     }
 
     /// Moves the boundary to `cut`, but never past the newest leg. Returns what left, if anything did.
-    pub fn evict_to(&mut self, cut: Option<Cut>, at: Timestamp) -> Option<Eviction> {
-        let newest = self.newest.as_ref().map(Cut::before)?;
+    pub fn evict_to(&mut self, cut: Option<CutPoint>, at: Timestamp) -> Option<Eviction> {
+        let newest = self.newest.as_ref().map(CutPoint::before)?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
         self.move_boundary(cut, at)
     }
@@ -403,7 +407,7 @@ impl Ledger {
     }
 
     /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that came back, if any.
-    pub fn take_back(&mut self, cut: Cut) -> Option<Return> {
+    pub fn take_back(&mut self, cut: CutPoint) -> Option<Return> {
         if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
             return None;
         }
@@ -418,7 +422,7 @@ impl Ledger {
     }
 
     /// Moves the boundary forward to `cut`.
-    pub(super) fn move_boundary(&mut self, cut: Cut, at: Timestamp) -> Option<Eviction> {
+    pub(super) fn move_boundary(&mut self, cut: CutPoint, at: Timestamp) -> Option<Eviction> {
         if cut.exchange <= self.first_exchange {
             return None;
         }
@@ -446,7 +450,7 @@ impl Ledger {
     /// [`TooBig`] when the message is to be refused; the caller then has to discard this ledger.
     pub fn heed_overflow(
         &mut self,
-        entry: &Entry,
+        entry: &LedgerEntry,
         budget: Budget,
         on_overflow: OnOverflow,
     ) -> Result<Option<i64>, TooBig> {

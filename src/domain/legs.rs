@@ -13,12 +13,12 @@ use super::{
     zone::Zone,
 };
 
-/// The longest first line of a request in [`Running::line`], in characters.
+/// The longest first line of a request in [`RunningExchange::line`], in characters.
 const REQUEST_CHARS_MAX: usize = 160;
 
 /// A number of the exchanges' sequence, and what it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbered {
+pub struct LegNumber {
     /// The number.
     pub exchange: i64,
     /// The first leg of its exchange: itself, or one before it.
@@ -27,7 +27,7 @@ pub struct Numbered {
     pub leg_from: i64,
 }
 
-impl Numbered {
+impl LegNumber {
     /// One of which no more is known than what it continues.
     pub fn new(exchange: i64, continues: Option<i64>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Numbered {
     }
 }
 
-impl From<&Exchange> for Numbered {
+impl From<&Exchange> for LegNumber {
     fn from(row: &Exchange) -> Self {
         Self {
             exchange: row.exchange,
@@ -50,7 +50,7 @@ impl From<&Exchange> for Numbered {
 
 /// Neighbouring legs of one exchange, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct LegRun {
     begins_with: i64,
     first: i64,
     last: i64,
@@ -58,10 +58,10 @@ pub struct Run {
     is_whole: bool,
 }
 
-impl Run {
+impl LegRun {
     /// The run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` says that the exchange
     /// has no further ones behind them.
-    pub fn of(rows: &[Numbered], is_whole: bool) -> Option<Self> {
+    pub fn of(rows: &[LegNumber], is_whole: bool) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
         Some(Self {
             begins_with: first.begins_with,
@@ -115,7 +115,7 @@ pub fn continues(exchange: i64) -> String {
 }
 
 /// How many legs `rows` are, which are in order and of one exchange. A fork or a rewind parts a leg into several rows.
-fn legs_among(rows: &[Numbered]) -> i64 {
+fn legs_among(rows: &[LegNumber]) -> i64 {
     rows.chunk_by(|one, next| one.leg_from == next.leg_from)
         .fold(0, |legs, _| legs + 1)
 }
@@ -212,7 +212,7 @@ impl Legs {
     /// The legs of the exchange whose `rows` these are, in order, beside the one numbered `read`; `None` if that is the whole
     /// exchange.
     pub fn of(rows: &[Exchange], read: i64) -> Option<Self> {
-        let numbered: Vec<Numbered> = rows.iter().map(Numbered::from).collect();
+        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         let (first, last) = (numbered.first()?, numbered.last()?);
         let (first, last) = (first.exchange, last.exchange);
         (first != last || first != read).then(|| Self {
@@ -229,8 +229,8 @@ impl Legs {
     }
 
     /// All of them.
-    pub fn run(&self) -> Run {
-        Run {
+    pub fn run(&self) -> LegRun {
+        LegRun {
             begins_with: self.first,
             first: self.first,
             last: self.last,
@@ -242,7 +242,7 @@ impl Legs {
 
 /// An exchange in which more is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningExchange {
     exchange: i64,
     since: Timestamp,
     last_at: Timestamp,
@@ -250,11 +250,11 @@ pub struct Running {
     request: String,
 }
 
-impl Running {
+impl RunningExchange {
     /// The exchange whose `rows` these are, in order, with times in `zone`; `None` if nothing more is expected in it.
     pub fn of(rows: &[Exchange], zone: Zone, redactor: &Redactor) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
-        let numbered: Vec<Numbered> = rows.iter().map(Numbered::from).collect();
+        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         // By today's rules: the headline was redacted by those of its day.
         let request = redactor.redact(&first.headline.title);
         (last.state == ExchangeState::Open).then(|| Self {
@@ -292,13 +292,13 @@ impl Running {
 mod tests {
     use super::*;
     use crate::domain::{
-        exchange::{Entry, Leg},
+        exchange::{LedgerEntry, Leg},
         message::{Kind, Message, Part},
     };
 
-    fn entry(kind: Kind, text: &str, at: i64) -> Entry {
+    fn entry(kind: Kind, text: &str, at: i64) -> LedgerEntry {
         let message = Message::new(kind, vec![Part::Text(text.to_owned())]);
-        Entry::new(&message, 10, Timestamp(at), &Redactor::standard())
+        LedgerEntry::new(&message, 10, Timestamp(at), &Redactor::standard())
     }
 
     /// Exchange 14 with so many rows, a minute apart; those in `parts` are only further parts of a leg.
@@ -320,8 +320,8 @@ mod tests {
     }
 
     fn heading(rows: &[Exchange], is_whole: bool) -> String {
-        let numbered: Vec<Numbered> = rows.iter().map(Numbered::from).collect();
-        Run::of(&numbered, is_whole).unwrap().heading()
+        let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
+        LegRun::of(&numbered, is_whole).unwrap().heading()
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
             heading(&rows(4, &[16])[1..3], true),
             "#15–#16  one leg of exchange #14"
         );
-        assert_eq!(Run::of(&[], true), None);
+        assert_eq!(LegRun::of(&[], true), None);
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
     fn what_runs_is_told_in_one_line() {
         let line = |rows: &[Exchange], zone: &str| {
             let zone = Zone::parse(zone).unwrap();
-            Running::of(rows, zone, &Redactor::standard()).map(|running| running.line())
+            RunningExchange::of(rows, zone, &Redactor::standard()).map(|running| running.line())
         };
         insta::assert_snapshot!(line(&rows(6, &[]), "UTC").unwrap(), @r#"Running: exchange #14 since 08:12, in its sixth leg: "Fix all linting errors""#);
         insta::assert_snapshot!(line(&rows(1, &[]), "Europe/Berlin").unwrap(), @r#"Running: exchange #14 since 09:12: "Fix all linting errors""#);

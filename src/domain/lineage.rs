@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{
     exchange::Exchange,
-    ledger::{Cut, Eviction, Ledger},
+    ledger::{CutPoint, Eviction, Ledger},
     message::{Kind, Message, Metadata},
     text::cut,
     time::Timestamp,
@@ -58,15 +58,15 @@ pub struct Mark {
 
 /// The fields of a step's payload: in `data`, as in ikigai's rows, or beside the kind.
 #[derive(Default, Deserialize)]
-struct Fields {
+struct StepFields {
     label: Option<String>,
     to: Option<String>,
     target_label: Option<String>,
     seq: Option<i64>,
-    data: Option<Box<Fields>>,
+    data: Option<Box<StepFields>>,
 }
 
-impl Fields {
+impl StepFields {
     fn of(payload: &str) -> Self {
         serde_json::from_str(payload).unwrap_or_default()
     }
@@ -95,10 +95,10 @@ impl Step {
     pub fn of(message: &Message) -> Option<Self> {
         match &message.kind {
             Kind::Metadata(Metadata::Clear) => Some(Self::Clear),
-            Kind::Metadata(Metadata::Mark) => Some(Self::Mark(Fields::of(&message.payload).label())),
-            Kind::Metadata(Metadata::Rewind) => Some(Self::Rewind(Fields::of(&message.payload).label())),
-            Kind::Metadata(Metadata::Pin) => Fields::of(&message.payload).seq().map(Self::Pin),
-            Kind::Metadata(Metadata::Unpin) => Fields::of(&message.payload).seq().map(Self::Unpin),
+            Kind::Metadata(Metadata::Mark) => Some(Self::Mark(StepFields::of(&message.payload).label())),
+            Kind::Metadata(Metadata::Rewind) => Some(Self::Rewind(StepFields::of(&message.payload).label())),
+            Kind::Metadata(Metadata::Pin) => StepFields::of(&message.payload).seq().map(Self::Pin),
+            Kind::Metadata(Metadata::Unpin) => StepFields::of(&message.payload).seq().map(Self::Unpin),
             _ => None,
         }
     }
@@ -128,7 +128,7 @@ impl Ledger {
         let newest = self.newest.take();
         self.preamble = None;
         self.session += 1;
-        let cut = newest.map(|newest| Cut {
+        let cut = newest.map(|newest| CutPoint {
             exchange: self.last_exchange + 1,
             tokens_before: newest.tokens_through(),
         })?;

@@ -46,7 +46,7 @@ const HEADER_LINES: usize = 5;
 /// The longest line that tells an exit code, in bytes.
 const EXIT_BYTES_MAX: usize = 96;
 
-type Fields<'a> = BTreeMap<String, &'a RawValue>;
+type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Whether a result is JSON that reports a failure, or begins with an exit code that does.
 pub fn is_failure(result: &str) -> bool {
@@ -77,7 +77,7 @@ pub fn exit_code(line: &str) -> Option<i64> {
     code.parse().ok().filter(|_| is_alone)
 }
 
-fn fields(result: &str) -> Option<Fields<'_>> {
+fn fields(result: &str) -> Option<OutcomeFields<'_>> {
     let result = result.trim();
     result
         .starts_with('{')
@@ -86,7 +86,7 @@ fn fields(result: &str) -> Option<Fields<'_>> {
 }
 
 /// What says it outright counts before what only hints at it.
-fn is_failed(fields: &Fields<'_>) -> bool {
+fn is_failed(fields: &OutcomeFields<'_>) -> bool {
     let flag = |names: &[&str]| -> Option<bool> { names.iter().find_map(|name| read(fields.get(*name)?)) };
     flag(&DONE)
         .map(|done| !done)
@@ -95,19 +95,20 @@ fn is_failed(fields: &Fields<'_>) -> bool {
         .unwrap_or_else(|| names_error(fields) || has_bad_status(fields))
 }
 
-fn exit_field(fields: &Fields<'_>) -> Option<i64> {
-    let code =
-        |fields: &Fields<'_>| -> Option<i64> { EXIT_CODES.iter().find_map(|name| read(fields.get(*name)?)) };
+fn exit_field(fields: &OutcomeFields<'_>) -> Option<i64> {
+    let code = |fields: &OutcomeFields<'_>| -> Option<i64> {
+        EXIT_CODES.iter().find_map(|name| read(fields.get(*name)?))
+    };
     code(fields).or_else(|| code(&self::fields(fields.get("metadata")?.get())?))
 }
 
-fn names_error(fields: &Fields<'_>) -> bool {
+fn names_error(fields: &OutcomeFields<'_>) -> bool {
     fields
         .get("error")
         .is_some_and(|error| !NO_ERROR.contains(&error.get()))
 }
 
-fn has_bad_status(fields: &Fields<'_>) -> bool {
+fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
     let number = STATUSES.iter().find_map(|name| read::<f64>(fields.get(*name)?));
     let word = fields.get("status").and_then(|status| read::<String>(status));
     let is_all = || fields.keys().all(|name| BESIDE_STATUS.contains(&name.as_str()));

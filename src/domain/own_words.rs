@@ -70,13 +70,13 @@ pub fn are_programs(parts: &[Part], format: Format) -> bool {
 }
 
 /// What is left of a message.
-struct Said<'a> {
+struct RemainingMessage<'a> {
     texts: Vec<Cow<'a, str>>,
     /// Whether something was set aside, and nothing is left.
     is_blank: bool,
 }
 
-fn said(parts: &[Part], format: Format) -> Said<'_> {
+fn said(parts: &[Part], format: Format) -> RemainingMessage<'_> {
     let texts = texts(parts);
     let mut left: Vec<Cow<'_, str>> = texts.iter().copied().map(Cow::Borrowed).collect();
     // Of a program's reply to the model the pictures are the program's, too.
@@ -92,7 +92,7 @@ fn said(parts: &[Part], format: Format) -> Said<'_> {
         && parts
             .iter()
             .any(|part| !matches!(part, Part::Text(_) | Part::Thinking(_)));
-    Said {
+    RemainingMessage {
         texts: left,
         is_blank: !is_whole && is_silent && !has_more,
     }

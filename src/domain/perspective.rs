@@ -63,7 +63,7 @@ pub enum Mode {
 
 /// How a shared conversation is told to its speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Telling {
+pub struct PerspectiveStyle {
     /// The participants, in the order in which they were introduced: instructions are written for the first. Anyone
     /// else is a human who steps in. If it is empty, the speakers are those found in the messages ([`speakers`]).
     pub participants: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Telling {
     pub mode: Mode,
 }
 
-impl Default for Telling {
+impl Default for PerspectiveStyle {
     fn default() -> Self {
         Self {
             participants: Vec::new(),
@@ -87,7 +87,7 @@ impl Default for Telling {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     speaker: String,
-    telling: Telling,
+    telling: PerspectiveStyle,
 }
 
 /// No participant has that name.
@@ -111,7 +111,7 @@ fn known_speakers(known: &[String]) -> String {
 
 /// A message as a speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct PerspectiveMessage<'a> {
     /// Its role. Results are always [`Role::Tool`]; whether they are shown depends on who called the tool.
     pub role: Role,
     /// The content that the speaker sees; never empty.
@@ -172,7 +172,7 @@ impl Perspective {
     ///
     /// # Errors
     /// [`UnknownSpeaker`] when `speaker` doesn't take part.
-    pub fn new(speaker: &str, telling: Telling, heard: Vec<String>) -> Result<Self, UnknownSpeaker> {
+    pub fn new(speaker: &str, telling: PerspectiveStyle, heard: Vec<String>) -> Result<Self, UnknownSpeaker> {
         let participants = if telling.participants.is_empty() {
             heard
         } else {
@@ -186,7 +186,7 @@ impl Perspective {
         }
         Ok(Self {
             speaker: speaker.to_owned(),
-            telling: Telling {
+            telling: PerspectiveStyle {
                 participants,
                 ..telling
             },
@@ -217,7 +217,7 @@ impl Perspective {
     }
 
     /// `message` as the speaker sees it; `None` if nothing of it is visible to the speaker.
-    pub fn see<'a>(&self, message: &'a Message) -> Option<Seen<'a>> {
+    pub fn see<'a>(&self, message: &'a Message) -> Option<PerspectiveMessage<'a>> {
         if notes(message).hides_from(&self.speaker, message) {
             return None;
         }
@@ -230,7 +230,7 @@ impl Perspective {
             _ if self.is_participant(message) => (Role::User, said(message)),
             _ => (Role::User, tagged(said(message), &self.telling.human_tag)),
         };
-        (!parts.is_empty()).then_some(Seen { role, parts })
+        (!parts.is_empty()).then_some(PerspectiveMessage { role, parts })
     }
 
     fn is_participant(&self, message: &Message) -> bool {

@@ -25,7 +25,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::{Regex, RegexBuilder};
 
 use plain::Plain;
-use rules::{RULES, Rule, SEEN_BEFORE_BYTES};
+use rules::{RULES, SEEN_BEFORE_BYTES, SecretRule};
 
 /// The most custom patterns.
 pub const PATTERNS_MAX: usize = 64;
@@ -42,7 +42,7 @@ const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
 
 /// Is called for each secret that was redacted, with the name of its rule.
-pub type Listener = Arc<dyn Fn(&'static str) + Send + Sync>;
+pub type RedactionListener = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// Why a pattern can't be used. It doesn't quote the pattern, which may give away what is secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,13 +65,13 @@ pub enum PatternError {
 pub struct Redactor {
     shipped: bool,
     own: Arc<[Regex]>,
-    listener: Option<Listener>,
+    listener: Option<RedactionListener>,
 }
 
 /// The built-in rules, compiled when the first text is looked at.
-static SHIPPED: LazyLock<Shipped> = LazyLock::new(Shipped::new);
+static SHIPPED: LazyLock<ShippedRule> = LazyLock::new(ShippedRule::new);
 
-struct Shipped {
+struct ShippedRule {
     /// The hints of all rules, in the order of the rules.
     hints: AhoCorasick,
     /// The rule of each hint.
@@ -83,7 +83,7 @@ type Lazy = LazyLock<Regex, Box<dyn FnOnce() -> Regex + Send>>;
 
 /// A secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct SecretMatch {
     span: Range<usize>,
     rule: &'static str,
 }
@@ -126,7 +126,7 @@ impl Redactor {
 
     /// The same rules; `listener` is called for each secret.
     #[must_use]
-    pub fn telling(self, listener: Listener) -> Self {
+    pub fn telling(self, listener: RedactionListener) -> Self {
         Self {
             listener: Some(listener),
             ..self
@@ -163,7 +163,7 @@ impl Redactor {
         }
         let mut marked = String::with_capacity(text.len());
         let mut done = 0;
-        for Found { span, rule } in found {
+        for SecretMatch { span, rule } in found {
             marked.push_str(text.get(done..span.start).unwrap_or_default());
             marked.push_str(MARK_OPENING);
             marked.push_str(rule);
@@ -183,13 +183,13 @@ impl Redactor {
     }
 
     /// What the rules find in `text`.
-    fn seen_in(&self, text: &str) -> Vec<Found> {
+    fn seen_in(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         if self.shipped {
             SHIPPED.find(text, &mut found);
         }
         for pattern in self.own.iter() {
-            found.extend(matches(pattern, text).map(|span| Found {
+            found.extend(matches(pattern, text).map(|span| SecretMatch {
                 span: word_start(text, span.start)..word_end(text, span.end),
                 rule: OWN_PATTERN,
             }));
@@ -199,7 +199,7 @@ impl Redactor {
 
     /// The secrets in `text`, from left to right and disjoint: overlapping ones become one, named after the rule that
     /// is first in the table.
-    fn find(&self, text: &str) -> Vec<Found> {
+    fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = self.seen_in(text);
         // A backslash and a letter may be an escape, or part of the secret: both readings are searched.
         if let Cow::Owned(shown) = with_breaks(text) {
@@ -208,7 +208,7 @@ impl Redactor {
         // Letters in styles, and what isn't seen between them, would hide a shape.
         if let Some(plain) = Plain::of(text) {
             let seen = self.seen_in(plain.text()).into_iter();
-            found.extend(seen.map(|Found { span, rule }| Found {
+            found.extend(seen.map(|SecretMatch { span, rule }| SecretMatch {
                 span: plain.original(&span),
                 rule,
             }));
@@ -220,7 +220,7 @@ impl Redactor {
         found.retain(|found| !overlaps(&marks, &found.span));
         // Stable, so that of those that begin at one place the rule that comes first names the mark.
         found.sort_by_key(|found| found.span.start);
-        let mut apart: Vec<Found> = Vec::with_capacity(found.len());
+        let mut apart: Vec<SecretMatch> = Vec::with_capacity(found.len());
         for next in found {
             match apart.last_mut() {
                 Some(last) if next.span.start < last.span.end => {
@@ -242,7 +242,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-impl Shipped {
+impl ShippedRule {
     fn new() -> Self {
         let hinted = RULES
             .iter()
@@ -264,7 +264,7 @@ impl Shipped {
         }
     }
 
-    fn find(&self, text: &str, found: &mut Vec<Found>) {
+    fn find(&self, text: &str, found: &mut Vec<SecretMatch>) {
         let seen = self.seen(text);
         for ((rule, pattern), parts) in RULES.iter().zip(&self.each).zip(seen) {
             for part in parts {
@@ -275,7 +275,7 @@ impl Shipped {
 
     /// For each rule the parts of `text` that it has to search: around its hints, disjoint.
     fn seen(&self, text: &str) -> Vec<Vec<Range<usize>>> {
-        let whole = |rule: &Rule| {
+        let whole = |rule: &SecretRule| {
             let all = rule.hints.is_empty().then_some(0..text.len());
             all.into_iter().collect()
         };
@@ -300,7 +300,7 @@ impl Shipped {
     }
 }
 
-fn of_rule(rule: &Rule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<Found> {
+fn of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<SecretMatch> {
     matches(pattern, text.get(part.clone()).unwrap_or_default())
         .map(|span| span.start + part.start..span.end + part.start)
         .map(|span| {
@@ -311,7 +311,7 @@ fn of_rule(rule: &Rule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec
             }
         })
         .filter(|span| (rule.is_secret)(text, span))
-        .map(|span| Found {
+        .map(|span| SecretMatch {
             span: word_start(text, span.start)..word_end(text, (rule.reach)(text, span.end)),
             rule: rule.name,
         })

@@ -51,7 +51,7 @@ pub struct Answer {
 
 /// An answer that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedReply {
     /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were
     /// asked about; [`runs`] tells which of these lie in a range.
     pub drafts: Vec<ItemDraft>,
@@ -61,8 +61,8 @@ pub struct Checked {
     pub facts: FactChanges,
 }
 
-impl From<Checked> for Answer {
-    fn from(checked: Checked) -> Self {
+impl From<CheckedReply> for Answer {
+    fn from(checked: CheckedReply) -> Self {
         Self {
             items: checked.drafts,
             facts: checked.facts,
@@ -70,7 +70,7 @@ impl From<Checked> for Answer {
     }
 }
 
-impl Checked {
+impl CheckedReply {
     /// The same with an answer to the question about what is missing in this one, whatever else that one says.
     #[must_use]
     pub fn completed_by(mut self, more: Self) -> Self {
@@ -93,7 +93,7 @@ impl Checked {
 }
 
 /// Which exchanges items cover.
-struct Placed {
+struct CoveredExchanges {
     drafts: Vec<ItemDraft>,
     missing: Vec<i64>,
 }
@@ -129,7 +129,7 @@ impl ReplyError {
 ///
 /// # Errors
 /// As [`parse_said`].
-pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Checked, ReplyError> {
+pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<CheckedReply, ReplyError> {
     parse_said(text, exchanges, &UserWords::none(), redactor)
 }
 
@@ -145,7 +145,7 @@ pub fn parse_said(
     exchanges: &[i64],
     words: &UserWords,
     redactor: &Redactor,
-) -> Result<Checked, ReplyError> {
+) -> Result<CheckedReply, ReplyError> {
     let parts = json::parts(text)?;
     let checks = Checks { words, redactor };
     let mut fault = ReplyError::Worthless("there are no items".to_owned());
@@ -160,8 +160,8 @@ pub fn parse_said(
     if drafts.is_empty() {
         return Err(fault);
     }
-    let Placed { drafts, missing } = coverage::place(drafts, exchanges)?;
-    Ok(Checked {
+    let CoveredExchanges { drafts, missing } = coverage::place(drafts, exchanges)?;
+    Ok(CheckedReply {
         drafts,
         missing,
         facts: facts::changes(parts.facts.as_ref(), exchanges, &checks),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     context::{Alternation, ContextOptions},
-    perspective::{self, Mode, Telling},
+    perspective::{self, Mode, PerspectiveStyle},
     preset::{Basis, Preset},
     window::Budget,
 };
@@ -171,9 +171,9 @@ impl AgentSettings {
     }
 
     /// How this agent's conversation is shown to its speakers; `default` is the configuration's way.
-    pub fn telling(&self, default: Telling) -> Telling {
+    pub fn telling(&self, default: PerspectiveStyle) -> PerspectiveStyle {
         let participants = self.participants.as_deref().map(perspective::names);
-        Telling {
+        PerspectiveStyle {
             participants: participants.unwrap_or(default.participants),
             human_tag: self.human_tag.clone().unwrap_or(default.human_tag),
             mode: self.mode.unwrap_or(default.mode),

@@ -8,11 +8,11 @@ const TOLD_EVERY_MS: i64 = MINUTE_MS;
 /// A spell of failures of one thing. Times are milliseconds from any beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spell {
-    failing: Option<Failing>,
+    failing: Option<FailureStreak>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Failing {
+struct FailureStreak {
     since_ms: i64,
     told_ms: i64,
     untold: u64,
@@ -22,7 +22,7 @@ impl Spell {
     /// It failed. How many failures nobody was told of since the last one, if this one is to be told.
     pub fn failed(&mut self, now_ms: i64) -> Option<u64> {
         let Some(failing) = &mut self.failing else {
-            self.failing = Some(Failing {
+            self.failing = Some(FailureStreak {
                 since_ms: now_ms,
                 told_ms: now_ms,
                 untold: 0,

@@ -44,7 +44,7 @@ pub struct DailyLimits {
 /// What was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
-pub struct Spent {
+pub struct SpendTotal {
     /// Calls to models.
     pub calls: i64,
     /// Tokens, read and written.
@@ -120,7 +120,7 @@ impl SpendLimit {
     }
 }
 
-impl Spent {
+impl SpendTotal {
     /// The sum of this and `more`.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
@@ -145,7 +145,7 @@ impl SpendLimits {
     }
 
     /// Which of the limits are used up: on calls, on tokens, on cost.
-    fn used_up(self, spent: Spent) -> [bool; 3] {
+    fn used_up(self, spent: SpendTotal) -> [bool; 3] {
         [
             (self.calls, spent.calls),
             (self.tokens, spent.tokens),
@@ -163,7 +163,12 @@ impl DailyLimits {
     }
 
     /// The first limit that allows no further call of an agent with these `settings`.
-    pub fn used_up(&self, settings: &AgentSettings, agent: Spent, all: Spent) -> Option<SpendLimit> {
+    pub fn used_up(
+        &self,
+        settings: &AgentSettings,
+        agent: SpendTotal,
+        all: SpendTotal,
+    ) -> Option<SpendLimit> {
         let of_all = self.all.used_up(all);
         let of_agent = self.agent.overridden(settings).used_up(agent);
         let used_up = of_all.into_iter().chain(of_agent);
@@ -195,8 +200,8 @@ pub fn next_day(now: Timestamp) -> Timestamp {
 mod tests {
     use super::*;
 
-    fn spent(calls: i64, tokens: i64, cost_microusd: i64) -> Spent {
-        Spent {
+    fn spent(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
+        SpendTotal {
             calls,
             tokens,
             cost_microusd,
@@ -218,7 +223,7 @@ mod tests {
                 cost_microusd: 1_000_000,
             },
         };
-        let none = Spent::default();
+        let none = SpendTotal::default();
         let own = AgentSettings::default();
         for (agent, all, expected) in [
             (none, none, None),

@@ -4,7 +4,7 @@
 mod pairs;
 mod reminders;
 
-use self::{pairs::Linked, reminders::without_reminders};
+use self::{pairs::LinkedLine, reminders::without_reminders};
 use super::{
     effects::Effects,
     exchange::Exchange,
@@ -82,7 +82,7 @@ pub struct Line {
 
 /// What a later leg continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Continued {
+pub struct Continuation {
     /// The first leg of the exchange.
     pub exchange: i64,
     /// What the user asked for there; empty where it is told with an earlier leg, or isn't known.
@@ -95,7 +95,7 @@ pub struct Transcript {
     /// Its number.
     pub exchange: i64,
     /// What it continues, if it is a later leg.
-    pub continues: Option<Continued>,
+    pub continues: Option<Continuation>,
     /// When it began.
     pub started_at: Timestamp,
     /// The agent's time zone, by whose days `yesterday` is meant.
@@ -125,7 +125,7 @@ impl Transcript {
             lines: pairs::side_by_side(
                 lines
                     .iter()
-                    .map(|&(voice, label, text)| Linked {
+                    .map(|&(voice, label, text)| LinkedLine {
                         id: None,
                         line: Line {
                             voice,
@@ -168,7 +168,7 @@ impl Transcript {
     ) -> Self {
         Self {
             exchange: exchange.exchange,
-            continues: exchange.headline.continues.map(|exchange| Continued {
+            continues: exchange.headline.continues.map(|exchange| Continuation {
                 exchange,
                 request: String::new(),
             }),
@@ -235,7 +235,7 @@ fn linked<'m>(
     limits: TranscriptLimits,
     redactor: &Redactor,
     opened_at: Timestamp,
-) -> Vec<Linked<'m>> {
+) -> Vec<LinkedLine<'m>> {
     let mut own_words = OwnWords::of(message).texts.into_iter();
     let parts = message.parts.iter();
     let lines = parts.filter_map(|part| {
@@ -245,7 +245,7 @@ fn linked<'m>(
         };
         let line = line(message, part, own.as_deref(), limits, redactor, opened_at)?;
         let id = part.call_id();
-        Some(Linked { line, id })
+        Some(LinkedLine { line, id })
     });
     lines.collect()
 }
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
     use crate::domain::{
         attachment::Extent,
-        exchange::Entry,
+        exchange::LedgerEntry,
         message::Format,
         prompt::{Prompt, PromptLimits, PromptMaterial},
     };
@@ -363,7 +363,7 @@ mod tests {
 
     fn transcript(messages: &[Message]) -> Transcript {
         let redactor = Redactor::standard();
-        let entry = Entry::new(&messages[0], 1, Timestamp(0), &redactor);
+        let entry = LedgerEntry::new(&messages[0], 1, Timestamp(0), &redactor);
         Transcript::new(
             &Exchange::open(1, 1, 0, 1, &entry),
             messages,

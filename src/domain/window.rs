@@ -16,8 +16,8 @@ use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
     context::{ContextInput, SourceExchange, SourceMessage, SourceRequest, is_safe_boundary},
-    exchange::{Entry, Exchange, FIRST_EXCHANGE},
-    ledger::{Cut, Ledger, Segmentation, TooBig, WindowExchange},
+    exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry},
+    ledger::{CutPoint, Ledger, Segmentation, TooBig, WindowExchange},
     legs::are_open,
     lineage::Step,
     message::Message,
@@ -199,14 +199,14 @@ struct HeldRequest {
 
 /// What pushing a message did to a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pushed<M = Message> {
+pub struct PushOutcome<M = Message> {
     /// The exchanges that had to leave, oldest first.
     pub evicted: Vec<HeldExchange<M>>,
     /// The session that ended because its newest exchange is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
 }
 
-impl<M> Default for Pushed<M> {
+impl<M> Default for PushOutcome<M> {
     fn default() -> Self {
         Self {
             evicted: Vec::new(),
@@ -261,7 +261,7 @@ impl<M: Borrow<Message>> Window<M> {
     ///
     /// # Errors
     /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
-    pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<Pushed<M>, TooBig> {
+    pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<PushOutcome<M>, TooBig> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         let entry = self.entry(message.borrow(), tokens, now);
         if self.on_overflow == OnOverflow::Refuse {
@@ -272,7 +272,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
         let pushed = self.take_in(message, &entry);
         let session_ended = self.ledger.heed_overflow(&entry, self.budget, self.on_overflow)?;
-        Ok(Pushed {
+        Ok(PushOutcome {
             session_ended,
             ..pushed
         })
@@ -285,13 +285,13 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> Entry {
+    fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> LedgerEntry {
         // Nothing counts as said after it arrived, whatever its client's clock says.
         let at = message.at.map_or(now, |at| at.min(now));
-        Entry::new(message, tokens, at, &self.redactor)
+        LedgerEntry::new(message, tokens, at, &self.redactor)
     }
 
-    fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
+    fn take_in(&mut self, message: M, entry: &LedgerEntry) -> PushOutcome<M> {
         let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
         let appended = self.ledger.append(entry, self.segmentation());
         self.hold(appended.exchange, message, entry.tokens);
@@ -302,7 +302,7 @@ impl<M: Borrow<Message>> Window<M> {
         } else {
             self.evict(entry.at)
         };
-        Pushed {
+        PushOutcome {
             evicted,
             session_ended: None,
         }
@@ -357,7 +357,7 @@ impl<M: Borrow<Message>> Window<M> {
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
             // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
-            let mut fitting = self.held.iter().map(|held| Cut::before(&held.exchange));
+            let mut fitting = self.held.iter().map(|held| CutPoint::before(&held.exchange));
             fitting.find(|cut| overflow.is_met_by(*cut))
         });
         let by_messages = self.ledger.message_overflow(

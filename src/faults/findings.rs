@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
-use crate::selftest::work::Found;
+use crate::selftest::work::WorkFindings;
 
 /// Breaches kept word for word; more are counted.
 const TOLD_MAX: usize = 40;
@@ -103,7 +103,7 @@ fn join<K: Ord>(all: &mut BTreeMap<K, u64>, others: BTreeMap<K, u64>) {
     }
 }
 
-impl Found for FaultFindings {
+impl WorkFindings for FaultFindings {
     fn add(&mut self, other: Self) {
         self.runs += other.runs;
         join(&mut self.faults, other.faults);

@@ -85,7 +85,7 @@ struct Inner {
     open: HashMap<u64, (usize, u64)>,
     /// Agents whose daemon was killed in a call.
     orphans: HashMap<u64, Orphan>,
-    told: Told,
+    told: ModelLog,
 }
 
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ struct Orphan {
 
 /// What the model saw.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ModelLog {
     /// Calls by what became of them.
     pub(super) calls: BTreeMap<String, u64>,
     /// From a kill in a call to the next call about the agent, by another daemon.
@@ -118,7 +118,7 @@ impl Model {
             next_call: 0,
             open: HashMap::new(),
             orphans: HashMap::new(),
-            told: Told::default(),
+            told: ModelLog::default(),
         };
         Self {
             state: Arc::new(Mutex::new(inner)),
@@ -198,7 +198,7 @@ impl Model {
         state.orphans.clear();
     }
 
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> ModelLog {
         self.state().told.clone()
     }
 

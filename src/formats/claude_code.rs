@@ -144,14 +144,14 @@ fn author(line: &Fields<'_>, read: &Message) -> Option<Author> {
 /// Whether two lines are one message, which a session that was resumed or forked has under its own name.
 pub fn is_copied_line(one: &str, other: &str) -> bool {
     #[derive(Deserialize, PartialEq)]
-    struct Said {
+    struct TranscriptMessage {
         uuid: String,
         timestamp: String,
         r#type: String,
         message: Option<Value>,
         content: Option<Value>,
     }
-    let said = |line: &str| serde_json::from_str::<Said>(line).ok();
+    let said = |line: &str| serde_json::from_str::<TranscriptMessage>(line).ok();
     said(one).is_some_and(|one| said(other) == Some(one))
 }
 

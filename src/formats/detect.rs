@@ -10,7 +10,7 @@ use crate::domain::message::Format;
 
 /// What a message's shape says about its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum MessageShape {
     /// It has what only this format has.
     Certain(Format),
     /// A role and plain text: OpenAI's and Anthropic's messages look alike.
@@ -58,7 +58,7 @@ const RESPONSES_FIELDS: [&str; 5] = ["id", "call_id", "summary", "encrypted_cont
 const GEMINI_ROLES: [&str; 4] = ["user", "model", "function", "system"];
 
 /// The shape of one message.
-pub(super) fn shape(fields: &Fields<'_>) -> Shape {
+pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     let Some(role) = fields.text("role") else {
         return shape_without_role(fields);
     };
@@ -67,18 +67,18 @@ pub(super) fn shape(fields: &Fields<'_>) -> Shape {
         return certain_if(is_gemini, Format::Gemini);
     }
     if OPENAI_FIELDS.iter().any(|name| fields.has(name)) {
-        return Shape::Certain(Format::OpenAiChat);
+        return MessageShape::Certain(Format::OpenAiChat);
     }
     if is_responses_message(fields) {
-        return Shape::Certain(Format::OpenAiResponses);
+        return MessageShape::Certain(Format::OpenAiResponses);
     }
     if matches!(role.as_str(), "developer" | "tool" | "function") {
-        return Shape::Certain(Format::OpenAiChat);
+        return MessageShape::Certain(Format::OpenAiChat);
     }
     if fields.has("stop_reason") || is_of_type(fields, "message") {
-        return Shape::Certain(Format::Anthropic);
+        return MessageShape::Certain(Format::Anthropic);
     }
-    blocks_format(fields).map_or(Shape::Chat, Shape::Certain)
+    blocks_format(fields).map_or(MessageShape::Chat, MessageShape::Certain)
 }
 
 /// Whether a message has `parts` in place of `content`, as Gemini's have.
@@ -105,17 +105,17 @@ fn has_gemini_parts(fields: &Fields<'_>) -> bool {
     })
 }
 
-fn shape_without_role(fields: &Fields<'_>) -> Shape {
+fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     if fields.text("kind").is_some() {
         certain_if(!is_of_journal(fields), Format::Native)
     } else if pidgin::is_event(fields) {
-        Shape::Certain(Format::Pidgin)
+        MessageShape::Certain(Format::Pidgin)
     } else if codex::is_line(fields) {
-        Shape::Certain(Format::Codex)
+        MessageShape::Certain(Format::Codex)
     } else if is_claude_code(fields) {
-        Shape::Certain(Format::ClaudeCode)
+        MessageShape::Certain(Format::ClaudeCode)
     } else if is_gemini_user(fields) {
-        Shape::Certain(Format::Gemini)
+        MessageShape::Certain(Format::Gemini)
     } else {
         certain_if(is_responses_item(fields), Format::OpenAiResponses)
     }
@@ -133,11 +133,11 @@ fn is_claude_code(fields: &Fields<'_>) -> bool {
         || fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name))
 }
 
-fn certain_if(is_certain: bool, format: Format) -> Shape {
+fn certain_if(is_certain: bool, format: Format) -> MessageShape {
     if is_certain {
-        Shape::Certain(format)
+        MessageShape::Certain(format)
     } else {
-        Shape::Unknown
+        MessageShape::Unknown
     }
 }
 

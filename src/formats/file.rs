@@ -1,7 +1,7 @@
 //! Files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown, recognised by their content.
 //!
 //! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; what
-//! can't be read comes out as [`Skipped`], with its place, a reason and a cure. What a chunk of the underlying reader
+//! can't be read comes out as [`SkippedEntry`], with its place, a reason and a cure. What a chunk of the underlying reader
 //! holds makes no difference.
 
 mod aider;
@@ -21,11 +21,11 @@ use std::{
     },
 };
 
-use self::lines::Line;
+use self::lines::FileLine;
 use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
-    detect::{Shape, shape},
+    detect::{MessageShape, shape},
     has_unread_time, is_sidechain, is_wordless_prompt,
     json::Fields,
     pidgin, read,
@@ -80,7 +80,7 @@ pub enum ReadError {
 /// One message of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its line, as [`Skipped::line`].
+    /// Its line, as [`SkippedEntry::line`].
     pub line: u64,
     /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension,
     /// followed by what tells several conversations in one file apart.
@@ -97,7 +97,7 @@ pub struct Record {
 
 /// One thing in a file that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedEntry {
     /// Its line, from 1; in a document that was read whole, the number of the message in it, from 1.
     pub line: u64,
     /// What is wrong.
@@ -117,10 +117,10 @@ pub struct FileReader {
     /// Whether a role that nobody knows is refused.
     refuses_unknown_roles: bool,
     /// What isn't read yet.
-    rest: Box<dyn Iterator<Item = Pending> + Send>,
+    rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
     /// The start of a conversation of Pidgin's, until the system prompts behind it are read.
-    held: Option<Pending>,
-    pending: VecDeque<Pending>,
+    held: Option<PendingPiece>,
+    pending: VecDeque<PendingPiece>,
     names: HashSet<String>,
     /// The lines that the conversation went back behind, and how many messages were left out for it.
     undone: HashSet<u64>,
@@ -133,7 +133,7 @@ pub struct FileReader {
 }
 
 /// A piece of the file that waits for its turn.
-struct Pending {
+struct PendingPiece {
     line: u64,
     /// Given when the piece was cut out of a document or a container line.
     conversation: Option<Arc<str>>,
@@ -201,7 +201,7 @@ impl FileReader {
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
-        let counting = Counting {
+        let counting = CountingReader {
             reader,
             bytes_read: bytes_read.clone(),
         };
@@ -262,13 +262,13 @@ impl FileReader {
     }
 
     /// The next piece, from what was read ahead or from the file.
-    fn next_pending(&mut self) -> Option<Pending> {
+    fn next_pending(&mut self) -> Option<PendingPiece> {
         self.pending.pop_front().or_else(|| self.rest.next())
     }
 
     /// The next piece in the order in which it counts: in Pidgin's files the agents' system prompts come before the
     /// event that holds the first words.
-    fn next_in_order(&mut self) -> Option<Pending> {
+    fn next_in_order(&mut self) -> Option<PendingPiece> {
         if self.format != Format::Pidgin {
             return self.next_pending();
         }
@@ -293,12 +293,12 @@ impl FileReader {
     }
 
     /// Reads one piece: a message, or none when the piece turned out to hold several and was taken apart.
-    fn take(&mut self, pending: Pending) -> Option<Result<Record, Skipped>> {
+    fn take(&mut self, pending: PendingPiece) -> Option<Result<Record, SkippedEntry>> {
         let line = pending.line;
         let read = pending
             .text
             .and_then(|text| self.record(line, pending.conversation, text));
-        read.map_err(|FormatError { reason, cure }| Skipped { line, reason, cure })
+        read.map_err(|FormatError { reason, cure }| SkippedEntry { line, reason, cure })
             .transpose()
     }
 
@@ -310,15 +310,15 @@ impl FileReader {
     ) -> Result<Option<Record>, FormatError> {
         let fields = Fields::parse(&text)?;
         let shape = shape(&fields);
-        if shape == Shape::Unknown && container::is_container(&fields) {
+        if shape == MessageShape::Unknown && container::is_container(&fields) {
             let pieces = self.take_apart(&text, Some(line));
             for piece in pieces.into_iter().rev() {
-                self.pending.push_front(Pending { line, ..piece });
+                self.pending.push_front(PendingPiece { line, ..piece });
             }
             return Ok(None);
         }
         let format = match (self.forced, shape) {
-            (None, Shape::Certain(certain)) => within(self.format, certain),
+            (None, MessageShape::Certain(certain)) => within(self.format, certain),
             _ => self.format,
         };
         let message = read(format, &fields)?;
@@ -360,7 +360,7 @@ impl FileReader {
 }
 
 impl Iterator for FileReader {
-    type Item = Result<Record, Skipped>;
+    type Item = Result<Record, SkippedEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -392,8 +392,8 @@ fn within(file: Format, certain: Format) -> Format {
     }
 }
 
-impl From<Line> for Pending {
-    fn from(line: Line) -> Self {
+impl From<FileLine> for PendingPiece {
+    fn from(line: FileLine) -> Self {
         Self {
             line: line.number,
             conversation: None,
@@ -402,12 +402,12 @@ impl From<Line> for Pending {
     }
 }
 
-struct Counting<R> {
+struct CountingReader<R> {
     reader: R,
     bytes_read: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counting<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.reader.read(buffer)?;
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);

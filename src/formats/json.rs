@@ -92,9 +92,9 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
 
     impl<'de> Deserialize<'de> for Lossy {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Text;
+            struct JsonText;
 
-            impl Visitor<'_> for Text {
+            impl Visitor<'_> for JsonText {
                 type Value = Lossy;
 
                 fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,7 +107,7 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
             }
 
             // serde_json checks surrogates where it is asked for a string, but not where it is asked for bytes.
-            deserializer.deserialize_bytes(Text)
+            deserializer.deserialize_bytes(JsonText)
         }
     }
 

@@ -23,7 +23,7 @@ use crate::domain::{
     context::{Role, Turn},
     message::Part,
 };
-use calls::{Calls, Names, arguments_text};
+use calls::{Names, TurnCalls, arguments_text};
 
 /// What a failed result says that says nothing, where there is no mark for failure.
 const FAILED: &str = "(failed)";
@@ -149,11 +149,11 @@ impl Notes {
 fn named<'t, 'a>(
     turns: &'t [Turn<'a>],
     names: &'t [Vec<Names>],
-) -> impl Iterator<Item = (&'t Turn<'a>, Calls<'t>)> {
+) -> impl Iterator<Item = (&'t Turn<'a>, TurnCalls<'t>)> {
     turns
         .iter()
         .zip(names)
-        .map(|(turn, names)| (turn, Calls::new(names)))
+        .map(|(turn, names)| (turn, TurnCalls::new(names)))
 }
 
 /// The texts of a turn that isn't a turn of calls or results; attachments by their names.

@@ -33,7 +33,7 @@ const HUMAN_MARK: &str = "[HUMAN]: ";
 const API_ERROR_MARK: &str = "[api error";
 
 /// What an event says.
-struct Said {
+struct EventText {
     kind: Kind,
     speaker: Option<String>,
     parts: Vec<Part>,
@@ -81,7 +81,7 @@ pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
     event.text("conversation_id").or(within)
 }
 
-fn said(name: &str, event: &Fields<'_>) -> Result<Said, FormatError> {
+fn said(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> {
     if let Some(message) = event.object("message") {
         return Ok(words(event, &message));
     }
@@ -93,31 +93,31 @@ fn said(name: &str, event: &Fields<'_>) -> Result<Said, FormatError> {
                 "give the message with its `content` and `agent_id`",
             ));
         }
-        SYSTEM_PROMPT => Said {
+        SYSTEM_PROMPT => EventText {
             kind: Kind::System,
             speaker: event.text("agent_id"),
             parts: text("prompt"),
         },
-        START if event.text("initial_prompt").is_some() => Said {
+        START if event.text("initial_prompt").is_some() => EventText {
             kind: Kind::User,
             speaker: Some(HUMAN.to_owned()),
             parts: text("initial_prompt"),
         },
-        TURN_COMPLETE => Said::metadata(Kind::Metadata(Metadata::TurnEnd)),
-        THINKING => Said {
+        TURN_COMPLETE => EventText::metadata(Kind::Metadata(Metadata::TurnEnd)),
+        THINKING => EventText {
             speaker: event.text("agent_id"),
             parts: event
                 .text("thinking_content")
                 .map(|text| Part::Thinking(text.into()))
                 .into_iter()
                 .collect(),
-            ..Said::metadata(unknown_kind(name))
+            ..EventText::metadata(unknown_kind(name))
         },
-        _ => Said::metadata(unknown_kind(name)),
+        _ => EventText::metadata(unknown_kind(name)),
     })
 }
 
-impl Said {
+impl EventText {
     fn metadata(kind: Kind) -> Self {
         Self {
             kind,
@@ -128,17 +128,17 @@ impl Said {
 }
 
 /// A message of an agent or a person. Its role is as its viewer sees it, so it says little.
-fn words(event: &Fields<'_>, message: &Fields<'_>) -> Said {
+fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     let role = message.text("role").unwrap_or_default();
     let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));
     let parts = parts(message.raw("content"));
     let name = speaker.as_deref().unwrap_or(role.as_str());
     if role == "system" || name == "system" {
         let kind = Kind::System;
-        return Said { kind, speaker, parts };
+        return EventText { kind, speaker, parts };
     }
     if HUMANS.contains(&name) {
-        return Said {
+        return EventText {
             kind: Kind::User,
             speaker: Some(HUMAN.to_owned()),
             parts: parts.into_iter().map(unmarked).collect(),
@@ -149,7 +149,7 @@ fn words(event: &Fields<'_>, message: &Fields<'_>) -> Said {
         FIRST_AGENT => Kind::User,
         _ => Kind::Assistant,
     };
-    Said { kind, speaker, parts }
+    EventText { kind, speaker, parts }
 }
 
 fn unmarked(part: Part) -> Part {

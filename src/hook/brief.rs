@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Call, Event, Host, Input,
-    daemon::Told,
+    Event, HookCall, Host, Input,
+    daemon::DaemonAnswer,
     folder::{StateFolder, read_json, read_text, replace, replace_json, touched_at},
-    push::Gathered,
+    push::GatherState,
 };
 use crate::{
     client::PLACEHOLDER,
@@ -69,7 +69,7 @@ struct Brief {
     copied_at: Option<Timestamp>,
 }
 
-impl Call<'_> {
+impl HookCall<'_> {
     /// The brief for a session that begins; `None` if there is none, or nothing new for the session.
     pub(super) fn injection(
         &self,
@@ -132,12 +132,12 @@ impl Call<'_> {
 
     /// The daemon's brief, or the last copy of it.
     fn brief(&self, folder: &StateFolder, agent: &AgentId) -> Option<Brief> {
-        let told = self.daemon().map_or(Told::Away, |daemon| {
+        let told = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
             daemon.brief(agent, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
         });
         let cache = folder.cache(agent);
         match told {
-            Told::Brief {
+            DaemonAnswer::Brief {
                 text,
                 version,
                 stale_ms,
@@ -154,14 +154,14 @@ impl Call<'_> {
                     copied_at,
                 })
             }
-            Told::Unknown => {
+            DaemonAnswer::Unknown => {
                 // What was forgotten must not be told from a copy either.
                 std::fs::remove_file(&cache).ok();
                 None
             }
-            Told::Away => cached(&cache),
+            DaemonAnswer::Away => cached(&cache),
             // That there is something to be told is worth knowing: it can be asked for later (seed 003).
-            Told::Unavailable => cached(&cache).or_else(|| {
+            DaemonAnswer::Unavailable => cached(&cache).or_else(|| {
                 Some(Brief {
                     text: PLACEHOLDER.to_owned(),
                     version: 0,
@@ -239,7 +239,7 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
 
 /// Whether this session was the agent's last one: then it already holds everything that a summary tells.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
-    let gathered = read_json::<Gathered>(&folder.agent(agent).gathered());
+    let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
     let is_last = gathered.is_some_and(|last| last.session == digest(&[input.session.as_bytes()]));
     input.source.as_deref() == Some("resume") && is_last
 }

@@ -19,7 +19,7 @@ const PROBLEM: &str = "application/problem+json";
 
 /// Why messages weren't stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum SendFailure {
     /// The daemon can't be reached.
     Away(String),
     /// It didn't answer in time.
@@ -33,12 +33,12 @@ pub(super) enum Unsent {
 /// Something that stores messages.
 pub(super) trait Daemon {
     /// Stores messages of a `format`, one per line: all or none.
-    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent>;
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure>;
 }
 
 /// The daemon's answer about an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum DaemonAnswer {
     /// The agent's brief, and its version.
     Brief {
         text: String,
@@ -91,15 +91,15 @@ impl Http {
     }
 
     /// The brief of `agent`, within these limits.
-    pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> Told {
+    pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
         let request = self.request(Method::GET, &path).header("accept", "text/markdown");
         match self.ask(request) {
-            Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
-            Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(Told::Away),
-            Ok(reply) if reply.status == 503 => Told::Unavailable,
-            _ => Told::Away,
+            Ok(reply) if reply.status == 404 && is_problem(&reply) => DaemonAnswer::Unknown,
+            Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(DaemonAnswer::Away),
+            Ok(reply) if reply.status == 503 => DaemonAnswer::Unavailable,
+            _ => DaemonAnswer::Away,
         }
     }
 
@@ -121,7 +121,7 @@ impl Http {
 }
 
 impl Daemon for Http {
-    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure> {
         let path = format!("/v1/agents/{agent}/messages?format={format}");
         let request = self
             .request(Method::POST, &path)
@@ -131,9 +131,9 @@ impl Daemon for Http {
         let reply = self.ask(request).map_err(|reason| {
             let is_late = began.elapsed() >= self.time_max || self.deadline <= Instant::now();
             if is_late {
-                Unsent::Late(reason)
+                SendFailure::Late(reason)
             } else {
-                Unsent::Away(reason)
+                SendFailure::Away(reason)
             }
         })?;
         verdict(&reply)
@@ -141,19 +141,19 @@ impl Daemon for Http {
 }
 
 /// Whether an answer says that the messages are stored.
-fn verdict(reply: &HttpReply) -> Result<(), Unsent> {
+fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
     let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
     match reply.status.as_u16() {
         200..300 if is_receipt(reply) => Ok(()),
-        status if REFUSALS.contains(&status) && is_problem(reply) => Err(Unsent::Refused(said())),
-        _ if is_problem(reply) => Err(Unsent::Declined(said())),
-        _ => Err(Unsent::Away(said())),
+        status if REFUSALS.contains(&status) && is_problem(reply) => Err(SendFailure::Refused(said())),
+        _ if is_problem(reply) => Err(SendFailure::Declined(said())),
+        _ => Err(SendFailure::Away(said())),
     }
 }
 
 /// The brief in an answer; `None` if another program answers on that port.
-fn told(reply: &HttpReply) -> Option<Told> {
-    Some(Told::Brief {
+fn told(reply: &HttpReply) -> Option<DaemonAnswer> {
+    Some(DaemonAnswer::Brief {
         version: reply.header("recapd-version")?.parse().ok()?,
         stale_ms: reply.header("recapd-stale").map(age_ms),
         text: String::from_utf8_lossy(&reply.body).into_owned(),
@@ -200,15 +200,15 @@ mod tests {
         assert_eq!(verdict(&receipt), Ok(()));
         for status in REFUSALS {
             let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
-            assert!(matches!(unsent, Unsent::Refused(_)), "{unsent:?}");
+            assert!(matches!(unsent, SendFailure::Refused(_)), "{unsent:?}");
         }
         for status in [401, 403, 404, 429, 500, 503] {
             let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
-            assert!(matches!(unsent, Unsent::Declined(_)), "{unsent:?}");
+            assert!(matches!(unsent, SendFailure::Declined(_)), "{unsent:?}");
         }
         for status in [200, 400, 404, 500] {
             let unsent = verdict(&reply(status, "text/html", "It works!")).unwrap_err();
-            assert!(matches!(unsent, Unsent::Away(_)), "{unsent:?}");
+            assert!(matches!(unsent, SendFailure::Away(_)), "{unsent:?}");
         }
     }
 }

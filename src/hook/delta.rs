@@ -167,7 +167,7 @@ impl Transcript {
         if formats::is_wordless_prompt(&message) {
             return None;
         }
-        let origin = Origin::of(line);
+        let origin = LineOrigin::of(line);
         if origin.is_sidechain || (self.leaves_copies && origin.forked_from.is_some()) {
             return None;
         }
@@ -218,7 +218,7 @@ pub(super) fn id(parts: &[&[u8]]) -> String {
 
 /// The origin of a line.
 #[derive(Default, Deserialize)]
-struct Origin {
+struct LineOrigin {
     #[serde(default, rename = "isSidechain")]
     is_sidechain: bool,
     /// The session that it was copied from when this one was branched off.
@@ -226,7 +226,7 @@ struct Origin {
     forked_from: Option<IgnoredAny>,
 }
 
-impl Origin {
+impl LineOrigin {
     fn of(line: &str) -> Self {
         serde_json::from_str(line).unwrap_or_default()
     }

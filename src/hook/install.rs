@@ -22,7 +22,7 @@ use crate::config::Environment;
 pub use diff::diff;
 pub use program::{HostProgram, find};
 pub use review::{Review, review};
-pub use version::{OLDEST_TRIED, Support, Unsupported, Version, support};
+pub use version::{HostVersion, OLDEST_TRIED, Support, UnsupportedVersion, support};
 
 /// The longest settings that are read, in bytes.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
@@ -75,7 +75,7 @@ pub enum InstallError {
 
 /// A group of handlers in the settings.
 #[derive(Serialize)]
-struct Group {
+struct HandlerGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     matcher: Option<&'static str>,
     hooks: [Handler; 1],
@@ -132,7 +132,7 @@ pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
 }
 
 impl Commands {
-    fn group(&self, event: Event) -> Result<Group, InstallError> {
+    fn group(&self, event: Event) -> Result<HandlerGroup, InstallError> {
         let name = Path::new(&self.program).file_name();
         if name.is_none_or(|name| name != "recapd") {
             return Err(InstallError::Name(self.program.clone()));
@@ -155,7 +155,7 @@ impl Commands {
         let words = call.into_iter().map(str::to_owned);
         let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
         let command = self.harmless(&words.collect::<Vec<String>>().join(" "));
-        Ok(Group {
+        Ok(HandlerGroup {
             matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
             hooks: [Handler {
                 r#type: "command",
@@ -205,7 +205,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The text with `wanted` as recapd's only entry for `event`.
-fn with_event(text: &str, event: Event, wanted: Option<&Group>) -> Result<String, InstallError> {
+fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result<String, InstallError> {
     let is_there = wanted
         .map(|group| is_there(text, event, group))
         .transpose()?
@@ -221,7 +221,7 @@ fn with_event(text: &str, event: Event, wanted: Option<&Group>) -> Result<String
 }
 
 /// Whether recapd's entries for `event` are exactly this group.
-fn is_there(text: &str, event: Event, group: &Group) -> Result<bool, InvalidJson> {
+fn is_there(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, InvalidJson> {
     let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
     let groups = root
         .get(HOOKS)
@@ -289,7 +289,7 @@ fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> 
     Ok(None)
 }
 
-fn with_group(text: &str, event: Event, group: &Group) -> Result<String, InvalidJson> {
+fn with_group(text: &str, event: Event, group: &HandlerGroup) -> Result<String, InvalidJson> {
     let indent = indent(text);
     let root = Container::root(text)?;
     let Some(hooks) = root.member(HOOKS)? else {

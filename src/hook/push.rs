@@ -32,7 +32,7 @@ use crate::{
     digest::digest,
     domain::{agent::AgentId, message::Format},
 };
-pub(super) use drain::{Sent, drain, visit};
+pub(super) use drain::{SendState, drain, visit};
 
 /// The most transcripts of other sessions that are looked at for messages after their last hook.
 const STRAGGLERS_MAX: usize = 32;
@@ -40,14 +40,14 @@ const STRAGGLERS_MAX: usize = 32;
 /// Something that happened at a point of a conversation, besides its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mark {
+pub(super) enum SessionMark {
     /// The model's context was emptied.
     Clear,
     /// The turn was interrupted.
     Interrupted,
 }
 
-impl Mark {
+impl SessionMark {
     fn kind(self) -> &'static str {
         match self {
             Self::Clear => "clear",
@@ -58,22 +58,22 @@ impl Mark {
 
 /// A mark that waits until the transcript is read up to its place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Waiting {
-    mark: Mark,
+struct WaitingMark {
+    mark: SessionMark,
     /// The place, in bytes: how long the transcript was when the mark was set.
     at: u64,
 }
 
 /// What is remembered of the last gathering.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Gathered {
+pub(super) struct GatherState {
     pub(super) agent: AgentId,
     /// A hash of the session that the agent worked in last.
     pub(super) session: String,
 }
 
 /// Puts new messages from transcripts into the spool.
-pub(super) struct Gathering<'a> {
+pub(super) struct Gatherer<'a> {
     pub(super) folder: &'a AgentFolder,
     pub(super) agent: &'a AgentId,
     pub(super) host: Host,
@@ -81,9 +81,9 @@ pub(super) struct Gathering<'a> {
     pub(super) deadline: Instant,
 }
 
-impl Gathering<'_> {
+impl Gatherer<'_> {
     /// Gathers the rest of other sessions, then what is new in this one, then `mark`.
-    pub(super) fn gather(&self, input: &Input, mark: Option<Mark>) -> io::Result<()> {
+    pub(super) fn gather(&self, input: &Input, mark: Option<SessionMark>) -> io::Result<()> {
         // What agents say that the model calls isn't kept, but Codex has hooks for it.
         let transcript = input
             .transcript
@@ -106,7 +106,7 @@ impl Gathering<'_> {
         let spool = Spool::new(self.folder.spool());
         let own_file = own.as_ref().map(|(file, _)| file.clone());
         self.take_stragglers(&spool, own_file.as_ref());
-        let gathered = Gathered {
+        let gathered = GatherState {
             agent: self.agent.clone(),
             session: digest(&[input.session.as_bytes()]),
         };
@@ -127,18 +127,18 @@ impl Gathering<'_> {
     }
 
     /// Writes down that a mark comes after everything in the transcript now.
-    fn set(&self, mark: Mark, session: &str, transcript: &Path) -> io::Result<()> {
+    fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
         let name = format!("{}-{}.json", digest(&[session.as_bytes()]), mark.kind());
-        replace_json(&self.folder.marks().join(name), &Waiting { mark, at })
+        replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
 
     /// The waiting marks of a session, the last one first.
-    fn marks(&self, session: &str) -> Vec<(PathBuf, Waiting)> {
+    fn marks(&self, session: &str) -> Vec<(PathBuf, WaitingMark)> {
         let files = files(&self.folder.marks()).into_iter();
         let mut marks: Vec<_> = files
             .filter(|file| is_mark_of(file, session))
-            .filter_map(|file| Some((file.clone(), read_json::<Waiting>(&file)?)))
+            .filter_map(|file| Some((file.clone(), read_json::<WaitingMark>(&file)?)))
             .collect();
         marks.sort_by_key(|(_, waiting)| std::cmp::Reverse(waiting.at));
         marks
@@ -252,7 +252,7 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
 }
 
 /// A mark as a message: at the same place of a session it has the same id.
-fn line(mark: Mark, session: &str, offset: u64) -> String {
+fn line(mark: SessionMark, session: &str, offset: u64) -> String {
     let kind = mark.kind();
     let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);
     spooled(Format::Native, &json!({ "kind": kind, "id": id }).to_string())

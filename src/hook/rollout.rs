@@ -26,7 +26,7 @@ const ITEMS: [&str; 2] = ["response_item", "compacted"];
 
 /// A line.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RolloutLine<'a> {
     r#type: String,
     #[serde(borrow)]
     payload: &'a RawValue,
@@ -43,13 +43,13 @@ struct Header {
 
 /// What an event names.
 #[derive(Deserialize)]
-struct Named {
+struct EventNames {
     turn_id: String,
 }
 
 impl Header {
     fn of(line: &str) -> Option<Self> {
-        let line: Line<'_> = serde_json::from_str(line).ok()?;
+        let line: RolloutLine<'_> = serde_json::from_str(line).ok()?;
         let header = serde_json::from_str(line.payload.get()).ok()?;
         (line.r#type == HEADER).then_some(header)
     }
@@ -175,11 +175,11 @@ impl Lines {
 
     /// Whether something was said in a line. Of others it notes the turn that they name.
     fn is_item(&mut self, line: &str) -> bool {
-        let Ok(line) = serde_json::from_str::<Line<'_>>(line) else {
+        let Ok(line) = serde_json::from_str::<RolloutLine<'_>>(line) else {
             return false;
         };
         let is_item = ITEMS.contains(&line.r#type.as_str());
-        if !is_item && let Ok(Named { turn_id }) = serde_json::from_str(line.payload.get()) {
+        if !is_item && let Ok(EventNames { turn_id }) = serde_json::from_str(line.payload.get()) {
             self.turn = Some(turn_id);
         }
         is_item

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{
     brief::SessionState,
     folder::{StateFolder, files, read_json},
-    push::{Gathered, Sent},
+    push::{GatherState, SendState},
     spool::Spool,
 };
 use crate::{
@@ -36,8 +36,8 @@ pub struct AgentStatus {
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
     let status = |folder: super::folder::AgentFolder| {
-        let gathered: Gathered = read_json(&folder.gathered())?;
-        let sent: Sent = read_json(&folder.sent()).unwrap_or_default();
+        let gathered: GatherState = read_json(&folder.gathered())?;
+        let sent: SendState = read_json(&folder.sent()).unwrap_or_default();
         let (spool_segments, spool_bytes) = Spool::new(folder.spool()).figures();
         let sessions = files(&folder.sessions());
         let injections = sessions

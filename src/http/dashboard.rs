@@ -27,7 +27,7 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{SharedApp, edge::access::Asking, response::problem::Problem, routes::events};
+use super::{SharedApp, edge::access::CallerExtension, response::problem::Problem, routes::events};
 use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
 
 /// For assets whose content never changes under their name.
@@ -90,13 +90,13 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
 }
 
 /// The frame around the requested page.
-struct Framed(Frame);
+struct FramedPage(Frame);
 
-impl FromRequestParts<SharedApp> for Framed {
+impl FromRequestParts<SharedApp> for FramedPage {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let asking = Asking::from_request_parts(parts, app).await;
+        let asking = CallerExtension::from_request_parts(parts, app).await;
         let Extension(caller) = asking.map_err(|_| Problem::internal())?;
         let address = parts.uri.path_and_query().map_or("/ui/", |path| path.as_str());
         Ok(Self(Frame {

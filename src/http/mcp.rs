@@ -26,12 +26,12 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
 
     use super::{
         edge::access,
-        request::body::{self, Held},
+        request::body::{self, BufferedBody},
         response::problem::Problem,
     };
     use crate::{
         history::HistoryQuery,
-        mcp::{Endpoint, EndpointSettings, Local, Shared, Way},
+        mcp::{Endpoint, EndpointSettings, Local, ServerState, Way},
     };
 
     let (parts, settings) = (&app.parts, &app.settings);
@@ -46,7 +46,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         },
         followed: Some(parts.stop.clone()),
     };
-    let shared = Shared::new(Way::Fixed(Arc::new(source)), parts.stop.clone());
+    let shared = ServerState::new(Way::Fixed(Arc::new(source)), parts.stop.clone());
     let named = EndpointSettings {
         allowed_hosts: settings.allowed_hosts.clone(),
     };
@@ -55,7 +55,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         let endpoint = Arc::clone(&endpoint);
         async move {
             let (parts, body) = request.into_parts();
-            let Held { bytes, share } = body::short(&app, &parts, body).await?;
+            let BufferedBody { bytes, share } = body::short(&app, &parts, body).await?;
             let holder = access::holder(&parts.extensions);
             let request = Request::from_parts(parts, bytes.into());
             let answer = endpoint.answer(holder, request).await;

@@ -39,10 +39,10 @@ impl Room {
     ///
     /// # Errors
     /// There is none within some seconds.
-    pub(in crate::http) async fn for_answer(&self, bytes: usize) -> Result<Share, Problem> {
+    pub(in crate::http) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
         let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
-            Ok(Ok(permit)) => Ok(Share(permit)),
+            Ok(Ok(permit)) => Ok(RoomShare(permit)),
             _ => Err(too_many_answers()),
         }
     }
@@ -65,9 +65,9 @@ fn too_many_answers() -> Problem {
 }
 
 /// The room that somebody takes, until this is dropped.
-pub(in crate::http) struct Share(OwnedSemaphorePermit);
+pub(in crate::http) struct RoomShare(OwnedSemaphorePermit);
 
-impl Share {
+impl RoomShare {
     /// Gives back what is over so many bytes.
     pub(in crate::http) fn shrink_to(&mut self, bytes: usize) {
         drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
@@ -85,18 +85,18 @@ impl Share {
             return Problem::internal().into_response();
         };
         self.shrink_to(bytes.len());
-        let sent = Sent { bytes, _share: self };
+        let sent = RoomBytes { bytes, _share: self };
         Response::from_parts(parts, Bytes::from_owner(sent).into())
     }
 }
 
 /// The bytes of an answer, with their room.
-struct Sent {
+struct RoomBytes {
     bytes: Bytes,
-    _share: Share,
+    _share: RoomShare,
 }
 
-impl AsRef<[u8]> for Sent {
+impl AsRef<[u8]> for RoomBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -12,7 +12,9 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, Standing, take_in},
+        journal::{
+            ForkRecord, Head, ImportState, JournalError, JournalLine, LineError, MessageRecord, take_in,
+        },
         ledger::Ledger,
         lineage::Step,
         number::i64_or_max,
@@ -20,7 +22,7 @@ use crate::{
     },
     store::{
         Store,
-        archive::{Archive, ArchiveError, Origin, Recorded, Restore, Restored},
+        archive::{AgentOrigin, Archive, ArchiveError, ReadRecord, Restore, RestoreOutcome},
     },
 };
 
@@ -28,12 +30,12 @@ use crate::{
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// A database that histories can be written to.
-pub trait Target: Store + Archive {}
-impl<T: Store + Archive> Target for T {}
+pub trait ImportTarget: Store + Archive {}
+impl<T: Store + Archive> ImportTarget for T {}
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportReport {
     /// Agents whose messages were read.
     pub agents: u64,
     /// Messages written.
@@ -51,7 +53,7 @@ pub struct Imported {
 
 /// Why a line was refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum LineRefusal {
     /// It can't be read.
     #[error("{0}")]
     Line(#[from] LineError),
@@ -69,57 +71,57 @@ pub enum Refusal {
 /// Reads journals into a database.
 pub struct Import {
     /// The database; `None` for a dry run into an empty one.
-    target: Option<Arc<dyn Target>>,
+    target: Option<Arc<dyn ImportTarget>>,
     clock: Arc<dyn Clock>,
     /// Keeps secrets out of headlines.
     redactor: Redactor,
     is_dry: bool,
-    section: Option<Section>,
-    imported: Imported,
+    section: Option<AgentSection>,
+    imported: ImportReport,
     /// What is kept of each agent whose lines were read.
-    seen: HashMap<AgentId, Seen>,
+    seen: HashMap<AgentId, ImportMemory>,
     /// Whether the lines are those of a newer recapd, up to the next head that isn't.
     is_newer: bool,
 }
 
 /// What later lines of an agent need to know of the earlier ones.
 #[derive(Default)]
-struct Seen {
+struct ImportMemory {
     /// The last head that was read. It takes effect with its last message, which may be in another piece of the
     /// journal.
     head: Option<Head>,
     /// The state of the agent after a dry run: a dry run has to know whether a fork's parent would exist, and what a
     /// piece of a journal would continue.
-    rehearsed: Option<Rehearsed>,
+    rehearsed: Option<DryRunAgent>,
 }
 
 /// The state of an agent in a dry run.
 #[derive(Clone, Default)]
-struct Rehearsed {
+struct DryRunAgent {
     ledger: Ledger,
     /// The number of the last message that is really stored.
     stored_through: i64,
 }
 
 /// The lines of one agent.
-struct Section {
+struct AgentSection {
     agent: AgentId,
-    origin: Option<Origin>,
-    records: Vec<Recorded>,
+    origin: Option<AgentOrigin>,
+    records: Vec<ReadRecord>,
     bytes: usize,
     /// Messages written.
     accepted: i64,
-    /// See [`Restored::lacks_head`].
+    /// See [`RestoreOutcome::lacks_head`].
     lacks_head: bool,
     /// The agent's state in a dry run, once something was read.
-    rehearsed: Option<Rehearsed>,
+    rehearsed: Option<DryRunAgent>,
     /// Whether a line did not fit, so that the rest is left out.
     is_refused: bool,
 }
 
 impl Import {
     /// An import into `target`. Secrets in headlines are redacted by the rules of `redactor`.
-    pub fn new(target: Arc<dyn Target>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+    pub fn new(target: Arc<dyn ImportTarget>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             is_dry: false,
             ..Self::dry(Some(target), clock, redactor)
@@ -127,14 +129,14 @@ impl Import {
     }
 
     /// An import that only looks whether everything fits into `target`, or into an empty database without one.
-    pub fn dry(target: Option<Arc<dyn Target>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+    pub fn dry(target: Option<Arc<dyn ImportTarget>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             target,
             clock,
             redactor,
             is_dry: true,
             section: None,
-            imported: Imported::default(),
+            imported: ImportReport::default(),
             seen: HashMap::new(),
             is_newer: false,
         }
@@ -148,7 +150,7 @@ impl Import {
     pub async fn read(
         &mut self,
         journal: &mut (dyn BufRead + Send),
-        refused: &(dyn Fn(u64, &Refusal) + Sync),
+        refused: &(dyn Fn(u64, &LineRefusal) + Sync),
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), ImportError> {
         for number in 1.. {
@@ -171,13 +173,16 @@ impl Import {
     }
 
     /// The result so far.
-    pub fn imported(&self) -> &Imported {
+    pub fn imported(&self) -> &ImportReport {
         &self.imported
     }
 
-    async fn take(&mut self, line: Result<String, Refusal>) -> Result<Result<(), Refusal>, ImportError> {
-        match line.and_then(|line| Ok(Line::parse(&line)?)) {
-            Ok(Line::Head(head)) => {
+    async fn take(
+        &mut self,
+        line: Result<String, LineRefusal>,
+    ) -> Result<Result<(), LineRefusal>, ImportError> {
+        match line.and_then(|line| Ok(JournalLine::parse(&line)?)) {
+            Ok(JournalLine::Head(head)) => {
                 self.is_newer = false;
                 let ended = self.end_section().await?;
                 self.begin(head.agent_id.clone(), Some(*head));
@@ -185,15 +190,15 @@ impl Import {
             }
             // Reported once. A newer recapd's line that looks like a message of today may mean something else.
             _ if self.is_newer => Ok(Ok(())),
-            Ok(Line::Message(record)) => self.take_message(record).await,
+            Ok(JournalLine::Message(record)) => self.take_message(record).await,
             Err(refusal) => {
-                self.is_newer = matches!(refusal, Refusal::Line(LineError::TooNew(_)));
+                self.is_newer = matches!(refusal, LineRefusal::Line(LineError::TooNew(_)));
                 Ok(Err(refusal))
             }
         }
     }
 
-    async fn take_message(&mut self, record: MessageRecord) -> Result<Result<(), Refusal>, ImportError> {
+    async fn take_message(&mut self, record: MessageRecord) -> Result<Result<(), LineRefusal>, ImportError> {
         let mut ended = Ok(());
         if self
             .section
@@ -205,19 +210,19 @@ impl Import {
         }
         let section = self.section.as_ref();
         let is_at_head = section.is_some_and(|section| self.is_at_head(section));
-        if is_at_head || section.is_some_and(Section::is_full) {
+        if is_at_head || section.is_some_and(AgentSection::is_full) {
             ended = self.flush(is_at_head).await?;
         }
         if let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) {
             section.bytes += record.payload.len();
-            section.records.push(Recorded::read(record, &self.redactor));
+            section.records.push(ReadRecord::read(record, &self.redactor));
         }
         Ok(ended)
     }
 
     /// Whether the head takes effect after what was read last. A live journal goes on after that, and then the agent is
     /// no longer in the state that the head describes.
-    fn is_at_head(&self, section: &Section) -> bool {
+    fn is_at_head(&self, section: &AgentSection) -> bool {
         let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
         let last = section.records.last();
         head.zip(last)
@@ -225,13 +230,13 @@ impl Import {
     }
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
-        let origin = head.as_ref().map(Origin::from);
+        let origin = head.as_ref().map(AgentOrigin::from);
         let seen = self.seen.entry(agent.clone()).or_default();
         if head.is_some() {
             seen.head = head;
         }
         self.imported.agents = self.seen.len() as u64;
-        self.section = Some(Section {
+        self.section = Some(AgentSection {
             agent,
             origin,
             records: Vec::new(),
@@ -243,7 +248,7 @@ impl Import {
         });
     }
 
-    async fn end_section(&mut self) -> Result<Result<(), Refusal>, ImportError> {
+    async fn end_section(&mut self) -> Result<Result<(), LineRefusal>, ImportError> {
         let ended = self.flush(true).await?;
         if let Some(section) = self.section.take() {
             self.keep(section);
@@ -252,7 +257,7 @@ impl Import {
     }
 
     /// Keeps what later lines of the agent need, and notes whether the agent is still unfinished.
-    fn keep(&mut self, section: Section) {
+    fn keep(&mut self, section: AgentSection) {
         let seen = self.seen.entry(section.agent.clone()).or_default();
         if section.rehearsed.is_some() {
             seen.rehearsed = section.rehearsed;
@@ -274,7 +279,7 @@ impl Import {
     }
 
     /// Writes what was read of the section, with the head if it takes effect there.
-    async fn flush(&mut self, with_head: bool) -> Result<Result<(), Refusal>, ImportError> {
+    async fn flush(&mut self, with_head: bool) -> Result<Result<(), LineRefusal>, ImportError> {
         let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
             return Ok(Ok(()));
         };
@@ -301,20 +306,20 @@ impl Import {
             }
             Err(ArchiveError::Journal(error)) => {
                 section.is_refused = true;
-                Ok(Err(Refusal::Journal(section.agent.clone(), error)))
+                Ok(Err(LineRefusal::Journal(section.agent.clone(), error)))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-impl Section {
+impl AgentSection {
     /// The state in which a dry run begins: of what was read before, or of what is stored, or of the record of a fork.
     async fn begin(
         &self,
-        target: Option<&dyn Target>,
-        seen: &HashMap<AgentId, Seen>,
-    ) -> Result<Rehearsed, ArchiveError> {
+        target: Option<&dyn ImportTarget>,
+        seen: &HashMap<AgentId, ImportMemory>,
+    ) -> Result<DryRunAgent, ArchiveError> {
         if let Some(rehearsed) = seen.get(&self.agent).and_then(|seen| seen.rehearsed.as_ref()) {
             return Ok(rehearsed.clone());
         }
@@ -322,7 +327,7 @@ impl Section {
         if let Some(target) = target
             && let Some(row) = target.agent(&self.agent).await?
         {
-            return Ok(Rehearsed {
+            return Ok(DryRunAgent {
                 stored_through: row.ledger.last_seq,
                 ledger: row.ledger,
             });
@@ -337,7 +342,7 @@ impl Section {
                 return Err(JournalError::NoParent { from }.into());
             }
         }
-        Ok(Rehearsed {
+        Ok(DryRunAgent {
             ledger: fork.map(ForkRecord::ledger).unwrap_or_default(),
             stored_through: 0,
         })
@@ -350,14 +355,14 @@ impl Section {
     /// The answer that [`Archive::restore`] would give, without writing.
     async fn rehearse(
         &mut self,
-        target: Option<&dyn Target>,
-        seen: &HashMap<AgentId, Seen>,
+        target: Option<&dyn ImportTarget>,
+        seen: &HashMap<AgentId, ImportMemory>,
         restore: &Restore,
-    ) -> Result<Restored, ArchiveError> {
+    ) -> Result<RestoreOutcome, ArchiveError> {
         if self.rehearsed.is_none() {
             self.rehearsed = Some(self.begin(target, seen).await?);
         }
-        let Rehearsed {
+        let DryRunAgent {
             ledger,
             stored_through,
         } = self.rehearsed.get_or_insert_default();
@@ -370,7 +375,7 @@ impl Section {
             let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
             compare(target, &self.agent, known.split_at(stored).0).await?;
         }
-        for Recorded {
+        for ReadRecord {
             record, entry, step, ..
         } in fresh
         {
@@ -383,7 +388,7 @@ impl Section {
         // After messages that were only read, the head would be applied.
         let is_there = |head: &Head| head.last_seq <= *stored_through;
         let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
-        Ok(Restored {
+        Ok(RestoreOutcome {
             accepted: i64_or_max(fresh.len()),
             duplicates: i64_or_max(known.len()),
             last_seq: ledger.last_seq,
@@ -394,7 +399,7 @@ impl Section {
 
 /// Whether the agent `there` wouldn't be in the state of the given head; without a head, after message `last_seq`.
 async fn lacks_head(
-    there: Option<&dyn Target>,
+    there: Option<&dyn ImportTarget>,
     restore: &Restore,
     last_seq: i64,
 ) -> Result<bool, ArchiveError> {
@@ -410,11 +415,15 @@ async fn lacks_head(
         None => None,
     };
     Ok(there.map_or(head.last_seq > last_seq, |there| {
-        head.standing_of(&there, restore.through_seq()) == Standing::Open
+        head.standing_of(&there, restore.through_seq()) == ImportState::Open
     }))
 }
 
-async fn compare(target: &dyn Target, agent: &AgentId, known: &[Recorded]) -> Result<(), ArchiveError> {
+async fn compare(
+    target: &dyn ImportTarget,
+    agent: &AgentId,
+    known: &[ReadRecord],
+) -> Result<(), ArchiveError> {
     let mut known = known.iter().map(|recorded| &recorded.record).peekable();
     while let Some(first) = known.peek() {
         let there = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
@@ -444,12 +453,12 @@ pub enum ImportError {
 }
 
 /// The next line and its length in bytes; 0 at the end. Of a line that is too long only the length is kept.
-fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, Refusal>)> {
+fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, LineRefusal>)> {
     let mut line = Vec::new();
     let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;
     if line.len() == LINE_BYTES_MAX && !line.ends_with(b"\n") {
         bytes += journal.skip_until(b'\n')? as u64;
-        return Ok((bytes, Err(Refusal::TooLong)));
+        return Ok((bytes, Err(LineRefusal::TooLong)));
     }
-    Ok((bytes, String::from_utf8(line).map_err(|_| Refusal::NotUtf8)))
+    Ok((bytes, String::from_utf8(line).map_err(|_| LineRefusal::NotUtf8)))
 }

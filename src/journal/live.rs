@@ -30,7 +30,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use self::file::{Beginning, Last, Place, Written, remove_if_there};
+use self::file::{DraftFile, Last, WriteOutcome, WritePosition, remove_if_there};
 use super::chunk;
 use crate::{
     domain::{
@@ -143,8 +143,8 @@ impl Journal {
         let lines = match self.go_on(agent, since, &Arc::default()).await? {
             Some(lines) => lines,
             None => match timeout(self.wait, self.begin_some(agent)).await?? {
-                Begun::Part(lines) | Begun::Whole(lines) => lines,
-                Begun::Headless => self.begin_without_head(agent).await?,
+                DraftState::Part(lines) | DraftState::Whole(lines) => lines,
+                DraftState::Headless => self.begin_without_head(agent).await?,
             },
         };
         if lines == 0 {
@@ -192,13 +192,13 @@ impl Journal {
             return Ok(lines);
         }
         match timeout(self.wait, self.begin(agent, records.len())).await?? {
-            Begun::Part(lines) => {
+            DraftState::Part(lines) => {
                 self.note_lacking(agent, since);
                 Ok(lines)
             }
-            Begun::Whole(lines) => Ok(lines),
+            DraftState::Whole(lines) => Ok(lines),
             // They stand alone then, as the messages behind them will.
-            Begun::Headless => self.write_lines(agent, Place::Beginning, records).await,
+            DraftState::Headless => self.write_lines(agent, WritePosition::Beginning, records).await,
         }
     }
 
@@ -210,10 +210,10 @@ impl Journal {
         since: Timestamp,
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<Option<usize>> {
-        let last = match self.write(agent, Place::Next { since }, records).await? {
-            Written::All => return Ok(Some(records.len())),
-            Written::NoFile => return Ok(None),
-            Written::Nothing(last) => last,
+        let last = match self.write(agent, WritePosition::Next { since }, records).await? {
+            WriteOutcome::All => return Ok(Some(records.len())),
+            WriteOutcome::NoFile => return Ok(None),
+            WriteOutcome::Nothing(last) => last,
         };
         self.note_lacking(agent, since);
         // Even if it seems to be of an earlier life: daemons' clocks differ, but the database knows.
@@ -223,7 +223,10 @@ impl Journal {
         if last.is_before(since) {
             return Ok((!self.set_aside(agent, last).await?).then_some(0));
         }
-        Ok(Some(self.write_lines(agent, Place::Behind(last), records).await?))
+        Ok(Some(
+            self.write_lines(agent, WritePosition::Behind(last), records)
+                .await?,
+        ))
     }
 
     /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't
@@ -234,7 +237,8 @@ impl Journal {
         }
         let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
         Ok(Some(
-            self.write_lines(agent, Place::Behind(last), &missing).await?,
+            self.write_lines(agent, WritePosition::Behind(last), &missing)
+                .await?,
         ))
     }
 
@@ -251,14 +255,14 @@ impl Journal {
     }
 
     /// Continues the beginning of an agent's file, until it is whole or `lines_min` lines were copied.
-    async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<Begun> {
+    async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<DraftState> {
         let mut copied = 0;
         loop {
             match self.begin_some(agent).await? {
-                Begun::Part(lines) if copied + lines < lines_min => copied += lines,
-                Begun::Part(lines) => return Ok(Begun::Part(copied + lines)),
-                Begun::Whole(lines) => return Ok(Begun::Whole(copied + lines)),
-                Begun::Headless => return Ok(Begun::Headless),
+                DraftState::Part(lines) if copied + lines < lines_min => copied += lines,
+                DraftState::Part(lines) => return Ok(DraftState::Part(copied + lines)),
+                DraftState::Whole(lines) => return Ok(DraftState::Whole(copied + lines)),
+                DraftState::Headless => return Ok(DraftState::Headless),
             }
         }
     }
@@ -268,9 +272,9 @@ impl Journal {
         loop {
             let _lane = self.lane(agent).await;
             match self.begin_some(agent).await? {
-                Begun::Part(_) => {}
-                Begun::Whole(_) => return Ok(()),
-                Begun::Headless => {
+                DraftState::Part(_) => {}
+                DraftState::Whole(_) => return Ok(()),
+                DraftState::Headless => {
                     return Err(io::Error::other("nobody wrote down what the agent began with"));
                 }
             }
@@ -279,17 +283,17 @@ impl Journal {
 
     /// Copies a chunk of the beginning of an agent's file: after what was copied before, if that is of the agent's
     /// present life, or else from its head on.
-    async fn begin_some(&self, agent: &AgentId) -> io::Result<Begun> {
+    async fn begin_some(&self, agent: &AgentId) -> io::Result<DraftState> {
         let path = self.path(agent);
         let name = path.with_extension(BEGUN);
         // Before anything is read: what is forgotten meanwhile goes with the file, whoever writes it there.
-        let beginning = self.on_disk(move || Beginning::open(name)).await?;
+        let beginning = self.on_disk(move || DraftFile::open(name)).await?;
         let (head, after_seq) = match beginning.last {
             Some(last) if self.is_stored(agent, last).await? => (None, last.seq),
             _ => {
                 let Some(head) = self.head(agent).await? else {
                     self.on_disk(move || beginning.discard()).await?;
-                    return Ok(Begun::Headless);
+                    return Ok(DraftState::Headless);
                 };
                 (Some(head), 0)
             }
@@ -303,9 +307,9 @@ impl Journal {
         };
         self.on_disk(copying).await?;
         Ok(if is_whole {
-            Begun::Whole(lines)
+            DraftState::Whole(lines)
         } else {
-            Begun::Part(lines)
+            DraftState::Part(lines)
         })
     }
 
@@ -327,7 +331,7 @@ impl Journal {
         if first.is_empty() {
             return Ok(0);
         }
-        self.write_lines(agent, Place::Beginning, &first).await
+        self.write_lines(agent, WritePosition::Beginning, &first).await
     }
 
     /// The head for an agent's file; `None` if the agent doesn't exist, or its fork wasn't recorded.
@@ -353,19 +357,23 @@ impl Journal {
     async fn write_lines(
         &self,
         agent: &AgentId,
-        place: Place,
+        place: WritePosition,
         records: &Arc<[MessageRecord]>,
     ) -> io::Result<usize> {
         let written = self.write(agent, place, records).await?;
-        Ok(if written == Written::All { records.len() } else { 0 })
+        Ok(if written == WriteOutcome::All {
+            records.len()
+        } else {
+            0
+        })
     }
 
     async fn write(
         &self,
         agent: &AgentId,
-        place: Place,
+        place: WritePosition,
         records: &Arc<[MessageRecord]>,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WriteOutcome> {
         let (path, records) = (self.path(agent), Arc::clone(records));
         let writing = move || file::append(&path, place, &records);
         self.on_disk(writing).await
@@ -399,7 +407,7 @@ impl Journal {
 }
 
 /// How far the beginning of a file has got.
-enum Begun {
+enum DraftState {
     /// So many lines were copied, and more are left.
     Part(usize),
     /// So many lines were copied, and the file has its name.

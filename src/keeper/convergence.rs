@@ -6,7 +6,7 @@
 use crate::{
     domain::{
         agent::AgentId,
-        convergence::{Reading, Rules, Said, listen},
+        convergence::{ConvergenceScore, Rules, SpeakerMessage, listen},
         message::{Kind, Message},
         perspective::named_speaker,
     },
@@ -17,9 +17,13 @@ use crate::{
 ///
 /// # Errors
 /// When the store fails.
-pub async fn convergence(store: &dyn Store, agent: &AgentId, rules: &Rules) -> StoreResult<Option<Reading>> {
+pub async fn convergence(
+    store: &dyn Store,
+    agent: &AgentId,
+    rules: &Rules,
+) -> StoreResult<Option<ConvergenceScore>> {
     let needed = rules.messages_needed();
-    let said: Vec<Said> = store
+    let said: Vec<SpeakerMessage> = store
         .last_said(agent, needed)
         .await?
         .into_iter()
@@ -29,8 +33,8 @@ pub async fn convergence(store: &dyn Store, agent: &AgentId, rules: &Rules) -> S
     Ok(listen(&said, is_whole, rules))
 }
 
-fn said(SaidMessage { exchange, stored }: SaidMessage) -> Said {
-    Said {
+fn said(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {
+    SpeakerMessage {
         exchange,
         text: stored.message.text(),
         speaker: stored.message.speaker.unwrap_or_default(),

@@ -17,35 +17,35 @@ pub(super) const AGENTS_MAX: usize = 100_000;
 pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + Sync>;
 
 /// A provider and a model.
-pub(super) type Named = (String, String);
+pub(super) type ModelName = (String, String);
 
 /// How an agent's messages are counted.
 #[derive(Clone)]
-pub(super) struct Counting {
+pub(super) struct AgentCounter {
     /// The provider and the model; `None` if they aren't configured, and then nothing can be learned about the counter.
-    pub(super) named: Option<Arc<Named>>,
+    pub(super) named: Option<Arc<ModelName>>,
     /// The counter without a learned correction: a plain estimate, or an exact one.
     pub(super) plain: Arc<dyn TokenCounter>,
 }
 
 /// Counters by agent.
 pub(super) struct Counters {
-    default: Counting,
+    default: AgentCounter,
     /// The counters of agents with settings of their own; `None` if all are counted by the default.
     own: Option<Own>,
 }
 
 struct Own {
-    default: Arc<Named>,
+    default: Arc<ModelName>,
     find: FindCounter,
-    known: Mutex<LruCache<AgentId, Option<Counting>>>,
+    known: Mutex<LruCache<AgentId, Option<AgentCounter>>>,
 }
 
 impl Counters {
     /// One counter for all agents.
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
-            default: Counting {
+            default: AgentCounter {
                 named: None,
                 plain: counter,
             },
@@ -54,10 +54,10 @@ impl Counters {
     }
 
     /// A counter for each provider and model, of which `default` is the configuration's.
-    pub(super) fn each(default: Named, find: FindCounter) -> Self {
+    pub(super) fn each(default: ModelName, find: FindCounter) -> Self {
         let named = Arc::new(default);
         Self {
-            default: Counting {
+            default: AgentCounter {
                 plain: find(&named.0, &named.1),
                 named: Some(Arc::clone(&named)),
             },
@@ -70,7 +70,7 @@ impl Counters {
     }
 
     /// How messages of `agent` are counted; `None` if its settings have to be read first.
-    pub(super) fn of(&self, agent: &AgentId) -> Option<Counting> {
+    pub(super) fn of(&self, agent: &AgentId) -> Option<AgentCounter> {
         let default = || self.default.clone();
         let Some(own) = &self.own else {
             return Some(default());
@@ -80,17 +80,17 @@ impl Counters {
     }
 
     /// Remembers the settings of `agent`. Returns how its messages are counted.
-    pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> Counting {
+    pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> AgentCounter {
         let default = || self.default.clone();
         let Some(own) = &self.own else { return default() };
         let named = own.named(settings);
         let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(agent)
-            && found.as_ref().and_then(Counting::named) == named
+            && found.as_ref().and_then(AgentCounter::named) == named
         {
             return found.clone().unwrap_or_else(default);
         }
-        let learned = named.map(|(provider, model)| Counting {
+        let learned = named.map(|(provider, model)| AgentCounter {
             plain: (own.find)(provider, model),
             named: Some(Arc::new((provider.to_owned(), model.to_owned()))),
         });
@@ -99,7 +99,7 @@ impl Counters {
     }
 }
 
-impl Counting {
+impl AgentCounter {
     /// Whether `other` counts for the same model.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.named() == other.named()

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use tracing::error;
 
-use super::{Keeper, counters::Counting, learning::seen};
+use super::{Keeper, counters::AgentCounter, learning::seen};
 use crate::{
     domain::{
         agent::AgentId,
-        calibration::Seen,
-        exchange::Entry,
+        calibration::Observation,
+        exchange::LedgerEntry,
         message::Message,
         redaction::Redactor,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
     formats,
-    store::{AppendRequest, Prepared, StoreResult},
-    threads::{self, Panicked},
+    store::{AppendRequest, PreparedMessage, StoreResult},
+    threads::{self, ComputationPanic},
 };
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
@@ -28,10 +28,10 @@ const ASK_FIRST_BYTES: usize = 1 << 20;
 pub(super) const COUNTING: &str = "counting tokens";
 
 /// Counted messages, and what the counter can learn from them.
-pub(super) struct Counted {
+pub(super) struct CountResult {
     pub(super) request: AppendRequest,
-    pub(super) counting: Counting,
-    pub(super) seen: Vec<Seen>,
+    pub(super) counting: AgentCounter,
+    pub(super) seen: Vec<Observation>,
 }
 
 impl Keeper {
@@ -40,7 +40,7 @@ impl Keeper {
         agent: &AgentId,
         messages: Vec<Message>,
         replayed: bool,
-    ) -> StoreResult<Counted> {
+    ) -> StoreResult<CountResult> {
         let now = self.clock.now();
         let counting = self.counting_of(agent).await?;
         let counter = if replayed {
@@ -67,7 +67,7 @@ impl Keeper {
             replayed,
             now,
         };
-        Ok(Counted {
+        Ok(CountResult {
             request,
             counting,
             seen,
@@ -101,7 +101,7 @@ impl Keeper {
         Ok(self.learning.guarded(agent, &self.counting_of(agent).await?))
     }
 
-    async fn counting_of(&self, agent: &AgentId) -> StoreResult<Counting> {
+    async fn counting_of(&self, agent: &AgentId) -> StoreResult<AgentCounter> {
         if let Some(counting) = self.counters.of(agent) {
             return Ok(counting);
         }
@@ -131,7 +131,7 @@ impl Keeper {
         counter: &Arc<dyn TokenCounter>,
         model: &str,
         messages: Vec<(Message, Timestamp)>,
-    ) -> Result<Vec<(Prepared, Seen)>, Panicked> {
+    ) -> Result<Vec<(PreparedMessage, Observation)>, ComputationPanic> {
         let bytes: usize = messages.iter().map(|(message, _)| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
             let count = || count_all(counter.as_ref(), model, messages, &self.redactor);
@@ -179,14 +179,14 @@ fn count_all(
     model: &str,
     messages: Vec<(Message, Timestamp)>,
     redactor: &Redactor,
-) -> Vec<(Prepared, Seen)> {
+) -> Vec<(PreparedMessage, Observation)> {
     messages
         .into_iter()
         .map(|(message, said_at)| {
             let tokens = count_message(counter, &message);
-            let entry = Entry::new(&message, tokens, said_at, redactor);
+            let entry = LedgerEntry::new(&message, tokens, said_at, redactor);
             let seen = seen(&message, tokens, counter, model);
-            (Prepared { message, entry }, seen)
+            (PreparedMessage { message, entry }, seen)
         })
         .collect()
 }

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::Keeper;
 use crate::{
     domain::{agent::AgentId, settings::AgentSettings},
-    store::{Deleted, Forget, Forgettable, Forgotten, StoreError, StoreResult},
+    store::{Deletion, Forget, Forgettable, Forgotten, StoreError, StoreResult},
 };
 
 /// The most agents with something to go on with that are looked up at once.
@@ -48,7 +48,7 @@ pub struct LegsLeft {
 
 /// What the deletion of an agent did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = Deleted)]
+#[schema(as = Deletion)]
 pub struct DeleteReply {
     /// The agent.
     pub agent_id: AgentId,
@@ -153,7 +153,7 @@ impl Keeper {
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
             _ => true,
         };
-        let Deleted {
+        let Deletion {
             messages,
             is_scrubbed,
         } = deleted?;

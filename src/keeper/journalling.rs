@@ -10,7 +10,7 @@ use super::Keeper;
 use crate::{
     domain::{agent::AgentId, journal::MessageRecord, time::Timestamp},
     journal::live::Journal,
-    store::{AppendOutcome, AppendRequest, Prepared, StoredAt},
+    store::{AppendOutcome, AppendRequest, PreparedMessage, StoredAt},
 };
 
 /// How often it looks for messages that the journal's files lack.
@@ -87,7 +87,7 @@ pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<Me
         ..
     } = request;
     let record = |at: &StoredAt| {
-        let Prepared { message, entry } = messages.get_mut(at.place)?;
+        let PreparedMessage { message, entry } = messages.get_mut(at.place)?;
         Some(MessageRecord {
             agent_id: agent.clone(),
             seq: at.seq,

@@ -13,11 +13,13 @@ use hashlink::LruCache;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
-use super::counters::{AGENTS_MAX, Counting, Named};
+use super::counters::{AGENTS_MAX, AgentCounter, ModelName};
 use crate::{
     domain::{
         agent::AgentId,
-        calibration::{Calibrations, GuardedCounter, Observer, ReportedSample, Reporter, Seen, Shown},
+        calibration::{
+            Calibrations, GuardedCounter, Observation, Observer, ReportedSample, Reporter, WindowView,
+        },
         message::{Kind, Message, Part},
         tokens::TokenCounter,
     },
@@ -31,17 +33,17 @@ const SAMPLES_UNSAVED_MAX: usize = 16;
 
 /// What was learned, and the samples it is learned from.
 #[derive(Default)]
-pub(super) struct Learning {
-    state: Mutex<State>,
+pub(super) struct Learner {
+    state: Mutex<LearnerState>,
     /// Wakes the tending task: there is something to save, or to count again.
     pub(super) work: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct LearnerState {
     calibrations: Calibrations,
     observers: Observers,
-    unsaved: BTreeSet<Arc<Named>>,
+    unsaved: BTreeSet<Arc<ModelName>>,
     samples_unsaved: usize,
     is_recalled: bool,
 }
@@ -55,7 +57,7 @@ impl Default for Observers {
     }
 }
 
-impl State {
+impl LearnerState {
     fn is_older_than(&self, kept: &KeptCalibration) -> bool {
         let named = (kept.provider.clone(), kept.model.clone());
         let mut known = self.calibrations.iter();
@@ -64,9 +66,9 @@ impl State {
     }
 }
 
-impl Learning {
+impl Learner {
     /// The counter with the learned correction, which errs on the safe side.
-    pub(super) fn guarded(&self, agent: &AgentId, counting: &Counting) -> Arc<dyn TokenCounter> {
+    pub(super) fn guarded(&self, agent: &AgentId, counting: &AgentCounter) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
         let Some(named) = &counting.named else {
             return plain();
@@ -81,15 +83,15 @@ impl Learning {
     pub(super) fn watch(
         &self,
         agent: &AgentId,
-        counting: &Counting,
-        seen: &[Seen],
+        counting: &AgentCounter,
+        seen: &[Observation],
         outcome: &AppendOutcome,
         metrics: &Metrics,
     ) {
         let Some(named) = &counting.named else { return };
         let stored = outcome.stored.iter();
-        let stored: Vec<Seen> = stored.filter_map(|at| seen.get(at.place)).cloned().collect();
-        let shown = Shown {
+        let stored: Vec<Observation> = stored.filter_map(|at| seen.get(at.place)).cloned().collect();
+        let shown = WindowView {
             first_exchange: outcome.first_exchange,
             summarized_through: outcome.summarized_through,
         };
@@ -160,7 +162,7 @@ impl Learning {
         self.state().unsaved.extend(named);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LearnerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -173,7 +175,7 @@ fn reporter(agent: &AgentId) -> Reporter {
 }
 
 /// What `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
-pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Seen {
+pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Observation {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
     let is_opaque = |part: &Part| {
@@ -185,7 +187,7 @@ pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, m
     let usage = (is_answer || is_metadata)
         .then(|| reported_usage(message))
         .flatten();
-    Seen {
+    Observation {
         tokens: counter.plain(tokens),
         is_answer,
         is_metadata,

@@ -11,15 +11,16 @@ use crate::{
     domain::{
         agent::AgentId,
         number::usize_or_max,
-        spend::{Spent, day_start},
+        spend::{SpendTotal, day_start},
         time::Timestamp,
         work::Reason,
     },
     notice::{Change, Notices},
     store::{
-        Enqueued, StoreResult,
+        EnqueueOutcome, StoreResult,
         operate::{
-            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery,
+            AgeingDue, OperatorOutcome, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour,
+            RunQuery,
         },
     },
 };
@@ -100,7 +101,7 @@ impl Operator {
     ///
     /// # Errors
     /// What the store fails with.
-    pub async fn retry(&self, agent: &AgentId) -> StoreResult<Handled> {
+    pub async fn retry(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
         let handled = self.store.retry(agent, self.clock.now()).await?;
         info!(agent_id = %agent, handled = handled.name(), "queue.retried");
         self.notices.agent_moved(agent);
@@ -112,7 +113,7 @@ impl Operator {
     ///
     /// # Errors
     /// What the store fails with.
-    pub async fn cancel(&self, agent: &AgentId) -> StoreResult<Handled> {
+    pub async fn cancel(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
         let handled = self.store.cancel(agent, self.clock.now()).await?;
         info!(agent_id = %agent, handled = handled.name(), "queue.cancelled");
         self.notices.agent_moved(agent);
@@ -232,7 +233,7 @@ impl Operator {
     ///
     /// # Errors
     /// What the store fails with.
-    pub async fn spent_today(&self, agents: &[AgentId]) -> StoreResult<Vec<Spent>> {
+    pub async fn spent_today(&self, agents: &[AgentId]) -> StoreResult<Vec<SpendTotal>> {
         self.store.spent(agents, day_start(self.clock.now())).await
     }
 
@@ -246,7 +247,7 @@ impl Operator {
 }
 
 /// A row that was just made or made due, before anyone else touched it.
-fn made(agent: &AgentId, enqueued: Enqueued, now: Timestamp) -> QueueRow {
+fn made(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
     QueueRow {
         agent_id: agent.clone(),
         state: QueueState::Ready,

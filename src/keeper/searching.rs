@@ -14,7 +14,7 @@ const SEARCH_STEP: i64 = 1_000;
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Searched<Row, Cursor> {
+pub struct SearchReport<Row, Cursor> {
     /// The rows that match, in the order of the list.
     pub found: Vec<Row>,
     /// Where to continue, if more rows match than were wanted, or [`SEARCHED_MAX`] were looked at.
@@ -32,7 +32,7 @@ impl Operator {
         after: Option<&AgentId>,
         limit: usize,
         matches: impl Fn(&QueueRow) -> bool + Send,
-    ) -> StoreResult<Searched<QueueRow, AgentId>> {
+    ) -> StoreResult<SearchReport<QueueRow, AgentId>> {
         let mut search = Search::new(after.cloned(), limit);
         while search.goes_on() {
             let rows = self.queue(search.at.as_ref(), SEARCH_STEP).await?;
@@ -49,7 +49,7 @@ impl Operator {
         &self,
         query: RunQuery,
         matches: impl Fn(&Run) -> bool + Send,
-    ) -> StoreResult<Searched<Run, i64>> {
+    ) -> StoreResult<SearchReport<Run, i64>> {
         let mut search = Search::new(query.before, usize::try_from(query.limit).unwrap_or(0));
         while search.goes_on() {
             let query = RunQuery {
@@ -108,9 +108,9 @@ impl<Row, Cursor> Search<Row, Cursor> {
         }
     }
 
-    fn ended(self) -> Searched<Row, Cursor> {
+    fn ended(self) -> SearchReport<Row, Cursor> {
         let unseen = self.at.filter(|_| !self.is_through);
-        Searched {
+        SearchReport {
             found: self.found,
             next: self.full_at.or(unseen),
         }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Searches `numbers` for multiples of `of`, as if they were rows.
-    fn multiples(count: i64, of: i64, limit: usize) -> Searched<i64, i64> {
+    fn multiples(count: i64, of: i64, limit: usize) -> SearchReport<i64, i64> {
         let mut search = Search::new(None, limit);
         while search.goes_on() {
             let from = search.at.map_or(1, |at: i64| at + 1);
@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert_eq!(
                 multiples(count, of, limit),
-                Searched { found, next },
+                SearchReport { found, next },
                 "{count} {of} {limit}"
             );
         }

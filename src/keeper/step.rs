@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::{
     domain::agent::AgentId,
-    store::{AppendOutcome, Forked, Stepped},
+    store::{AppendOutcome, ForkOutcome, StepOutcome},
 };
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
-#[schema(as = Stepped)]
+#[schema(as = StepOutcome)]
 pub struct StepReply {
     /// The newest exchange; 0 if there is none.
     pub exchange: i64,
@@ -21,10 +21,10 @@ pub struct StepReply {
     pub window_tokens: i64,
     #[serde(flatten)]
     #[schema(value_type = SteppedFigures)]
-    figures: Option<Figures>,
+    figures: Option<StepFigures>,
 }
 
-/// What the members that [`Figures`] adds look like: of each step its own.
+/// What the members that [`StepFigures`] adds look like: of each step its own.
 #[derive(utoipa::ToSchema)]
 #[expect(
     dead_code,
@@ -45,7 +45,7 @@ struct SteppedFigures {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-enum Figures {
+enum StepFigures {
     Cleared {
         session: i64,
     },
@@ -63,25 +63,25 @@ enum Figures {
 impl From<AppendOutcome> for StepReply {
     fn from(outcome: AppendOutcome) -> Self {
         let figures = outcome.steps.into_iter().find_map(|step| match step {
-            Stepped::Cleared { session } => Some(Figures::Cleared { session }),
-            Stepped::Marked { label, exchange } => Some(Figures::Marked {
+            StepOutcome::Cleared { session } => Some(StepFigures::Cleared { session }),
+            StepOutcome::Marked { label, exchange } => Some(StepFigures::Marked {
                 label,
                 marked_exchange: exchange,
             }),
-            Stepped::Rewound {
+            StepOutcome::Rewound {
                 exchange,
                 set_aside,
                 version,
-            } => Some(Figures::Rewound {
+            } => Some(StepFigures::Rewound {
                 marked_exchange: exchange,
                 set_aside,
                 version,
             }),
             // The keeper asks for the mark to be there; pins have an answer of their own.
-            Stepped::Ignored { .. }
-            | Stepped::NotThere { .. }
-            | Stepped::Pinned { .. }
-            | Stepped::Unpinned { .. } => None,
+            StepOutcome::Ignored { .. }
+            | StepOutcome::NotThere { .. }
+            | StepOutcome::Pinned { .. }
+            | StepOutcome::Unpinned { .. } => None,
         });
         Self {
             exchange: outcome.exchange,
@@ -95,7 +95,7 @@ impl From<AppendOutcome> for StepReply {
 
 /// What a fork made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Forked)]
+#[schema(as = ForkOutcome)]
 pub struct ForkReply {
     /// The new agent.
     pub agent_id: AgentId,
@@ -111,7 +111,7 @@ pub struct ForkReply {
 
 impl ForkReply {
     /// The reply to the fork of `child` from `parent`.
-    pub fn new(parent: AgentId, child: AgentId, forked: Forked) -> Self {
+    pub fn new(parent: AgentId, child: AgentId, forked: ForkOutcome) -> Self {
         Self {
             agent_id: child,
             parent_agent_id: parent,

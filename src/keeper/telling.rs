@@ -5,7 +5,7 @@ use tracing::{info, warn};
 use super::Keeper;
 use crate::{
     domain::{agent::AgentId, work::Reason},
-    store::{AppendOutcome, AppendRequest, Enqueued, Stepped},
+    store::{AppendOutcome, AppendRequest, EnqueueOutcome, StepOutcome},
     telemetry::metrics::labels::Role,
 };
 
@@ -34,12 +34,12 @@ impl Keeper {
         }
         for step in &outcome.steps {
             match step {
-                Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
-                Stepped::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
+                StepOutcome::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                StepOutcome::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }
-        let comes_back = |step: &Stepped| matches!(step, Stepped::Rewound { version: Some(_), .. });
+        let comes_back = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
         if outcome.steps.iter().any(comes_back) {
             // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
             self.learning.work.notify_one();
@@ -52,7 +52,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn tell_queue(&self, enqueued: Option<Enqueued>, reason: Reason) {
+    pub(super) fn tell_queue(&self, enqueued: Option<EnqueueOutcome>, reason: Reason) {
         let Some(enqueued) = enqueued else { return };
         if enqueued.is_new {
             self.metrics.updates.queued(reason);

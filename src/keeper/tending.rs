@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 use super::{Keeper, counting::COUNTING};
 use crate::{
     domain::{agent::AgentId, number::i64_or_max, tokens::count_message, work::Reason},
-    store::{NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult},
+    store::{NewCount, Recount, RecountBatch, RecountOutcome, StoreError, StoreResult},
     threads,
 };
 
@@ -197,7 +197,7 @@ impl Keeper {
         })
     }
 
-    fn tell_recounted(&self, agent: &AgentId, recounted: &Recounted) {
+    fn tell_recounted(&self, agent: &AgentId, recounted: &RecountOutcome) {
         for eviction in &recounted.evictions {
             let exchanges = eviction.through_exchange - eviction.from_exchange + 1;
             self.metrics.window.evicted(exchanges, eviction.tokens);

@@ -11,12 +11,15 @@ use crate::{
         summary::{edit::ItemEdit, item::Item, line},
         work::Reason,
     },
-    store::{EditRequest, Edited, ItemRow, RebuildRequest, Revised, RollbackRequest, Store, StoreResult},
+    store::{
+        EditOutcome, EditRequest, ItemRow, RebuildRequest, RevisionOutcome, RollbackRequest, Store,
+        StoreResult,
+    },
 };
 
 /// What a rollback or a rebuild answers, over HTTP and on the command line alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Revised)]
+#[schema(as = RevisionOutcome)]
 pub struct RevisedReply {
     /// Whose document.
     pub agent_id: AgentId,
@@ -35,7 +38,7 @@ pub struct RevisedReply {
 }
 
 impl RevisedReply {
-    fn new(agent_id: AgentId, revised: Revised) -> Self {
+    fn new(agent_id: AgentId, revised: RevisionOutcome) -> Self {
         Self {
             agent_id,
             version: revised.version,
@@ -121,8 +124,8 @@ pub struct EditedReply {
     pub item: ItemReply,
 }
 
-impl From<Edited> for EditedReply {
-    fn from(edited: Edited) -> Self {
+impl From<EditOutcome> for EditedReply {
+    fn from(edited: EditOutcome) -> Self {
         Self {
             version: edited.version,
             item: edited.row.into(),
@@ -183,7 +186,7 @@ impl Keeper {
         Ok(edited.into())
     }
 
-    fn after_revision(&self, agent: &AgentId, revised: Revised) -> RevisedReply {
+    fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
         if revised.uncovered > 0 {
             // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
             self.learning.work.notify_one();

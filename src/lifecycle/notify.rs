@@ -19,7 +19,7 @@ const SEND_MAX: Duration = Duration::from_millis(200);
 
 /// What a service manager told the process in its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ServiceManager {
     /// `NOTIFY_SOCKET`: a path, or an abstract name behind `@`.
     pub socket: Option<String>,
     /// `WATCHDOG_USEC`
@@ -40,7 +40,7 @@ impl Notify {
     ///
     /// # Errors
     /// When nobody listens at its socket.
-    pub fn new(told: &Told) -> io::Result<Self> {
+    pub fn new(told: &ServiceManager) -> io::Result<Self> {
         let Some(name) = told.socket.as_deref().filter(|name| !name.is_empty()) else {
             return Ok(Self::default());
         };
@@ -120,7 +120,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
-        let told = Told {
+        let told = ServiceManager {
             socket: Some(path.display().to_string()),
             watchdog_usec: Some("30000000".to_owned()),
             watchdog_pid: Some(std::process::id().to_string()),
@@ -148,9 +148,9 @@ mod tests {
     fn an_abstract_socket_is_known_by_its_at_sign() {
         let name = format!("recapd-test-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        let told = Told {
+        let told = ServiceManager {
             socket: Some(format!("@{name}")),
-            ..Told::default()
+            ..ServiceManager::default()
         };
         Notify::new(&told).unwrap().stopping();
         let mut bytes = [0; 64];
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn without_a_manager_nothing_happens() {
-        let notify = Notify::new(&Told::default()).unwrap();
+        let notify = Notify::new(&ServiceManager::default()).unwrap();
         assert!(!notify.is_heard());
         notify.ready();
-        let told = Told {
+        let told = ServiceManager {
             socket: Some("/nowhere/notify".to_owned()),
-            ..Told::default()
+            ..ServiceManager::default()
         };
         assert!(Notify::new(&told).is_err());
     }
@@ -175,12 +175,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();
-        let told = |pid: Option<&str>, usec: &str| Told {
+        let told = |pid: Option<&str>, usec: &str| ServiceManager {
             socket: Some(path.display().to_string()),
             watchdog_usec: Some(usec.to_owned()),
             watchdog_pid: pid.map(str::to_owned),
         };
-        let watchdog = |told: Told| Notify::new(&told).unwrap().watchdog();
+        let watchdog = |told: ServiceManager| Notify::new(&told).unwrap().watchdog();
         assert_eq!(watchdog(told(Some("1"), "1000")), None);
         assert_eq!(watchdog(told(None, "soon")), None);
         assert_eq!(watchdog(told(None, "1000")), Some(Duration::from_millis(1)));

@@ -39,15 +39,15 @@ impl Life {
         });
     }
 
-    async fn run(self) -> (Ending, Duration) {
+    async fn run(self) -> (Shutdown, Duration) {
         let started = Instant::now();
         let ending = self.lifecycle.run(self.signals, DRAIN).await;
         (ending, started.elapsed())
     }
 }
 
-fn clean(manner: Manner) -> Ending {
-    Ending {
+fn clean(manner: Manner) -> Shutdown {
+    Shutdown {
         manner,
         is_failure: false,
     }
@@ -67,7 +67,7 @@ async fn a_signal_lets_running_work_finish() {
 }
 
 /// When the one who serves lets go, and how all ended, where a worker takes so long after the signal.
-async fn served_while_it_works(for_seconds: u64) -> (Duration, Ending, Duration) {
+async fn served_while_it_works(for_seconds: u64) -> (Duration, Shutdown, Duration) {
     let life = Life::new();
     let (soft, hard) = (life.lifecycle.soft().clone(), life.lifecycle.hard().clone());
     life.lifecycle.spawn("worker", async move {
@@ -130,15 +130,15 @@ async fn the_drain_time_hurries() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_leave_is_dropped() {
-    struct Dropped(Arc<AtomicBool>);
-    impl Drop for Dropped {
+    struct DropFlag(Arc<AtomicBool>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     let life = Life::new();
     let is_dropped = Arc::new(AtomicBool::new(false));
-    let guard = Dropped(Arc::clone(&is_dropped));
+    let guard = DropFlag(Arc::clone(&is_dropped));
     life.lifecycle.spawn("deaf", async move {
         let _guard = guard;
         std::future::pending::<()>().await;
@@ -159,7 +159,7 @@ async fn the_end_of_a_vital_task_is_the_end_of_all() {
         let soft = life.lifecycle.soft().clone();
         life.lifecycle
             .spawn("worker", async move { soft.cancelled().await });
-        let failure = Ending {
+        let failure = Shutdown {
             manner: Manner::Drained,
             is_failure: true,
         };
@@ -185,7 +185,7 @@ async fn a_panic_stops_nobody_else_but_is_remembered() {
     life.lifecycle
         .spawn("other", async move { soft.cancelled().await });
     life.signal_after(seconds(7));
-    let failure = Ending {
+    let failure = Shutdown {
         manner: Manner::Drained,
         is_failure: true,
     };

@@ -11,7 +11,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::Value;
 
-use self::wire::{Message, Request, Usage};
+use self::wire::{MessageAnswer, MessageUsage, MessagesRequest};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
@@ -124,15 +124,15 @@ impl Protocol for Anthropic {
         request: &ModelRequest,
         dialect: AnthropicDialect,
     ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+        serde_json::to_vec(&MessagesRequest::new(settings, request, dialect)?)
     }
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
-        Message::read(body)
+        MessageAnswer::read(body)
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<Usage>(body, "usage").answer()
+        reported::<MessageUsage>(body, "usage").answer()
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{LlmError, ModelAnswer, ModelRequest};
-use crate::domain::batch::{Listed, Wanted};
+use crate::domain::batch::{BatchIdentity, ListedBatch};
 
 /// The longest file of results that is read, in bytes.
 pub const RESULTS_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -25,14 +25,14 @@ pub enum BatchSight {
     /// The provider works on it.
     Running,
     /// It ended.
-    Ended(Ended),
+    Ended(FinishedBatch),
     /// There is no such batch any more.
     Gone,
 }
 
 /// A batch that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct FinishedBatch {
     /// Where its results are; empty if it has none.
     pub results: Vec<Results>,
     /// Why other questions have no result, in a word: `expired`.
@@ -78,11 +78,11 @@ pub trait BatchModel: Send + Sync {
     async fn submit(&self, name: &str, calls: &[BatchCall]) -> Result<String, LlmError>;
 
     /// The batches in the provider's list that may be the `wanted` one.
-    async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError>;
+    async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError>;
 
     /// The state of a batch.
     async fn look(&self, id: &str) -> Result<BatchSight, LlmError>;
 
     /// The results of a batch that ended, in any order. Unreadable ones are left out.
-    async fn results(&self, ended: &Ended) -> Result<Vec<BatchResult>, LlmError>;
+    async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError>;
 }

@@ -16,23 +16,23 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait};
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure, Wait};
 use crate::{
     clock::Clock,
     domain::{number::i64_or_max, time::Timestamp},
 };
-use circuit::{Asked, Circuit, Verdict};
 pub use circuit::{BreakerSettings, CircuitState};
+use circuit::{CallPermit, CallVerdict, Circuit};
 
 /// Is called with provider, model and state when a circuit changes.
-pub type Listener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
+pub type BreakerListener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
 /// A model that is left alone while it fails.
 pub struct Breaker {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
     circuit: Mutex<Circuit>,
-    listener: Mutex<Option<Listener>>,
+    listener: Mutex<Option<BreakerListener>>,
 }
 
 impl Breaker {
@@ -82,7 +82,7 @@ impl Breaker {
             CircuitState::Closed | CircuitState::HalfOpen => return error,
         };
         match error {
-            LlmError::Transient(fault) => LlmError::Transient(Fault {
+            LlmError::Transient(fault) => LlmError::Transient(TransientFailure {
                 outage: Some(outage),
                 ..fault
             }),
@@ -90,7 +90,7 @@ impl Breaker {
         }
     }
 
-    fn listener(&self) -> MutexGuard<'_, Option<Listener>> {
+    fn listener(&self) -> MutexGuard<'_, Option<BreakerListener>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,13 +100,13 @@ impl Breaker {
 }
 
 /// A call under way. If its future is dropped before its end, it has shown nothing.
-struct Call<'a> {
+struct BreakerCall<'a> {
     breaker: &'a Breaker,
-    asked: Asked,
-    verdict: Verdict,
+    asked: CallPermit,
+    verdict: CallVerdict,
 }
 
-impl Drop for Call<'_> {
+impl Drop for BreakerCall<'_> {
     fn drop(&mut self) {
         let (asked, verdict) = (self.asked, self.verdict);
         self.breaker
@@ -124,7 +124,7 @@ impl ChatModel for Breaker {
         self.inner.model()
     }
 
-    fn watch(&self, listener: &Listener) {
+    fn watch(&self, listener: &BreakerListener) {
         *self.listener() = Some(Arc::clone(listener));
         let state = self.circuit().state();
         listener(self.inner.provider(), self.inner.model(), state);
@@ -136,10 +136,10 @@ impl ChatModel for Breaker {
             wait: span(wait_ms),
             why: Wait::Circuit,
         })?;
-        let mut call = Call {
+        let mut call = BreakerCall {
             breaker: self,
             asked,
-            verdict: Verdict::Nothing,
+            verdict: CallVerdict::Nothing,
         };
         let answer = self.inner.answer(request).await;
         call.verdict = verdict(&answer);
@@ -153,14 +153,14 @@ fn span(span_ms: i64) -> Duration {
 }
 
 /// What an answer shows about the provider. One that limits the rate or declines works.
-fn verdict(answer: &Result<ModelAnswer, LlmError>) -> Verdict {
+fn verdict(answer: &Result<ModelAnswer, LlmError>) -> CallVerdict {
     match answer {
-        Err(LlmError::Transient(fault)) => Verdict::Failed {
+        Err(LlmError::Transient(fault)) => CallVerdict::Failed {
             rest_ms: fault.retry_after.map_or(0, |wait| i64_or_max(wait.as_millis())),
         },
-        Err(LlmError::Auth(_)) => Verdict::Refused,
-        Err(LlmError::Waiting { .. }) => Verdict::Nothing,
-        _ => Verdict::Answered,
+        Err(LlmError::Auth(_)) => CallVerdict::Refused,
+        Err(LlmError::Waiting { .. }) => CallVerdict::Nothing,
+        _ => CallVerdict::Answered,
     }
 }
 

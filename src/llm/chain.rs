@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::Listener};
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::BreakerListener};
 
 /// A model that has to be waited for longer than this is passed over.
 const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -49,7 +49,7 @@ impl ChatModel for Chain {
         self.first.answer(request).await
     }
 
-    fn watch(&self, listener: &Listener) {
+    fn watch(&self, listener: &BreakerListener) {
         self.first.watch(listener);
         self.others.iter().for_each(|model| model.watch(listener));
     }
@@ -81,7 +81,7 @@ impl LlmError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::{Cause, Fault};
+    use crate::llm::{Cause, TransientFailure};
 
     #[test]
     fn who_is_asked_next_depends_on_what_failed() {
@@ -94,9 +94,9 @@ mod tests {
             message: String::new(),
         };
         let words = String::new;
-        let outage = Fault {
+        let outage = TransientFailure {
             outage: Some(Duration::from_secs(30)),
-            ..Fault::new(Cause::Network, "")
+            ..TransientFailure::new(Cause::Network, "")
         };
         let declined = LlmError::Refused {
             message: words(),
@@ -112,7 +112,11 @@ mod tests {
             (waiting(6, Wait::Rate), true, true),
             (limited(5), false, true),
             (limited(60), true, true),
-            (LlmError::Transient(Fault::new(Cause::Network, "")), false, true),
+            (
+                LlmError::Transient(TransientFailure::new(Cause::Network, "")),
+                false,
+                true,
+            ),
             (LlmError::Transient(outage), true, true),
             (LlmError::ContextOverflow(words()), false, false),
             (LlmError::Truncated { usage: None }, false, false),

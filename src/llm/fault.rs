@@ -2,7 +2,7 @@
 //! each other's words.
 
 use super::{
-    Cause, Fault, LlmError,
+    Cause, LlmError, TransientFailure,
     discreet::Discreet,
     envelope::{ErrorBody, Quota},
     http::HttpReply,
@@ -92,7 +92,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
             retry_after: Some(retry_after.unwrap_or_default().max(QUOTA_WAIT_MIN)),
             message,
         },
-        Trouble::Passing(cause) => LlmError::Transient(Fault {
+        Trouble::Passing(cause) => LlmError::Transient(TransientFailure {
             cause,
             retry_after: retry_after.map(|wait| wait.min(OUTAGE_WAIT_MAX)),
             outage: None,
@@ -108,7 +108,9 @@ pub(super) fn without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discr
     match none {
         NoAnswer::Truncated => LlmError::Truncated { usage: None },
         NoAnswer::Refused(why) => declined(said(reply, why, discreet)),
-        NoAnswer::Broken(why) => LlmError::Transient(Fault::new(Cause::Server, said(reply, why, discreet))),
+        NoAnswer::Broken(why) => {
+            LlmError::Transient(TransientFailure::new(Cause::Server, said(reply, why, discreet)))
+        }
         NoAnswer::Unknown => in_success(reply, discreet),
     }
 }
@@ -122,7 +124,7 @@ fn declined(message: String) -> LlmError {
 pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
     match ErrorBody::read(&reply.body) {
         Some(error) => refused(reply, error.implied_status().unwrap_or(502), discreet),
-        None => LlmError::Transient(Fault::new(
+        None => LlmError::Transient(TransientFailure::new(
             Cause::Server,
             said(reply, "the answer isn't what this API answers", discreet),
         )),

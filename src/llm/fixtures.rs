@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 
 /// The result of a call.
-pub(super) type Answer = Result<ModelAnswer, LlmError>;
+pub(super) type CannedAnswer = Result<ModelAnswer, LlmError>;
 
 /// Gives these answers, the last one first; then waits for ever.
-pub(super) struct Told(pub(super) Mutex<Vec<Answer>>);
+pub(super) struct CannedModel(pub(super) Mutex<Vec<CannedAnswer>>);
 
 #[async_trait]
-impl ChatModel for Told {
+impl ChatModel for CannedModel {
     fn provider(&self) -> &'static str {
         "told"
     }
@@ -22,7 +22,7 @@ impl ChatModel for Told {
         "so"
     }
 
-    async fn answer(&self, _: &ModelRequest) -> Answer {
+    async fn answer(&self, _: &ModelRequest) -> CannedAnswer {
         let next = self.0.lock().unwrap().pop();
         match next {
             Some(answer) => answer,

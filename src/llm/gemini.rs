@@ -9,7 +9,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::Value;
 
-use self::wire::{Generated, Request, Usage};
+use self::wire::{GenerateAnswer, GenerateRequest, UsageMetadata};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
@@ -32,12 +32,12 @@ pub struct Gemini;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeminiDialect {
     format: AnswerFormat,
-    thinking: Thinking,
+    thinking: ThinkingLimit,
 }
 
 /// How a model is asked to think little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Thinking {
+enum ThinkingLimit {
     /// From Gemini 3 on.
     Level(&'static str),
     /// Gemini 2.5, in tokens; each of its models takes these numbers.
@@ -46,7 +46,7 @@ enum Thinking {
     Unsaid,
 }
 
-impl Thinking {
+impl ThinkingLimit {
     fn first(model: &str, effort: Effort) -> Self {
         let (level, budget) = match effort {
             Effort::Default => return Self::Unsaid,
@@ -81,8 +81,8 @@ impl Dialect for GeminiDialect {
             "json schema",
         ];
         const TOO_COMPLEX: [&str; 2] = ["schema produces", "too many states"];
-        if self.thinking != Thinking::Unsaid && words.contains("thinking") {
-            let thinking = Thinking::Unsaid;
+        if self.thinking != ThinkingLimit::Unsaid && words.contains("thinking") {
+            let thinking = ThinkingLimit::Unsaid;
             return Some(Self { thinking, ..self });
         }
         let format = self.format.simpler()?;
@@ -107,7 +107,7 @@ impl Protocol for Gemini {
     fn first(&self, settings: &RemoteSettings, _: &Url) -> GeminiDialect {
         GeminiDialect {
             format: AnswerFormat::Schema,
-            thinking: Thinking::first(&settings.model, settings.effort),
+            thinking: ThinkingLimit::first(&settings.model, settings.effort),
         }
     }
 
@@ -121,15 +121,15 @@ impl Protocol for Gemini {
         request: &ModelRequest,
         dialect: GeminiDialect,
     ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+        serde_json::to_vec(&GenerateRequest::new(settings, request, dialect)?)
     }
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
-        Generated::read(body)
+        GenerateAnswer::read(body)
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<Usage>(body, "usageMetadata").answer()
+        reported::<UsageMetadata>(body, "usageMetadata").answer()
     }
 }
 
@@ -145,28 +145,31 @@ mod tests {
     #[test]
     fn each_generation_is_told_in_its_words_to_think_little() {
         for (model, thinking) in [
-            ("gemini-3.8-flash", Thinking::Level("LOW")),
-            ("models/gemini-4-argon", Thinking::Level("LOW")),
-            ("gemini-2.5-flash-lite", Thinking::Budget(512)),
-            ("gemini-2.0-flash", Thinking::Unsaid),
-            ("gemma-3-27b-it", Thinking::Unsaid),
-            ("gemini-flash-latest", Thinking::Unsaid),
+            ("gemini-3.8-flash", ThinkingLimit::Level("LOW")),
+            ("models/gemini-4-argon", ThinkingLimit::Level("LOW")),
+            ("gemini-2.5-flash-lite", ThinkingLimit::Budget(512)),
+            ("gemini-2.0-flash", ThinkingLimit::Unsaid),
+            ("gemma-3-27b-it", ThinkingLimit::Unsaid),
+            ("gemini-flash-latest", ThinkingLimit::Unsaid),
         ] {
-            assert_eq!(Thinking::first(model, Effort::Low), thinking, "{model}");
-            assert_eq!(Thinking::first(model, Effort::Default), Thinking::Unsaid);
+            assert_eq!(ThinkingLimit::first(model, Effort::Low), thinking, "{model}");
+            assert_eq!(
+                ThinkingLimit::first(model, Effort::Default),
+                ThinkingLimit::Unsaid
+            );
         }
     }
 
     #[test]
     fn what_a_model_does_not_know_is_left_out() {
         use AnswerFormat::{Free, Object, Schema};
-        let low = Thinking::Level("LOW");
+        let low = ThinkingLimit::Level("LOW");
         let dialect = |format, thinking| GeminiDialect { format, thinking };
         let cases = [
             (
                 "thinking level is not supported for this model.",
                 dialect(Schema, low),
-                Some(dialect(Schema, Thinking::Unsaid)),
+                Some(dialect(Schema, ThinkingLimit::Unsaid)),
             ),
             (
                 "invalid json payload received. unknown name \"responsejsonschema\" at 'generation_config': cannot find field.",

@@ -2,7 +2,7 @@
 
 use reqwest::{Client, RequestBuilder};
 
-use super::{Cause, Fault, LlmError};
+use super::{Cause, LlmError, TransientFailure};
 use crate::wire::{self, WireError};
 pub use crate::wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
@@ -27,9 +27,9 @@ impl From<WireError> for LlmError {
         let said = error.to_string();
         match error {
             WireError::Unsendable(_) | WireError::Untrusted(_) => Self::Permanent(said),
-            WireError::Late(_) => Self::Transient(Fault::new(Cause::Timeout, said)),
-            WireError::Unreachable(_) => Self::Transient(Fault::new(Cause::Network, said)),
-            WireError::Broken(_) => Self::Transient(Fault::new(Cause::Broken, said)),
+            WireError::Late(_) => Self::Transient(TransientFailure::new(Cause::Timeout, said)),
+            WireError::Unreachable(_) => Self::Transient(TransientFailure::new(Cause::Network, said)),
+            WireError::Broken(_) => Self::Transient(TransientFailure::new(Cause::Broken, said)),
             WireError::TooLong(_) => Self::Transient(said.into()),
         }
     }

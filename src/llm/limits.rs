@@ -35,9 +35,9 @@ const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
 /// Whether a request still waits for the limits. One that is given up meanwhile costs nothing, since it wasn't sent.
 #[derive(Clone, Debug, Default)]
-pub struct Held(Arc<AtomicBool>);
+pub struct LimitWait(Arc<AtomicBool>);
 
-impl Held {
+impl LimitWait {
     /// Whether the request still waits.
     pub fn is_held(&self) -> bool {
         self.0.load(SeqCst)
@@ -49,20 +49,20 @@ impl Held {
 }
 
 /// A model that is asked within limits.
-pub struct Limited {
+pub struct LimitedModel {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
     places: Semaphore,
-    shared: Mutex<Shared>,
+    shared: Mutex<LimiterState>,
 }
 
-struct Shared {
+struct LimiterState {
     minute: Minute,
     /// How many refusals for the rate came since the last answer.
     refused: u32,
 }
 
-impl Limited {
+impl LimitedModel {
     /// `inner` with at most `concurrency` calls at the same time, and within `limits`.
     pub fn new(
         inner: Arc<dyn ChatModel>,
@@ -74,7 +74,7 @@ impl Limited {
             inner,
             clock,
             places: Semaphore::new(concurrency),
-            shared: Mutex::new(Shared {
+            shared: Mutex::new(LimiterState {
                 minute: Minute::new(limits),
                 refused: 0,
             }),
@@ -92,7 +92,7 @@ impl Limited {
             why: Wait::Rate,
         })?;
         if reserved.wait_ms > 0 {
-            let mut unsent = Unsent {
+            let mut unsent = ReservedCall {
                 limited: self,
                 id: reserved.id,
                 is_given_up: true,
@@ -139,19 +139,19 @@ impl Limited {
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, LimiterState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that is reserved and waits for its time. Dropped before that, it gives its reservation back.
-struct Unsent<'a> {
-    limited: &'a Limited,
+struct ReservedCall<'a> {
+    limited: &'a LimitedModel,
     id: u64,
     is_given_up: bool,
 }
 
-impl Drop for Unsent<'_> {
+impl Drop for ReservedCall<'_> {
     fn drop(&mut self) {
         if self.is_given_up {
             self.limited.shared().minute.give_back(self.id);
@@ -160,7 +160,7 @@ impl Drop for Unsent<'_> {
 }
 
 #[async_trait]
-impl ChatModel for Limited {
+impl ChatModel for LimitedModel {
     fn provider(&self) -> &str {
         self.inner.provider()
     }

@@ -82,7 +82,7 @@ impl ChatModel for OfflineModel {
 /// Items for `transcripts`, which are in the order of their exchanges: every exchange in exactly one, oldest first.
 pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     let transcripts: Vec<Transcript> = transcripts.iter().map(in_own_words).collect();
-    let batch = reading::Batch::read(&transcripts);
+    let batch = reading::Corpus::read(&transcripts);
     topics::runs(&batch)
         .into_iter()
         .filter_map(|run| {
@@ -110,7 +110,11 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
 
 /// The texts for a run in which nothing was changed. Where much was said, a point for each exchange follows what tells most of all of
 /// them, since points give way from the end. Talk has none: its facts are divided into runs that fit.
-fn composed(batch: &reading::Batch, exchanges: &[reading::Reading], told: &[Transcript]) -> compose::Texts {
+fn composed(
+    batch: &reading::Corpus,
+    exchanges: &[reading::ExchangeReading],
+    told: &[Transcript],
+) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
     let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
     if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {

@@ -9,7 +9,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::Value;
 
-use self::wire::{Chat, Request};
+use self::wire::{Chat, OllamaRequest};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of},
@@ -33,12 +33,12 @@ pub struct Ollama {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OllamaDialect {
     format: AnswerFormat,
-    thinking: Thinking,
+    thinking: ThinkOption,
 }
 
 /// Whether the model shall think before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Thinking {
+enum ThinkOption {
     /// It shall not.
     Off,
     /// So much; some models know no less than `low`.
@@ -47,7 +47,7 @@ enum Thinking {
     Unsaid,
 }
 
-impl Thinking {
+impl ThinkOption {
     fn first(model: &str, effort: Effort) -> Self {
         match (effort, effort.word()) {
             (Effort::Low, _) if !model.contains("gpt-oss") => Self::Off,
@@ -60,8 +60,8 @@ impl Thinking {
 impl Dialect for OllamaDialect {
     fn after(self, words: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 4] = ["format", "grammar", "schema", "unmarshal object"];
-        if self.thinking != Thinking::Unsaid && any_of(words, &["think"]) {
-            let thinking = Thinking::Unsaid;
+        if self.thinking != ThinkOption::Unsaid && any_of(words, &["think"]) {
+            let thinking = ThinkOption::Unsaid;
             return Some(Self { thinking, ..self });
         }
         let format = self.format.simpler()?;
@@ -82,7 +82,7 @@ impl Protocol for Ollama {
     fn first(&self, settings: &RemoteSettings, _: &Url) -> OllamaDialect {
         OllamaDialect {
             format: AnswerFormat::Schema,
-            thinking: Thinking::first(&settings.model, settings.effort),
+            thinking: ThinkOption::first(&settings.model, settings.effort),
         }
     }
 
@@ -96,7 +96,7 @@ impl Protocol for Ollama {
         request: &ModelRequest,
         dialect: OllamaDialect,
     ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Request::new(settings, self.num_ctx, request, dialect)?)
+        serde_json::to_vec(&OllamaRequest::new(settings, self.num_ctx, request, dialect)?)
     }
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn thinking_is_switched_off_where_it_can_be() {
         for (model, effort, thinking) in [
-            ("qwen3:8b", Effort::Low, Thinking::Off),
-            ("gpt-oss:20b", Effort::Low, Thinking::Level("low")),
-            ("qwen3:8b", Effort::High, Thinking::Level("high")),
-            ("qwen3:8b", Effort::Default, Thinking::Unsaid),
+            ("qwen3:8b", Effort::Low, ThinkOption::Off),
+            ("gpt-oss:20b", Effort::Low, ThinkOption::Level("low")),
+            ("qwen3:8b", Effort::High, ThinkOption::Level("high")),
+            ("qwen3:8b", Effort::Default, ThinkOption::Unsaid),
         ] {
-            assert_eq!(Thinking::first(model, effort), thinking, "{model}");
+            assert_eq!(ThinkOption::first(model, effort), thinking, "{model}");
         }
     }
 
@@ -136,20 +136,20 @@ mod tests {
         let cases = [
             (
                 "\"llama3.2\" does not support thinking",
-                dialect(Schema, Thinking::Level("high")),
-                Some(dialect(Schema, Thinking::Unsaid)),
+                dialect(Schema, ThinkOption::Level("high")),
+                Some(dialect(Schema, ThinkOption::Unsaid)),
             ),
             (
                 "json: cannot unmarshal object into go struct field chatrequest.format of type string",
-                dialect(Schema, Thinking::Off),
-                Some(dialect(Object, Thinking::Off)),
+                dialect(Schema, ThinkOption::Off),
+                Some(dialect(Object, ThinkOption::Off)),
             ),
             (
                 "invalid format",
-                dialect(Object, Thinking::Off),
-                Some(dialect(Free, Thinking::Off)),
+                dialect(Object, ThinkOption::Off),
+                Some(dialect(Free, ThinkOption::Off)),
             ),
-            ("model is required", dialect(Schema, Thinking::Off), None),
+            ("model is required", dialect(Schema, ThinkOption::Off), None),
         ];
         for (words, from, to) in cases {
             assert_eq!(from.after(words), to, "{words}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::{
     dialect::ChatDialect,
-    wire::{Completion, Request, Usage},
+    wire::{ChatRequest, ChatUsage, Completion},
 };
 use super::{
     ModelAnswer, ModelRequest,
@@ -55,7 +55,7 @@ impl Protocol for OpenAiChat {
         request: &ModelRequest,
         dialect: ChatDialect,
     ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+        serde_json::to_vec(&ChatRequest::new(settings, request, dialect)?)
     }
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
@@ -63,6 +63,6 @@ impl Protocol for OpenAiChat {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<Usage>(body, "usage").answer()
+        reported::<ChatUsage>(body, "usage").answer()
     }
 }

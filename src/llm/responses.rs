@@ -5,7 +5,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::Value;
 
-use self::wire::{Request, Response, Usage};
+use self::wire::{Response, ResponseUsage, ResponsesRequest};
 use super::{
     ModelAnswer, ModelRequest,
     openai::is_reasoning_model,
@@ -79,7 +79,7 @@ impl Protocol for Responses {
         request: &ModelRequest,
         dialect: ResponsesDialect,
     ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+        serde_json::to_vec(&ResponsesRequest::new(settings, request, dialect)?)
     }
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
@@ -87,7 +87,7 @@ impl Protocol for Responses {
     }
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
-        reported::<Usage>(body, "usage").answer()
+        reported::<ResponseUsage>(body, "usage").answer()
     }
 }
 

@@ -26,9 +26,9 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::access::quota::{Holder, Quota, Taken};
+use crate::access::quota::{Holder, Quota, QuotaShare};
 
-use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, Shared};
+use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, ServerState};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -50,14 +50,14 @@ pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     places: Arc<Quota>,
     /// The place of each session, by its id.
-    taken: Mutex<HashMap<SessionId, Taken>>,
+    taken: Mutex<HashMap<SessionId, QuotaShare>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
     without: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Endpoint {
     /// An endpoint that answers from `shared`. Sessions end with `stop`; requests without one end by themselves.
-    pub fn new(shared: &Arc<Shared>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
+    pub fn new(shared: &Arc<ServerState>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
         let sessions = Arc::new(session_manager());
         let named = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
@@ -116,7 +116,7 @@ impl Endpoint {
     }
 
     /// A place for one more session of `holder`, if there is one. Those of sessions that have ended are free again.
-    async fn place(&self, holder: &Holder) -> Option<Taken> {
+    async fn place(&self, holder: &Holder) -> Option<QuotaShare> {
         let open = self.sessions.sessions.read().await;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|id, _| open.contains_key(id));

@@ -10,7 +10,7 @@ use crate::{
         time::Timestamp,
     },
     recall::{self, ExpandReply, INDENT},
-    store::Place,
+    store::ExchangePlace,
 };
 
 /// The least room, in characters, with which a further exchange is begun.
@@ -18,7 +18,7 @@ const ROOM_MIN: usize = 1_000;
 
 /// The part of some exchanges that fits an answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct ExpandView {
     pub(super) agent_id: AgentId,
     pub(super) exchanges: Vec<ShownExchange>,
     /// Exchanges that didn't fit.
@@ -39,7 +39,7 @@ pub(super) struct ShownExchange {
     /// The legs of its exchange, if that has more than this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     legs: Option<Legs>,
-    place: Place,
+    place: ExchangePlace,
     started_at: Timestamp,
     ended_at: Timestamp,
     tokens: i64,
@@ -48,7 +48,7 @@ pub(super) struct ShownExchange {
     next_after: Option<i64>,
 }
 
-impl Shown {
+impl ExpandView {
     /// An answer of at most `chars_max` characters, still empty.
     pub(super) fn new(agent_id: AgentId, chars_max: usize) -> Self {
         Self {
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn behind_others_no_message_is_cut_that_may_fit_alone() {
-        let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
         shown.add(reply(&[6_000]));
         shown.add(reply(&[8_000]));
         assert_eq!((shown.exchanges.len(), &shown.left_out[..]), (1, &[7][..]));
         assert!(!shown.has_room());
-        let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
         shown.add(reply(&[8_000]));
         assert!(shown.exchanges[0].text.contains(&"ä".repeat(8_000)));
     }
@@ -205,7 +205,7 @@ mod tests {
     fn what_comes_after_a_cut_is_still_quoted() {
         let fake = "[9] user  2026-11-20 08:41 do it ";
         let reply: ExpandReply = reply_saying(&fake.repeat(1_000));
-        let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
         shown.add(reply);
         let at_margin = shown.exchanges[0]
             .text
@@ -224,7 +224,7 @@ mod tests {
         fn an_answer_never_has_more_characters_than_it_may_and_says_where_to_go_on(
             exchanges in prop::collection::vec(prop::collection::vec(1_usize..9_000, 1..12), 1..6),
         ) {
-            let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+            let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
             for lengths in &exchanges {
                 if shown.has_room() {
                     shown.add(reply(lengths));

@@ -23,7 +23,7 @@ use crate::{
     },
     history::{self, HistoryQuery},
     recall::{self, ExpandQuery, ExpandReply, RecallReply},
-    snapshot::{Reading, Snapshot, Snapshots},
+    snapshot::{Lookup, Snapshot, Snapshots},
     store::{AgentRow, Sample, Store, StoreError},
 };
 
@@ -48,17 +48,13 @@ impl Local {
         view.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 
-    async fn reading(&self, agent: &AgentId) -> Result<Reading, SourceError> {
+    async fn reading(&self, agent: &AgentId) -> Result<Lookup, SourceError> {
         let reading = match &self.followed {
             Some(_) => self.snapshots.get(agent).await?,
-            None => self
-                .snapshots
-                .from_database(agent)
-                .await?
-                .map(|snapshot| Reading {
-                    snapshot: Arc::new(snapshot),
-                    stale_since: None,
-                }),
+            None => self.snapshots.from_database(agent).await?.map(|snapshot| Lookup {
+                snapshot: Arc::new(snapshot),
+                stale_since: None,
+            }),
         };
         reading.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
@@ -142,7 +138,7 @@ impl Source for Local {
     }
 }
 
-fn document(agent: &AgentId, reading: &Reading) -> Summary {
+fn document(agent: &AgentId, reading: &Lookup) -> Summary {
     let snapshot: &Snapshot = &reading.snapshot;
     Summary {
         agent_id: agent.clone(),

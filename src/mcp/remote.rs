@@ -15,10 +15,10 @@ use super::{
     source::{AgentsPage, Source, SourceError},
 };
 use crate::{
-    client::{Answerer, Credentials, Place, PlaceError, Summary, Transport, answerer},
+    client::{Answerer, Credentials, DaemonEndpoint, PlaceError, Summary, Transport, answerer},
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
     },
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
@@ -49,7 +49,7 @@ impl Remote {
     /// # Errors
     /// [`SourceError::Refused`] if that is no address.
     pub fn new(base: &str) -> Result<Self, SourceError> {
-        let place: Place = base
+        let place: DaemonEndpoint = base
             .parse()
             .map_err(|error: PlaceError| SourceError::Refused(error.to_string()))?;
         let settings = HttpSettings {
@@ -97,7 +97,11 @@ impl Remote {
         self.url(&path, query)
     }
 
-    async fn ask(&self, request: RequestBuilder, about: Asked<'_>) -> Result<HttpReply, SourceError> {
+    async fn ask(
+        &self,
+        request: RequestBuilder,
+        about: RequestSubject<'_>,
+    ) -> Result<HttpReply, SourceError> {
         let reply = self.transport.send(request, ANSWER_BYTES_MAX).await;
         let reply = reply.map_err(|error| {
             let place = self.transport.place();
@@ -116,7 +120,7 @@ impl Remote {
         Err(about.error(&reply))
     }
 
-    async fn json<T: DeserializeOwned>(&self, url: Url, about: Asked<'_>) -> Result<T, SourceError> {
+    async fn json<T: DeserializeOwned>(&self, url: Url, about: RequestSubject<'_>) -> Result<T, SourceError> {
         let reply = self.ask(self.get(url).header(ACCEPT, JSON), about).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
             tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
@@ -131,12 +135,12 @@ impl Remote {
 
 /// What a request was about, to report what is unknown.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestSubject<'a> {
     agent: Option<&'a AgentId>,
     exchange: i64,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestSubject<'a> {
     const ALL: Self = Self {
         agent: None,
         exchange: 0,
@@ -175,13 +179,14 @@ impl Source for Remote {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
         let limit = limit.to_string();
         let mut query = vec![("limit", limit.as_str())];
-        let cursor = after.map(|after| Cursor::behind(List::Agents, after).to_string());
+        let cursor = after.map(|after| Cursor::behind(PagedList::Agents, after).to_string());
         query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-        self.json(self.url(&["v1", "agents"], &query), Asked::ALL).await
+        self.json(self.url(&["v1", "agents"], &query), RequestSubject::ALL)
+            .await
     }
 
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
-        self.json(self.of_agent(agent, &["summary"], &[]), Asked::of(agent))
+        self.json(self.of_agent(agent, &["summary"], &[]), RequestSubject::of(agent))
             .await
     }
 
@@ -193,7 +198,7 @@ impl Source for Remote {
         if let Some(known) = known {
             request = request.header(IF_NONE_MATCH, known);
         }
-        match self.ask(request, Asked::of(agent)).await {
+        match self.ask(request, RequestSubject::of(agent)).await {
             Err(SourceError::UnknownAgent(_)) => Ok(None),
             Err(error) => Err(error),
             Ok(reply) => Ok(reply.header("etag").map(str::to_owned)),
@@ -203,14 +208,14 @@ impl Source for Remote {
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
         let url = self.of_agent(agent, &["history"], &[]);
         let request = self.get(url).header(ACCEPT, "text/plain");
-        let reply = self.ask(request, Asked::of(agent)).await?;
+        let reply = self.ask(request, RequestSubject::of(agent)).await?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
     async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
         self.json(
             self.of_agent(agent, &["history"], &[("archived", "0")]),
-            Asked::of(agent),
+            RequestSubject::of(agent),
         )
         .await
     }
@@ -218,7 +223,7 @@ impl Source for Remote {
     async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
         let limit = limit.to_string();
         let url = self.of_agent(agent, &["recall"], &[("limit", &limit), ("q", words)]);
-        self.json(url, Asked::of(agent)).await
+        self.json(url, RequestSubject::of(agent)).await
     }
 
     async fn expand(
@@ -234,7 +239,7 @@ impl Source for Remote {
         );
         let mut parameters = vec![("after", after.as_str()), ("limit", limit.as_str())];
         parameters.extend(query.format.map(|format| ("format", format.name())));
-        let about = Asked {
+        let about = RequestSubject {
             agent: Some(agent),
             exchange,
         };
@@ -243,6 +248,7 @@ impl Source for Remote {
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {
-        self.json(self.url(&["v1", "status"], &[]), Asked::ALL).await
+        self.json(self.url(&["v1", "status"], &[]), RequestSubject::ALL)
+            .await
     }
 }

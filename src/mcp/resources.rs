@@ -11,7 +11,7 @@ use rmcp::{
 use super::{
     AGENTS_SHOWN, TTL_MS,
     source::{AgentLine, Source, SourceError},
-    uri::{self, Kind, Name},
+    uri::{self, Name, ResourceKind},
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
@@ -54,12 +54,12 @@ fn resource(line: &AgentLine) -> Resource {
         ),
     };
     Resource::new(
-        uri::of(agent.as_str(), Kind::Summary),
+        uri::of(agent.as_str(), ResourceKind::Summary),
         format!("{agent}/summary.md"),
     )
     .with_title(format!("Summary of {agent}"))
     .with_description(described)
-    .with_mime_type(Kind::Summary.mime_type())
+    .with_mime_type(ResourceKind::Summary.mime_type())
     .with_annotations(annotations(SUMMARY_PRIORITY, Some(line.updated_at)))
 }
 
@@ -73,8 +73,8 @@ fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
 
 /// The templates of all resources, the alias last.
 pub(super) fn templates() -> ListResourceTemplatesResult {
-    let template = |uri: String, kind: Kind, title: &str, description: &str| {
-        let priority = if kind == Kind::Summary {
+    let template = |uri: String, kind: ResourceKind, title: &str, description: &str| {
+        let priority = if kind == ResourceKind::Summary {
             SUMMARY_PRIORITY
         } else {
             OTHER_PRIORITY
@@ -87,20 +87,30 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     };
     let summary = "What left an agent's context window, at most 10,000 tokens";
     ListResourceTemplatesResult::with_all_items(vec![
-        template(uri::template(Kind::Summary), Kind::Summary, "Summary", summary),
         template(
-            uri::template(Kind::History),
-            Kind::History,
+            uri::template(ResourceKind::Summary),
+            ResourceKind::Summary,
+            "Summary",
+            summary,
+        ),
+        template(
+            uri::template(ResourceKind::History),
+            ResourceKind::History,
             "History",
             "An agent's newest exchanges, with the rule between what the model sees and what it doesn't",
         ),
         template(
-            uri::template(Kind::Window),
-            Kind::Window,
+            uri::template(ResourceKind::Window),
+            ResourceKind::Window,
             "Window",
             "What an agent's model sees: budget, boundary and the exchanges in the window",
         ),
-        template(uri::ALIAS.to_owned(), Kind::Summary, "Summary (alias)", summary),
+        template(
+            uri::ALIAS.to_owned(),
+            ResourceKind::Summary,
+            "Summary (alias)",
+            summary,
+        ),
     ])
     .with_ttl_ms(TTL_MS)
     .with_cache_scope(CacheScope::Private)
@@ -111,7 +121,7 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
     let name = named(uri)?;
     let agent = &name.agent;
     let text = match name.kind {
-        Kind::Summary => source
+        ResourceKind::Summary => source
             .summary(agent)
             .await
             .map(|document| match document.stale_since {
@@ -122,11 +132,11 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
                 None => document.content,
             }),
         // It is drawn for columns of one width. Nothing in it begins a line with tildes.
-        Kind::History => source
+        ResourceKind::History => source
             .history(agent)
             .await
             .map(|drawn| format!("# History of {agent}\n\n~~~~text\n{}\n~~~~\n", drawn.trim_end())),
-        Kind::Window => source.window(agent).await.map(|view| format!("{view:#}")),
+        ResourceKind::Window => source.window(agent).await.map(|view| format!("{view:#}")),
     };
     let text = text.map_err(failed)?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());
@@ -141,9 +151,9 @@ pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
         ErrorData::resource_not_found(
             format!(
                 "`uri`: there is nothing at `{uri}`; resources are {}, {}, {} and {}",
-                uri::template(Kind::Summary),
-                uri::template(Kind::History),
-                uri::template(Kind::Window),
+                uri::template(ResourceKind::Summary),
+                uri::template(ResourceKind::History),
+                uri::template(ResourceKind::Window),
                 uri::ALIAS
             ),
             None,

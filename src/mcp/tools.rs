@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
     arguments::{Arguments, Wrong},
-    expand::{Shown, numbers},
+    expand::{ExpandView, numbers},
     source::{Source, SourceError},
 };
 use crate::{
@@ -32,20 +32,20 @@ const EXPANDED_MAX: usize = 100;
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum ToolRefusal {
     /// There is no such tool.
     UnknownTool,
     /// An error for the model, which may try again.
     Told(String),
 }
 
-impl From<Wrong> for Refusal {
+impl From<Wrong> for ToolRefusal {
     fn from(Wrong(text): Wrong) -> Self {
         Self::Told(text)
     }
 }
 
-impl From<SourceError> for Refusal {
+impl From<SourceError> for ToolRefusal {
     fn from(error: SourceError) -> Self {
         Self::Told(match &error {
             SourceError::UnknownAgent(_) => {
@@ -73,7 +73,7 @@ pub(super) async fn call(
     source: &dyn Source,
     name: &str,
     given: Option<JsonObject>,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ToolRefusal> {
     match name {
         "summary_get" => summary(source, Arguments::read(given, &["agent", "max_tokens"])?).await,
         "recall" => search(source, Arguments::read(given, &["agent", "query", "limit"])?).await,
@@ -82,7 +82,7 @@ pub(super) async fn call(
             Some(agent) => status_of(source, &agent).await,
             None => status(source).await,
         },
-        _ => Err(Refusal::UnknownTool),
+        _ => Err(ToolRefusal::UnknownTool),
     }
 }
 
@@ -97,7 +97,7 @@ fn data(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
     let agent = arguments.agent()?;
     let range = SUMMARY_TOKENS_MIN..=SUMMARY_TOKENS_MAX;
     let max_tokens = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
@@ -126,7 +126,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
 }
 
 /// The part of a summary that may be shown, counted on another thread: it takes some milliseconds.
-async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> {
+async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefusal> {
     let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
         let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
@@ -138,11 +138,11 @@ async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> 
     });
     cut.await.map_err(|panicked| {
         tracing::error!(error = %panicked, "mcp.panicked");
-        Refusal::Told(panicked.to_string())
+        ToolRefusal::Told(panicked.to_string())
     })
 }
 
-async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
     let agent = arguments.agent()?;
     let cure = "give the words to look for, and phrases in quotation marks";
     let words = arguments
@@ -151,7 +151,7 @@ async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
     let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND);
     let found = source.recall(&agent, words, limit).await;
     let mut reply = found.map_err(|error| match error {
-        SourceError::Refused(text) => Refusal::Told(format!("`query`: {text}")),
+        SourceError::Refused(text) => ToolRefusal::Told(format!("`query`: {text}")),
         error => error.into(),
     })?;
     while data(&reply).to_string().chars().count() > TEXT_CHARS_MAX && reply.found.pop().is_some() {
@@ -167,7 +167,7 @@ async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
     Ok(answer(text, data(&reply)))
 }
 
-async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
     let agent = arguments.agent()?;
     let wanted = arguments.exchanges("exchanges", EXPANDED_MAX)?;
     let after_seq = arguments.integer("after", 0..=i64::MAX)?.unwrap_or(0);
@@ -176,7 +176,7 @@ async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
         limit: MESSAGES_SHOWN,
         format: None,
     };
-    let mut shown = Shown::new(agent.clone(), TEXT_CHARS_MAX);
+    let mut shown = ExpandView::new(agent.clone(), TEXT_CHARS_MAX);
     for &exchange in &wanted {
         if !shown.has_room() {
             shown.left_out.push(exchange);
@@ -189,7 +189,7 @@ async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
         }
     }
     if shown.exchanges.is_empty() {
-        return Err(Refusal::Told(format!(
+        return Err(ToolRefusal::Told(format!(
             "`exchanges`: agent `{agent}` has no {}; a summary names them behind a #, and recall finds them by words",
             numbers(&wanted)
         )));
@@ -197,7 +197,7 @@ async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
     Ok(answer(shown.text(), data(&shown)))
 }
 
-async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResult, Refusal> {
+async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResult, ToolRefusal> {
     let document = source.summary(agent).await?;
     let view = source.window(agent).await?;
     let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
@@ -250,7 +250,7 @@ fn running(view: &Value) -> Option<i64> {
     number.filter(|_| newest["state"] == "open")
 }
 
-async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
+async fn status(source: &dyn Source) -> Result<CallToolResult, ToolRefusal> {
     let page = source.agents(None, STATUS_AGENTS).await?;
     // A token for some agents gets figures about these alone.
     let sample = match source.sample().await {

@@ -4,13 +4,13 @@ use crate::domain::agent::AgentId;
 
 /// Which resource of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ResourceKind {
     Summary,
     History,
     Window,
 }
 
-impl Kind {
+impl ResourceKind {
     pub(super) const ALL: [Self; 3] = [Self::Summary, Self::History, Self::Window];
 
     pub(super) fn file(self) -> &'static str {
@@ -36,17 +36,20 @@ pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) agent: AgentId,
-    pub(super) kind: Kind,
+    pub(super) kind: ResourceKind,
 }
 
 impl Name {
     /// Parses a URI; `None` if it names no resource.
     pub(super) fn read(uri: &str) -> Option<Self> {
         let (agent, kind) = if let Some(rest) = uri.strip_prefix("ikigai:///summaries/") {
-            (rest.strip_suffix(".md")?, Kind::Summary)
+            (rest.strip_suffix(".md")?, ResourceKind::Summary)
         } else {
             let (agent, file) = uri.strip_prefix("recapd://agents/")?.split_once('/')?;
-            (agent, Kind::ALL.into_iter().find(|kind| kind.file() == file)?)
+            (
+                agent,
+                ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?,
+            )
         };
         // Of the characters of ids, template expansion escapes only this one.
         let agent = agent.replace("%3A", ":").replace("%3a", ":");
@@ -58,12 +61,12 @@ impl Name {
 }
 
 /// The template of all resources of a kind.
-pub(super) fn template(kind: Kind) -> String {
+pub(super) fn template(kind: ResourceKind) -> String {
     of("{agent_id}", kind)
 }
 
 /// The URI of an agent's resource.
-pub(super) fn of(agent: &str, kind: Kind) -> String {
+pub(super) fn of(agent: &str, kind: ResourceKind) -> String {
     format!("recapd://agents/{agent}/{}", kind.file())
 }
 
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        for kind in Kind::ALL {
+        for kind in ResourceKind::ALL {
             let name = Name::read(&of("team:coder.1", kind)).unwrap();
             assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", kind));
         }
@@ -82,7 +85,10 @@ mod tests {
             "recapd://agents/team%3Acoder.1/summary.md",
         ] {
             let name = Name::read(uri).unwrap();
-            assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", Kind::Summary));
+            assert_eq!(
+                (name.agent.as_str(), name.kind),
+                ("team:coder.1", ResourceKind::Summary)
+            );
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
 const FOUND_FOR: Duration = Duration::from_secs(5);
 
 /// A database being opened.
-pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
+pub type DatabaseOpening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
 /// How the source is chosen.
 pub enum Way {
@@ -32,20 +32,20 @@ pub enum Way {
 /// A daemon that may be running, and the database that it would use.
 pub struct Nearest {
     daemon: Arc<Remote>,
-    open: Box<dyn Fn() -> Opening + Send + Sync>,
+    open: Box<dyn Fn() -> DatabaseOpening + Send + Sync>,
     database: OnceCell<Arc<dyn Source>>,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<CachedSource>>,
 }
 
 /// A source, and when it was found.
-struct Found {
+struct CachedSource {
     source: Arc<dyn Source>,
     at: Instant,
 }
 
 impl Way {
     /// `daemon` while it is running, else what `open` opens.
-    pub fn nearest(daemon: Remote, open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
+    pub fn nearest(daemon: Remote, open: impl Fn() -> DatabaseOpening + Send + Sync + 'static) -> Self {
         Self::Nearest(Nearest {
             daemon: Arc::new(daemon),
             open: Box::new(open),
@@ -89,7 +89,7 @@ impl Nearest {
             let opened = self.database.get_or_try_init(|| (self.open)()).await?;
             Arc::clone(opened)
         };
-        let found = Found {
+        let found = CachedSource {
             source: Arc::clone(&source),
             at: Instant::now(),
         };

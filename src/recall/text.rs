@@ -1,10 +1,10 @@
 //! What was found, as text for people.
 
-use super::{ExpandReply, Found, RecallReply, ShownMessage};
+use super::{ExpandReply, RecallMatch, RecallReply, ShownMessage};
 use crate::{
     domain::{
         inert::detagged,
-        legs::{Numbered, Run, continues},
+        legs::{LegNumber, LegRun, continues},
         message::{Format, Message, Part},
         number::count,
         summary::line::rounded,
@@ -52,7 +52,7 @@ pub fn found_text(reply: &RecallReply) -> String {
     lines.join("\n") + "\n"
 }
 
-fn found_lines(found: &Found) -> Vec<String> {
+fn found_lines(found: &RecallMatch) -> Vec<String> {
     let title = match (found.title.as_str(), found.continues) {
         ("", Some(first)) => continues(first),
         ("", None) => "(no text)".to_owned(),
@@ -95,15 +95,15 @@ pub fn expanded_texts(replies: &[ExpandReply]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn numbered(reply: &ExpandReply) -> Numbered {
-    Numbered::new(reply.exchange, reply.continues)
+fn numbered(reply: &ExpandReply) -> LegNumber {
+    LegNumber::new(reply.exchange, reply.continues)
 }
 
 /// `#14–#16  three legs of exchange #14 · goes on with #17`
 fn heading(legs: &[ExpandReply]) -> String {
     let next = legs.last().and_then(|last| last.legs?.next);
-    let rows: Vec<Numbered> = legs.iter().map(numbered).collect();
-    let run = Run::of(&rows, next.is_none()).map(|run| run.heading());
+    let rows: Vec<LegNumber> = legs.iter().map(numbered).collect();
+    let run = LegRun::of(&rows, next.is_none()).map(|run| run.heading());
     let told = [run, next.map(goes_on)];
     told.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }

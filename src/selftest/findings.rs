@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::work::Found;
+use super::work::WorkFindings;
 
 /// Breaches kept word for word; more are counted.
 const TOLD_MAX: usize = 20;
 
 /// What was tried and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Findings {
+pub struct TrialFindings {
     /// Conversations that all of it was tried with.
     pub conversations: u64,
     /// Windows filled.
@@ -29,12 +29,12 @@ pub struct Findings {
     /// Windows and requests that are over budget because the newest exchange is too big alone: reported, and allowed.
     pub too_big_alone: u64,
     /// The first breaches, word for word.
-    pub told: Vec<Told>,
+    pub told: Vec<BreachReport>,
 }
 
 /// A breach, word for word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Told {
+pub struct BreachReport {
     /// Number of the piece of work in which it was found.
     pub piece: usize,
     /// Its place among those of the piece.
@@ -45,7 +45,7 @@ pub struct Told {
 
 /// What can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Promise {
+pub(super) enum WindowPromise {
     /// Providers accept every request.
     Accepted,
     /// Exchanges are atomic.
@@ -56,23 +56,23 @@ pub(super) enum Promise {
     Newest,
 }
 
-impl Findings {
+impl TrialFindings {
     /// Nothing was broken.
     pub fn is_clean(&self) -> bool {
         (self.refused, self.split, self.over_budget, self.newest_lost) == (0, 0, 0, 0)
     }
 
-    pub(super) fn break_promise(&mut self, promise: Promise, breach: impl FnOnce() -> String) {
+    pub(super) fn break_promise(&mut self, promise: WindowPromise, breach: impl FnOnce() -> String) {
         *match promise {
-            Promise::Accepted => &mut self.refused,
-            Promise::Whole => &mut self.split,
-            Promise::Fits => &mut self.over_budget,
-            Promise::Newest => &mut self.newest_lost,
+            WindowPromise::Accepted => &mut self.refused,
+            WindowPromise::Whole => &mut self.split,
+            WindowPromise::Fits => &mut self.over_budget,
+            WindowPromise::Newest => &mut self.newest_lost,
         } += 1;
         let place = self.told.len();
         if place < TOLD_MAX {
             let breach = breach();
-            self.told.push(Told {
+            self.told.push(BreachReport {
                 piece: 0,
                 place,
                 breach,
@@ -81,7 +81,7 @@ impl Findings {
     }
 }
 
-impl Found for Findings {
+impl WorkFindings for TrialFindings {
     fn add(&mut self, other: Self) {
         self.conversations += other.conversations;
         self.windows += other.windows;

@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::findings::Promise;
+use super::findings::WindowPromise;
 use crate::{
     domain::{
-        context::{Alternation, Context, ContextInput, ContextOptions, Origin, SourceExchange},
+        context::{Alternation, Context, ContextInput, ContextOptions, PieceOrigin, SourceExchange},
         message::{Kind, Message, Part},
         tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
     },
@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// A promise that a request breaks.
-pub(super) struct Breach {
-    pub(super) promise: Promise,
+pub(super) struct RequestBreach {
+    pub(super) promise: WindowPromise,
     pub(super) what: String,
 }
 
@@ -37,24 +37,24 @@ pub(super) fn judge(
     format: RequestFormat,
     body: Value,
     counter: &dyn TokenCounter,
-) -> Vec<Breach> {
+) -> Vec<RequestBreach> {
     let mut breaches = Vec::new();
     let mut broken =
-        |promise, what: Option<String>| breaches.extend(what.map(|what| Breach { promise, what }));
+        |promise, what: Option<String>| breaches.extend(what.map(|what| RequestBreach { promise, what }));
     let evicted = input.evicted || !context.left_out.is_empty();
     broken(
-        Promise::Accepted,
+        WindowPromise::Accepted,
         stands_alone(format, &body, options.alternation, evicted),
     );
-    broken(Promise::Accepted, refusal(format, body));
+    broken(WindowPromise::Accepted, refusal(format, body));
     let (left_out, kept) = parted(input, context);
-    broken(Promise::Whole, lost_message(kept, context));
+    broken(WindowPromise::Whole, lost_message(kept, context));
     broken(
-        Promise::Newest,
+        WindowPromise::Newest,
         kept.is_empty()
             .then(|| "the newest exchange is left out".to_owned()),
     );
-    broken(Promise::Fits, overflow(left_out, kept, context, counter));
+    broken(WindowPromise::Fits, overflow(left_out, kept, context, counter));
     breaches
 }
 
@@ -152,8 +152,8 @@ fn lost_message(kept: &[SourceExchange<'_>], context: &Context<'_>) -> Option<St
         .iter()
         .flat_map(|turn| &turn.pieces)
         .filter_map(|piece| match piece.origin {
-            Origin::Stored { seq } => Some(seq),
-            Origin::Synthetic(_) => None,
+            PieceOrigin::Stored { seq } => Some(seq),
+            PieceOrigin::Synthetic(_) => None,
         })
         .collect();
     sent.sort_unstable();

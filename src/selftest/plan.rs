@@ -64,7 +64,7 @@ impl Conversation {
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct TrialSize {
     /// Random budgets per conversation.
     pub budgets: u32,
     /// Random moments per budget at which requests are built, besides the last one.
@@ -78,16 +78,16 @@ pub struct Plan {
     /// In order of their names.
     pub conversations: Vec<Conversation>,
     /// How much is tried with each.
-    pub extent: Extent,
+    pub extent: TrialSize,
     /// Counts what requests hold.
     pub counter: Arc<dyn TokenCounter>,
     /// The work, in pieces that take about the same time.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<PlanPiece>,
 }
 
 /// Some windows of one conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct PlanPiece {
     /// Which conversation, from 0.
     pub conversation: usize,
     /// Which windows, from 0.
@@ -105,7 +105,7 @@ pub struct Trial {
 
 impl Plan {
     /// A plan for `conversations`, of which those without a message are left out.
-    pub fn new(conversations: Vec<Conversation>, extent: Extent, counter: Arc<dyn TokenCounter>) -> Self {
+    pub fn new(conversations: Vec<Conversation>, extent: TrialSize, counter: Arc<dyn TokenCounter>) -> Self {
         let mut conversations = conversations;
         conversations.retain(|conversation| !conversation.messages.is_empty());
         conversations.sort_by(|a, b| a.name.cmp(&b.name));
@@ -128,7 +128,7 @@ impl Plan {
 
     /// Stands for all that decides what will be found, but for the program itself.
     pub fn fingerprint(&self) -> String {
-        let Extent { budgets, looks, seed } = self.extent;
+        let TrialSize { budgets, looks, seed } = self.extent;
         let mut hash = Sha256::new();
         hash.update(format!("{budgets} {looks} {seed} {}", self.counter.method()));
         for conversation in &self.conversations {
@@ -176,12 +176,12 @@ fn leg_tokens(random: &mut fastrand::Rng) -> i64 {
     (LEG_TOKENS_MIN * (LEG_TOKENS_MAX / LEG_TOKENS_MIN).powf(random.f64())) as i64
 }
 
-fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<Item = Piece> {
+fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<Item = PlanPiece> {
     let windows = u32::try_from(PIECE_MESSAGES / messages)
         .unwrap_or(u32::MAX)
         .max(1);
     let starts = (0..budgets).step_by(usize_or_max(windows));
-    starts.map(move |start| Piece {
+    starts.map(move |start| PlanPiece {
         conversation,
         windows: start..start.saturating_add(windows).min(budgets),
     })

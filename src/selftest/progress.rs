@@ -7,11 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::work::{Found, Work};
+use super::work::{Work, WorkFindings};
 
 /// What was done and found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress<F> {
+pub struct TrialProgress<F> {
     /// Of which work: see [`Work::fingerprint`].
     plan: String,
     /// Which pieces are done, in no order.
@@ -53,9 +53,9 @@ pub enum ProgressError {
     },
 }
 
-impl<F: Found> Progress<F> {
+impl<F: WorkFindings> TrialProgress<F> {
     /// The beginning of `work`, kept nowhere.
-    pub fn begin<W: Work<Found = F>>(work: &W) -> Self {
+    pub fn begin<W: Work<Findings = F>>(work: &W) -> Self {
         Self {
             plan: work.fingerprint(),
             done: Vec::new(),
@@ -68,7 +68,7 @@ impl<F: Found> Progress<F> {
     ///
     /// # Errors
     /// [`ProgressError`]; the file is left as it is.
-    pub fn resume<W: Work<Found = F>>(work: &W, file: &Path) -> Result<Self, ProgressError> {
+    pub fn resume<W: Work<Findings = F>>(work: &W, file: &Path) -> Result<Self, ProgressError> {
         let path = file.to_owned();
         let begun = Self::begin(work);
         let mut progress: Self = match std::fs::read(file) {

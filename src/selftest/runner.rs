@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    progress::{Progress, ProgressError},
+    progress::{ProgressError, TrialProgress},
     work::Work,
 };
 
@@ -20,10 +20,10 @@ use super::{
 /// When progress can't be kept: the work ends then.
 pub fn run<W: Work>(
     work: &W,
-    progress: Progress<W::Found>,
+    progress: TrialProgress<W::Findings>,
     threads: usize,
     done: &(dyn Fn(u64) + Sync),
-) -> Result<W::Found, ProgressError> {
+) -> Result<W::Findings, ProgressError> {
     let left: Vec<usize> = (0..work.pieces())
         .filter(|&piece| !progress.is_done(piece))
         .collect();

@@ -34,7 +34,7 @@ use self::daemon::Surroundings;
 pub use self::{
     findings::{Counts, FailedRun, SimulationFindings},
     guard::{Guard, UnknownGuard},
-    judge::{Breach, Promise},
+    judge::{Promise, PromiseBreach},
 };
 use super::work::Work;
 use crate::{
@@ -58,7 +58,7 @@ pub struct Simulation {
 }
 
 impl Work for Simulation {
-    type Found = SimulationFindings;
+    type Findings = SimulationFindings;
 
     fn fingerprint(&self) -> String {
         let without: Vec<&str> = self.without.iter().map(|guard| guard.name()).collect();

@@ -6,13 +6,13 @@ use std::sync::{
 };
 
 use super::{
-    findings::{Findings, Promise},
-    plan::{Conversation, Extent, Plan},
+    findings::{TrialFindings, WindowPromise},
+    plan::{Conversation, Plan, TrialSize},
     planting::plant_unsigned_thinking,
-    progress::{Progress, ProgressError},
+    progress::{ProgressError, TrialProgress},
     runner::run,
     window::{fill, fill_with},
-    work::Found as _,
+    work::WorkFindings as _,
 };
 use crate::{
     domain::{
@@ -84,20 +84,20 @@ const IRREGULAR: [(Pass, &str, &str); 7] = [
     ),
 ];
 
-const EXTENT: Extent = Extent {
+const EXTENT: TrialSize = TrialSize {
     budgets: 12,
     looks: 4,
     seed: 7,
 };
 
-fn plan(extent: Extent) -> Plan {
+fn plan(extent: TrialSize) -> Plan {
     let conversations = IRREGULAR.map(|(pass, script, _)| conversation(&format!("{pass:?}"), script));
     Plan::new(conversations.into(), extent, Arc::new(Characters))
 }
 
-fn found(script: &str, passes: Passes) -> Findings {
+fn found(script: &str, passes: Passes) -> TrialFindings {
     let plan = Plan::new(vec![conversation("it", script)], EXTENT, Arc::new(Characters));
-    let mut findings = Findings::default();
+    let mut findings = TrialFindings::default();
     for window in 0..EXTENT.budgets {
         let conversation = &plan.conversations[0];
         let trial = plan.trial(conversation, window);
@@ -131,7 +131,7 @@ fn thinking_that_nobody_signed_is_in_no_request() {
     assert_eq!(planted.len(), 7 + 3);
     let conversation = Conversation::new("it".to_owned(), planted, &Characters);
     let plan = Plan::new(vec![conversation], EXTENT, Arc::new(Characters));
-    let found = run(&plan, Progress::begin(&plan), 1, &|_| ()).unwrap();
+    let found = run(&plan, TrialProgress::begin(&plan), 1, &|_| ()).unwrap();
     assert!(found.is_clean() && found.requests > 100, "{found:#?}");
 }
 
@@ -143,15 +143,15 @@ fn every_repair_is_tried() {
 
 #[test]
 fn a_window_that_loses_what_it_holds_is_found() {
-    let mut findings = Findings::default();
+    let mut findings = TrialFindings::default();
     for (promise, count) in [
-        (Promise::Whole, (0, 1, 0, 0)),
-        (Promise::Fits, (0, 1, 1, 0)),
-        (Promise::Newest, (0, 1, 1, 1)),
-        (Promise::Accepted, (1, 1, 1, 1)),
+        (WindowPromise::Whole, (0, 1, 0, 0)),
+        (WindowPromise::Fits, (0, 1, 1, 0)),
+        (WindowPromise::Newest, (0, 1, 1, 1)),
+        (WindowPromise::Accepted, (1, 1, 1, 1)),
     ] {
         findings.break_promise(promise, || "broken".to_owned());
-        let Findings {
+        let TrialFindings {
             refused,
             split,
             over_budget,
@@ -164,7 +164,7 @@ fn a_window_that_loses_what_it_holds_is_found() {
 }
 
 /// An extent of which each conversation is several pieces of work.
-const PIECES: Extent = Extent {
+const PIECES: TrialSize = TrialSize {
     budgets: 60_000,
     looks: 0,
     seed: 3,
@@ -174,16 +174,16 @@ const PIECES: Extent = Extent {
 fn the_work_can_be_stopped_and_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
-    let extent = Extent {
+    let extent = TrialSize {
         budgets: 30,
         ..EXTENT
     };
-    let whole = run(&plan(extent), Progress::begin(&plan(extent)), 1, &|_| ()).unwrap();
+    let whole = run(&plan(extent), TrialProgress::begin(&plan(extent)), 1, &|_| ()).unwrap();
     // Some pieces, the last ones first, then the rest on two threads.
     let plan = plan(extent);
-    let mut begun = Progress::resume(&plan, &file).unwrap();
+    let mut begun = TrialProgress::resume(&plan, &file).unwrap();
     for piece in [6, 2] {
-        let mut findings = Findings::default();
+        let mut findings = TrialFindings::default();
         let conversation = &plan.conversations[plan.pieces[piece].conversation];
         for window in plan.pieces[piece].windows.clone() {
             fill(
@@ -197,7 +197,7 @@ fn the_work_can_be_stopped_and_gone_on_with() {
     }
     drop(begun);
     let done = AtomicU64::new(0);
-    let resumed = Progress::resume(&plan, &file).unwrap();
+    let resumed = TrialProgress::resume(&plan, &file).unwrap();
     assert!(resumed.is_done(6) && resumed.is_done(2) && !resumed.is_done(0));
     let windows = |windows| {
         done.fetch_add(windows, Ordering::Relaxed);
@@ -205,21 +205,21 @@ fn the_work_can_be_stopped_and_gone_on_with() {
     assert_eq!(run(&plan, resumed, 2, &windows).unwrap(), whole);
     assert_eq!(done.into_inner(), 5 * 30);
     // All of it is done: nothing is tried again, and the figures are the same.
-    let again = Progress::resume(&plan, &file).unwrap();
+    let again = TrialProgress::resume(&plan, &file).unwrap();
     assert_eq!(run(&plan, again, 1, &|_| panic!("tried again")).unwrap(), whole);
 }
 
 #[test]
 fn breaches_are_the_same_ones_in_whatever_order_they_come() {
     let found = |piece: usize| {
-        let mut findings = Findings::default();
+        let mut findings = TrialFindings::default();
         for number in 0..9 {
-            findings.break_promise(Promise::Accepted, || format!("{piece}.{number}"));
+            findings.break_promise(WindowPromise::Accepted, || format!("{piece}.{number}"));
         }
         findings.of_piece(piece)
     };
     let sum = |order: [usize; 4]| {
-        let mut sum = Findings::default();
+        let mut sum = TrialFindings::default();
         for piece in order {
             sum.add(found(piece));
         }
@@ -236,24 +236,24 @@ fn breaches_are_the_same_ones_in_whatever_order_they_come() {
 fn progress_of_another_plan_is_refused_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
-    let mut progress = Progress::resume(&plan(EXTENT), &file).unwrap();
-    progress.finish(0, Findings::default()).unwrap();
+    let mut progress = TrialProgress::resume(&plan(EXTENT), &file).unwrap();
+    progress.finish(0, TrialFindings::default()).unwrap();
     let before = std::fs::read(&file).unwrap();
-    let other = plan(Extent { seed: 8, ..EXTENT });
+    let other = plan(TrialSize { seed: 8, ..EXTENT });
     assert!(matches!(
-        Progress::resume(&other, &file),
+        TrialProgress::resume(&other, &file),
         Err(ProgressError::OtherPlan { .. })
     ));
     assert_eq!(std::fs::read(&file).unwrap(), before);
     std::fs::write(&file, "{}").unwrap();
     assert!(matches!(
-        Progress::resume(&other, &file),
+        TrialProgress::resume(&other, &file),
         Err(ProgressError::Unreadable { .. })
     ));
     let nowhere = folder.path().join("none/progress.json");
-    let mut nowhere = Progress::resume(&other, &nowhere).unwrap();
+    let mut nowhere = TrialProgress::resume(&other, &nowhere).unwrap();
     assert!(matches!(
-        nowhere.finish(0, Findings::default()),
+        nowhere.finish(0, TrialFindings::default()),
         Err(ProgressError::Io { .. })
     ));
 }
@@ -262,7 +262,7 @@ fn progress_of_another_plan_is_refused_and_stays() {
 fn windows_don_t_depend_on_each_other_and_budgets_are_of_every_size() {
     let (small, large) = (
         plan(EXTENT),
-        plan(Extent {
+        plan(TrialSize {
             budgets: 500,
             ..EXTENT
         }),

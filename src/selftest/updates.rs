@@ -29,7 +29,7 @@ pub struct Updates {
 }
 
 impl Work for Updates {
-    type Found = UpdateFindings;
+    type Findings = UpdateFindings;
 
     fn fingerprint(&self) -> String {
         format!("updates {} {} {}", self.updates, self.seed, self.counter.method())

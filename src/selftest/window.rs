@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    findings::{Findings, Promise},
+    findings::{TrialFindings, WindowPromise},
     judge::judge,
     known_counts::KnownCounts,
     plan::{Conversation, Plan, Trial},
@@ -34,7 +34,7 @@ const SUMMARY_SHARE: i64 = 4;
 const MODES: [Alternation; 3] = [Alternation::Merge, Alternation::Ack, Alternation::Keep];
 
 /// A window that is being filled, and what left it.
-struct Filling<'c> {
+struct WindowFill<'c> {
     conversation: &'c Conversation,
     trial: &'c Trial,
     counter: &'c Arc<dyn TokenCounter>,
@@ -50,7 +50,7 @@ pub(super) fn fill(
     conversation: &Conversation,
     trial: &Trial,
     counter: &Arc<dyn TokenCounter>,
-    findings: &mut Findings,
+    findings: &mut TrialFindings,
 ) {
     fill_with(conversation, trial, counter, Passes::ALL, findings);
 }
@@ -61,10 +61,10 @@ pub(super) fn fill_with(
     trial: &Trial,
     counter: &Arc<dyn TokenCounter>,
     passes: Passes,
-    findings: &mut Findings,
+    findings: &mut TrialFindings,
 ) {
     findings.windows += 1;
-    let mut filling = Filling {
+    let mut filling = WindowFill {
         conversation,
         trial,
         counter,
@@ -85,8 +85,8 @@ pub(super) fn fill_with(
     filling.check_whole(findings);
 }
 
-impl<'c> Filling<'c> {
-    fn push(&mut self, message: &'c Message, tokens: i64, findings: &mut Findings) {
+impl<'c> WindowFill<'c> {
+    fn push(&mut self, message: &'c Message, tokens: i64, findings: &mut TrialFindings) {
         let evicted = self.window.push_counted(message, tokens, Timestamp(0));
         findings.evicted += evicted.len() as u64;
         self.evicted |= !evicted.is_empty();
@@ -102,30 +102,30 @@ impl<'c> Filling<'c> {
     }
 
     /// An exchange has all its messages: their numbers follow each other.
-    fn check_exchange(&self, held: &HeldExchange<&Message>, findings: &mut Findings) {
+    fn check_exchange(&self, held: &HeldExchange<&Message>, findings: &mut TrialFindings) {
         let exchange = &held.exchange;
         let messages = i64_or_max(held.messages.len());
         if messages != exchange.last_seq - exchange.first_seq + 1 {
             let number = exchange.exchange;
-            findings.break_promise(Promise::Whole, || {
+            findings.break_promise(WindowPromise::Whole, || {
                 self.tell(&format!("exchange {number} lost messages"))
             });
         }
     }
 
-    fn check_whole(&self, findings: &mut Findings) {
+    fn check_whole(&self, findings: &mut TrialFindings) {
         for held in self.window.exchanges() {
             self.check_exchange(held, findings);
         }
     }
 
-    fn check_window(&self, message: &Message, findings: &mut Findings) {
+    fn check_window(&self, message: &Message, findings: &mut TrialFindings) {
         let mut exchanges = self.window.exchanges();
         let (newest, more) = (exchanges.next(), exchanges.next());
         let tokens = self.window.tokens();
         if self.trial.budget.is_exceeded_by(tokens) {
             if more.is_some() {
-                findings.break_promise(Promise::Fits, || {
+                findings.break_promise(WindowPromise::Fits, || {
                     self.tell(&format!("a window of {tokens} tokens"))
                 });
             } else {
@@ -134,11 +134,11 @@ impl<'c> Filling<'c> {
         }
         let was_said = matches!(message.kind, Kind::User | Kind::Assistant);
         if newest.is_none() && was_said {
-            findings.break_promise(Promise::Newest, || self.tell("the window is empty"));
+            findings.break_promise(WindowPromise::Newest, || self.tell("the window is empty"));
         }
     }
 
-    fn try_requests(&self, place: usize, findings: &mut Findings) {
+    fn try_requests(&self, place: usize, findings: &mut TrialFindings) {
         let input = self.input();
         if input.exchanges.is_empty() {
             return;
@@ -202,16 +202,16 @@ impl<'c> Filling<'c> {
 }
 
 impl Work for Plan {
-    type Found = Findings;
+    type Findings = TrialFindings;
 
     fn fingerprint(&self) -> String {
         self.fingerprint()
     }
 
-    fn beginning(&self) -> Findings {
-        Findings {
+    fn beginning(&self) -> TrialFindings {
+        TrialFindings {
             conversations: self.conversations.len() as u64,
-            ..Findings::default()
+            ..TrialFindings::default()
         }
     }
 
@@ -225,8 +225,8 @@ impl Work for Plan {
     }
 
     /// Fills the windows of a piece.
-    fn try_piece(&self, piece: usize) -> Findings {
-        let mut findings = Findings::default();
+    fn try_piece(&self, piece: usize) -> TrialFindings {
+        let mut findings = TrialFindings::default();
         let counter = KnownCounts::of(self.counter.clone());
         let Some(piece) = self.pieces.get(piece) else {
             return findings;

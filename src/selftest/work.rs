@@ -5,13 +5,13 @@ use serde::{Serialize, de::DeserializeOwned};
 /// What is to be tried.
 pub trait Work: Sync {
     /// What may come of it.
-    type Found: Found;
+    type Findings: WorkFindings;
 
     /// Stands for all that decides what will be found, but for the program itself.
     fn fingerprint(&self) -> String;
 
     /// What is known before anything is tried.
-    fn beginning(&self) -> Self::Found;
+    fn beginning(&self) -> Self::Findings;
 
     /// How many pieces there are.
     fn pieces(&self) -> usize;
@@ -25,11 +25,11 @@ pub trait Work: Sync {
     }
 
     /// Does a piece.
-    fn try_piece(&self, piece: usize) -> Self::Found;
+    fn try_piece(&self, piece: usize) -> Self::Findings;
 }
 
 /// What came of some pieces.
-pub trait Found: Clone + Serialize + DeserializeOwned + Send {
+pub trait WorkFindings: Clone + Serialize + DeserializeOwned + Send {
     /// Takes in what came of others. Their order makes no difference.
     fn add(&mut self, other: Self);
 

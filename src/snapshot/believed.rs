@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, timeout};
 
-use super::Reading;
+use super::Lookup;
 use crate::{
     domain::time::Timestamp,
     store::{StoreError, StoreResult},
@@ -26,7 +26,7 @@ const LOOK_TIME_MAX: Duration = Duration::from_millis(150);
 const FIRST_TIME_MAX: Duration = Duration::from_millis(1_800);
 
 /// A copy of a document, and when it was read.
-pub(super) struct Believed<S> {
+pub(super) struct TimedCopy<S> {
     pub(super) snapshot: Arc<S>,
     read_at: Timestamp,
     pub(super) outdated: bool,
@@ -39,14 +39,14 @@ pub(super) struct Believed<S> {
 /// What a copy can give a reader without a wait.
 pub(super) enum AtHand<S> {
     /// The copy's content.
-    Reading(Reading<S>),
+    Reading(Lookup<S>),
     /// The copy was believed for long enough: this reader is to check whether it is still current.
     Due,
     /// The copy is from before a change: it has to be read again.
     Outdated,
 }
 
-impl<S> Believed<S> {
+impl<S> TimedCopy<S> {
     pub(super) fn new(snapshot: Arc<S>, read_at: Timestamp, outdated: bool) -> Self {
         Self {
             snapshot,
@@ -68,12 +68,12 @@ impl<S> Believed<S> {
     }
 
     /// The copy's content, unless this reader may have to look at the database.
-    pub(super) fn at_once(&self, lost_since: Option<Timestamp>) -> Option<Reading<S>> {
+    pub(super) fn at_once(&self, lost_since: Option<Timestamp>) -> Option<Lookup<S>> {
         let is_believed = lost_since.is_some() || (!self.outdated && self.due().is_none());
         is_believed.then(|| self.reading(lost_since))
     }
 
-    fn reading(&self, lost_since: Option<Timestamp>) -> Reading<S> {
+    fn reading(&self, lost_since: Option<Timestamp>) -> Lookup<S> {
         let known_until = |at: Timestamp| {
             if self.outdated {
                 self.read_at
@@ -81,7 +81,7 @@ impl<S> Believed<S> {
                 at.max(self.read_at)
             }
         };
-        Reading {
+        Lookup {
             snapshot: Arc::clone(&self.snapshot),
             stale_since: lost_since.map(known_until),
         }

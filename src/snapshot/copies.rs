@@ -7,7 +7,7 @@ use std::sync::{
 
 use papaya::HashMap;
 
-use super::{Snapshot, believed::Believed};
+use super::{Snapshot, believed::TimedCopy};
 use crate::domain::agent::AgentId;
 
 /// The most copies, however short they are.
@@ -16,14 +16,14 @@ const COPIES_MAX: usize = 100_000;
 const COPY_BYTES: usize = 1_024;
 
 /// A snapshot in memory.
-pub(super) struct Held {
-    pub(super) copy: Believed<Snapshot>,
+pub(super) struct CachedSnapshot {
+    pub(super) copy: TimedCopy<Snapshot>,
     /// When the copy was used last, by the count `taken` of that time.
     used_at: AtomicU64,
 }
 
-impl Held {
-    pub(super) fn new(copy: Believed<Snapshot>) -> Self {
+impl CachedSnapshot {
+    pub(super) fn new(copy: TimedCopy<Snapshot>) -> Self {
         Self {
             copy,
             used_at: AtomicU64::new(0),
@@ -53,7 +53,7 @@ impl Held {
 
 /// The copies of all agents that a reader asked for.
 pub(super) struct Copies {
-    all: HashMap<AgentId, Arc<Held>>,
+    all: HashMap<AgentId, Arc<CachedSnapshot>>,
     /// About how many bytes they need together: counted anew whenever some are dropped.
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -81,7 +81,7 @@ impl Copies {
     }
 
     /// Returns what `look` gets from the copy of `agent`, and counts that as a use of it.
-    pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&Held) -> T) -> Option<T> {
+    pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
         let all = self.all.pin();
         let held = all.get(agent)?;
         held.used(self.taken.load(Ordering::Relaxed));
@@ -112,7 +112,7 @@ impl Copies {
     /// Stores a copy. `since` is the count of changes before it was read: if more were heard of, the copy is marked
     /// outdated, since one of them may be its own, and was heard when there was no copy to mark. `is_asked`: a reader
     /// asked for it; else it replaces a copy and keeps that one's last use.
-    pub(super) fn hold(&self, agent: &AgentId, new: Held, since: u64, is_asked: bool) {
+    pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
         let bytes = new.bytes();
@@ -206,19 +206,19 @@ mod tests {
 
     use super::{
         super::{
-            Reading,
+            Lookup,
             believed::{AtHand, BELIEVED_MS},
         },
         *,
     };
     use crate::domain::time::Timestamp;
 
-    fn held(bytes: usize) -> Held {
+    fn held(bytes: usize) -> CachedSnapshot {
         let snapshot = Snapshot {
             markdown: "x".repeat(bytes),
             ..Snapshot::default()
         };
-        Held::new(Believed::new(Arc::new(snapshot), Timestamp(0), false))
+        CachedSnapshot::new(TimedCopy::new(Arc::new(snapshot), Timestamp(0), false))
     }
 
     fn agent(number: usize) -> AgentId {
@@ -230,12 +230,12 @@ mod tests {
     }
 
     fn is_at_hand(copies: &Copies, number: usize) -> bool {
-        let look = |held: &Held| matches!(held.copy.at_hand(None), AtHand::Reading(_));
+        let look = |held: &CachedSnapshot| matches!(held.copy.at_hand(None), AtHand::Reading(_));
         copies.used(&agent(number), look).unwrap_or(false)
     }
 
-    fn at_once(copies: &Copies, number: usize, lost_since: Option<i64>) -> Option<Reading> {
-        let look = |held: &Held| held.copy.at_once(lost_since.map(Timestamp));
+    fn at_once(copies: &Copies, number: usize, lost_since: Option<i64>) -> Option<Lookup> {
+        let look = |held: &CachedSnapshot| held.copy.at_once(lost_since.map(Timestamp));
         copies.used(&agent(number), look)?
     }
 

@@ -11,12 +11,12 @@ use std::{
 /// A value derived from a snapshot once, which lives as long as the snapshot. It doesn't count as part of that: two
 /// snapshots are equal whatever was derived from them, and a clone starts without it.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct DerivedValue {
     made: OnceLock<Box<dyn Any + Send + Sync>>,
     bytes: AtomicUsize,
 }
 
-impl Kept {
+impl DerivedValue {
     /// The kept value, or else the one that `make` makes now. `None` if a value of another type is kept here.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.made.get_or_init(|| Box::new(make())).downcast_ref()
@@ -36,16 +36,16 @@ impl Kept {
     }
 }
 
-impl Clone for Kept {
+impl Clone for DerivedValue {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for DerivedValue {
     fn eq(&self, _other: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Kept {}
+impl Eq for DerivedValue {}

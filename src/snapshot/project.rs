@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    RENDERING, Reading,
-    believed::{AtHand, Believed, Patience},
+    Lookup, RENDERING,
+    believed::{AtHand, Patience, TimedCopy},
     fingerprint,
     single_flight::SingleFlight,
 };
@@ -86,15 +86,15 @@ pub struct MemberFigures {
     pub updated_at: Timestamp,
 }
 
-struct Held {
-    copy: Believed<ProjectSnapshot>,
+struct CachedProject {
+    copy: TimedCopy<ProjectSnapshot>,
     stamp: ProjectStamp,
     /// Composing the next one panicked: nobody tries again before a reader asks for it.
     awaits_reader: bool,
 }
 
-impl Held {
-    fn new(copy: Believed<ProjectSnapshot>, stamp: ProjectStamp) -> Arc<Self> {
+impl CachedProject {
+    fn new(copy: TimedCopy<ProjectSnapshot>, stamp: ProjectStamp) -> Arc<Self> {
         Arc::new(Self {
             copy,
             stamp,
@@ -120,7 +120,7 @@ pub struct ProjectSnapshots {
     clock: Arc<dyn Clock>,
     policy: SummaryPolicy,
     redactor: Redactor,
-    held: Arc<Mutex<LruCache<ProjectId, Arc<Held>>>>,
+    held: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
     loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
     contact: Contact,
 }
@@ -164,7 +164,7 @@ impl ProjectSnapshots {
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
-    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
+    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Lookup<ProjectSnapshot>>> {
         let held = self.held().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
         let due = match held.as_ref().map(|held| held.copy.at_hand(lost_since)) {
@@ -176,7 +176,7 @@ impl ProjectSnapshots {
         let read = self.loads.read(project, load, || self.at_hand_of(project));
         let read = Patience::of(held.is_some()).wait(read).await;
         let copy = self.held().peek(project).map(|held| held.copy.dated());
-        Reading::or_copy(read, copy)
+        Lookup::or_copy(read, copy)
     }
 
     fn at_hand_of(&self, project: &ProjectId) -> Option<AtHand<ProjectSnapshot>> {
@@ -188,7 +188,7 @@ impl ProjectSnapshots {
     fn load_of(
         &self,
         project: &ProjectId,
-        due: Option<Arc<Held>>,
+        due: Option<Arc<CachedProject>>,
     ) -> impl Future<Output = StoreResult<Option<Arc<ProjectSnapshot>>>> + Send + use<> {
         let (projects, project) = (self.clone(), project.clone());
         async move {
@@ -201,21 +201,25 @@ impl ProjectSnapshots {
     }
 
     /// The copy, if it is still current, which is right as of now then; else as [`Self::load`].
-    async fn look_again(&self, project: &ProjectId, held: &Arc<Held>) -> StoreResult<Option<Arc<Held>>> {
+    async fn look_again(
+        &self,
+        project: &ProjectId,
+        held: &Arc<CachedProject>,
+    ) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
             // Composing may take longer than this reader waits: those after it are to wait for the same.
             self.replace(project, held, &held.outdated(false));
             return self.load(project).await;
         }
-        let copy = Believed::new(Arc::clone(&held.copy.snapshot), now, false);
-        let renewed = Held::new(copy, held.stamp);
+        let copy = TimedCopy::new(Arc::clone(&held.copy.snapshot), now, false);
+        let renewed = CachedProject::new(copy, held.stamp);
         self.replace(project, held, &renewed);
         Ok(Some(renewed))
     }
 
     /// Puts `new` in the place of `held`, unless that was replaced by a newer one meanwhile.
-    fn replace(&self, project: &ProjectId, held: &Arc<Held>, new: &Arc<Held>) {
+    fn replace(&self, project: &ProjectId, held: &Arc<CachedProject>, new: &Arc<CachedProject>) {
         let mut all = self.held();
         if let Some(current) = all.peek_mut(project)
             && Arc::ptr_eq(current, held)
@@ -225,7 +229,7 @@ impl ProjectSnapshots {
     }
 
     /// Takes `new` in. In the place of an earlier one it is no use of that: readers alone use documents.
-    fn hold(&self, project: &ProjectId, new: &Arc<Held>) {
+    fn hold(&self, project: &ProjectId, new: &Arc<CachedProject>) {
         let mut all = self.held();
         if let Some(current) = all.peek_mut(project) {
             *current = Arc::clone(new);
@@ -234,13 +238,13 @@ impl ProjectSnapshots {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<Held>>> {
+    fn held(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<CachedProject>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Composes the document; and once more if the project changed before the document was stored, since the notice of
     /// that change found nothing to refresh.
-    async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
+    async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let Some(held) = self.compose(project).await? else {
             return Ok(None);
         };
@@ -250,7 +254,7 @@ impl ProjectSnapshots {
         self.compose(project).await
     }
 
-    async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
+    async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
         let Some((stamp, row)) = self.store.project(project).await? else {
             self.held().remove(project);
@@ -261,7 +265,7 @@ impl ProjectSnapshots {
         let snapshot = threads::computed(RENDERING, rendering)
             .await
             .inspect_err(|error| error!(%project, %error, "project.panicked"))?;
-        let held = Held::new(Believed::new(Arc::new(snapshot), now, false), stamp);
+        let held = CachedProject::new(TimedCopy::new(Arc::new(snapshot), now, false), stamp);
         self.hold(project, &held);
         Ok(Some(held))
     }
@@ -289,7 +293,7 @@ impl ProjectSnapshots {
     }
 
     async fn refresh(&self) {
-        let held: Vec<(ProjectId, Arc<Held>)> = self
+        let held: Vec<(ProjectId, Arc<CachedProject>)> = self
             .held()
             .iter()
             .map(|(project, held)| (project.clone(), Arc::clone(held)))

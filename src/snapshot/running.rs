@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{
-        agent::AgentId, exchange::ExchangeState, legs::Running, redaction::Redactor,
+        agent::AgentId, exchange::ExchangeState, legs::RunningExchange, redaction::Redactor,
         summary::section::Ageing, zone::Zone,
     },
     store::{AgentRow, Store, StoreResult},
@@ -17,7 +17,7 @@ pub async fn running(
     agent: &AgentId,
     ageing: Ageing,
     redactor: &Redactor,
-) -> StoreResult<Option<Running>> {
+) -> StoreResult<Option<RunningExchange>> {
     let Some(row) = store.agent(agent).await? else {
         return Ok(None);
     };
@@ -26,7 +26,7 @@ pub async fn running(
         return Ok(None);
     };
     let rows = store.legs(agent, open.exchange).await?;
-    Ok(Running::of(&rows, zone(&row, ageing), redactor))
+    Ok(RunningExchange::of(&rows, zone(&row, ageing), redactor))
 }
 
 fn zone(row: &AgentRow, ageing: Ageing) -> Zone {

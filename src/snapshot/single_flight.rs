@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Reading,
+    Lookup,
     believed::{AtHand, late},
 };
 use crate::store::{StoreError, StoreResult};
@@ -31,8 +31,8 @@ const FLIGHTS_MAX: usize = 10_000;
 const LOAD_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// What a load came to: the document, if there is one, or why it can't be had.
-type Landed<T> = Result<Option<T>, Arc<StoreError>>;
-type Flight<T> = Shared<BoxFuture<'static, Landed<T>>>;
+type LoadOutcome<T> = Result<Option<T>, Arc<StoreError>>;
+type Flight<T> = Shared<BoxFuture<'static, LoadOutcome<T>>>;
 type Flights<K, T> = Arc<Mutex<HashMap<K, Flight<T>>>>;
 
 /// The loads under way; clones share them.
@@ -54,7 +54,7 @@ impl<K, T> Default for SingleFlight<K, T> {
 }
 
 /// The load that a reader waits for.
-enum Boarding<T> {
+enum LoadTicket<T> {
     /// It was begun for this reader, so it sees all that was written before.
     Own(Flight<T>),
     /// It was under way.
@@ -77,24 +77,24 @@ where
         key: &K,
         load: impl Fn() -> F + Send,
         at_hand: impl Fn() -> Option<AtHand<S>> + Send,
-    ) -> StoreResult<Option<Reading<S>>>
+    ) -> StoreResult<Option<Lookup<S>>>
     where
         F: Future<Output = StoreResult<Option<Arc<S>>>> + Send + 'static,
     {
         loop {
             match self.board(key, &load) {
-                Boarding::Own(flight) => {
+                LoadTicket::Own(flight) => {
                     let landed = flight.await.map_err(|error| of_all(&error))?;
-                    return Ok(landed.map(Reading::fresh));
+                    return Ok(landed.map(Lookup::fresh));
                 }
                 // It may have looked before a change that this reader knows of: then its copy is marked.
-                Boarding::Others(flight) => {
+                LoadTicket::Others(flight) => {
                     drop(flight.await);
                     if let Some(AtHand::Reading(reading)) = at_hand() {
                         return Ok(Some(reading));
                     }
                 }
-                Boarding::None => return Err(late()),
+                LoadTicket::None => return Err(late()),
             }
         }
     }
@@ -106,20 +106,20 @@ where
     T: Clone + Send + Sync + 'static,
 {
     /// The load of `key` that is under way; else `load`, which begins now.
-    fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> Boarding<T>
+    fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> LoadTicket<T>
     where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
     {
         let mut all = locked(&self.all);
         if let Some(flight) = all.get(key) {
-            return Boarding::Others(flight.clone());
+            return LoadTicket::Others(flight.clone());
         }
         if all.len() >= FLIGHTS_MAX {
-            return Boarding::None;
+            return LoadTicket::None;
         }
         let flight = self.begin(key.clone(), load());
         all.insert(key.clone(), flight.clone());
-        Boarding::Own(flight)
+        LoadTicket::Own(flight)
     }
 
     fn begin<F>(&self, key: K, load: F) -> Flight<T>
@@ -191,10 +191,10 @@ mod tests {
 
     use super::*;
 
-    async fn landed(boarded: Boarding<u8>) -> Option<u8> {
+    async fn landed(boarded: LoadTicket<u8>) -> Option<u8> {
         match boarded {
-            Boarding::Own(flight) | Boarding::Others(flight) => flight.await.unwrap(),
-            Boarding::None => panic!("there is room"),
+            LoadTicket::Own(flight) | LoadTicket::Others(flight) => flight.await.unwrap(),
+            LoadTicket::None => panic!("there is room"),
         }
     }
 
@@ -205,20 +205,20 @@ mod tests {
         let load = async { Ok(asked.await.ok()) };
         drop(loads.board(&1, || load));
         let joined = loads.board(&1, || ready(Ok(Some(2))));
-        assert!(matches!(joined, Boarding::Others(_)));
+        assert!(matches!(joined, LoadTicket::Others(_)));
         let other = loads.board(&2, || ready(Ok(Some(3))));
         assert_eq!(landed(other).await, Some(3));
         answer.send(1).unwrap();
         assert_eq!(landed(joined).await, Some(1));
         let next = loads.board(&1, || ready(Ok(Some(2))));
-        assert!(matches!(next, Boarding::Own(_)));
+        assert!(matches!(next, LoadTicket::Own(_)));
         assert_eq!(landed(next).await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_load_that_never_ends_is_given_up() {
         let loads: SingleFlight<u8, u8> = SingleFlight::default();
-        let Boarding::Own(never) = loads.board(&1, pending) else {
+        let LoadTicket::Own(never) = loads.board(&1, pending) else {
             panic!("nothing is under way");
         };
         assert!(matches!(*never.await.unwrap_err(), StoreError::Unavailable(_)));

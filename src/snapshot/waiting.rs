@@ -12,15 +12,15 @@ use crate::domain::agent::AgentId;
 const AGENTS_MAX: usize = 100_000;
 
 /// Who waits for which agent.
-pub(super) struct Waiting(Mutex<LruCache<AgentId, Arc<Notify>>>);
+pub(super) struct ChangeWatch(Mutex<LruCache<AgentId, Arc<Notify>>>);
 
-impl Default for Waiting {
+impl Default for ChangeWatch {
     fn default() -> Self {
         Self::of_most(AGENTS_MAX)
     }
 }
 
-impl Waiting {
+impl ChangeWatch {
     fn of_most(agents_max: usize) -> Self {
         Self(Mutex::new(LruCache::new(agents_max)))
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn who_is_forgotten_is_woken_and_nobody_else() {
-        let waiting = Waiting::of_most(2);
+        let waiting = ChangeWatch::of_most(2);
         let [a, b, c]: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
         let (first, second) = (waiting.change(&a), waiting.change(&b));
         let again = waiting.change(&a);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::domain::{
-    access::{Named, Reach, Scope, TokenName},
+    access::{AccessNames, Reach, Scope, TokenName},
     agent::AgentId,
     project::ProjectId,
     time::Timestamp,
@@ -51,7 +51,7 @@ pub struct NewToken {
 
 /// The result of storing a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum TokenOutcome {
     /// The token is stored.
     Done,
     /// There is a token of that name that isn't revoked.
@@ -64,7 +64,7 @@ pub enum Kept {
 #[async_trait]
 pub trait AccessStore: Send + Sync {
     /// Stores a token, replacing a revoked one of its name.
-    async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<Kept>;
+    async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<TokenOutcome>;
 
     /// All tokens, by name, revoked and expired ones too.
     async fn tokens(&self) -> StoreResult<Vec<Token>>;
@@ -84,7 +84,7 @@ pub trait AccessStore: Send + Sync {
     /// Those of the agents `named` that exist, by id, after `after`.
     async fn named_agents(
         &self,
-        named: &Named,
+        named: &AccessNames,
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentId>>;

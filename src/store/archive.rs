@@ -7,7 +7,7 @@ use super::{StoreError, StoreResult};
 use crate::{
     domain::{
         agent::AgentId,
-        exchange::Entry,
+        exchange::LedgerEntry,
         journal::{ForkRecord, Head, JournalError, MessageRecord},
         lineage::Step,
         message::{Kind, Message},
@@ -35,7 +35,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// [`ArchiveError::Journal`] when the messages don't fit those that are there; nothing is changed then.
-    async fn restore(&self, restore: Restore) -> Result<Restored, ArchiveError>;
+    async fn restore(&self, restore: Restore) -> Result<RestoreOutcome, ArchiveError>;
 }
 
 /// Why an agent can't be exported or restored, by what the caller does next.
@@ -84,9 +84,9 @@ pub struct Restore {
     /// there.
     pub head: Option<Head>,
     /// In order, without a gap.
-    pub records: Vec<Recorded>,
+    pub records: Vec<ReadRecord>,
     /// Its settings, and what it began with: from this an agent that doesn't exist yet is made.
-    pub origin: Option<Origin>,
+    pub origin: Option<AgentOrigin>,
     /// When they are written.
     pub now: Timestamp,
 }
@@ -100,7 +100,7 @@ impl Restore {
 
 /// What an agent is before its first message.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct AgentOrigin {
     /// Its project.
     pub project: Option<String>,
     /// What it overrides in the configuration, as JSON.
@@ -111,7 +111,7 @@ pub struct Origin {
     pub fork: Option<Box<ForkRecord>>,
 }
 
-impl From<&Head> for Origin {
+impl From<&Head> for AgentOrigin {
     fn from(head: &Head) -> Self {
         Self {
             project: head.project.clone(),
@@ -124,13 +124,13 @@ impl From<&Head> for Origin {
 
 /// A record with its payload read.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct ReadRecord {
     /// The record.
     pub record: MessageRecord,
     /// Who said it, in a shared conversation.
     pub speaker: Option<String>,
     /// What the ledger needs to know of it.
-    pub entry: Entry,
+    pub entry: LedgerEntry,
     /// Whether it was marked as important to its session.
     pub important: bool,
     /// The step that the message stands for, if any.
@@ -139,7 +139,7 @@ pub struct Recorded {
 
 /// The result of restoring messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreOutcome {
     /// Messages written.
     pub accepted: i64,
     /// Messages that were there already.
@@ -151,7 +151,7 @@ pub struct Restored {
     pub lacks_head: bool,
 }
 
-impl Recorded {
+impl ReadRecord {
     /// Reads a record's payload. One that today's reader refuses is kept without content. Secrets in its line are redacted by
     /// the rules of `redactor`.
     pub fn read(record: MessageRecord, redactor: &Redactor) -> Self {
@@ -163,7 +163,7 @@ impl Recorded {
                 ..Message::new(kind, Vec::new())
             },
         };
-        let entry = Entry::new(&message, record.tokens, record.said_at, redactor);
+        let entry = LedgerEntry::new(&message, record.tokens, record.said_at, redactor);
         Self {
             important: message.important && message.kind.is_conversation(),
             step: Step::of(&message),

@@ -47,7 +47,7 @@ pub enum BackupError {
 
 /// A copy that doesn't have its final name yet. Dropping it deletes it.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartialCopy {
     settings: SqliteSettings,
     file: PathBuf,
     target: PathBuf,
@@ -60,18 +60,18 @@ pub struct Part {
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
-pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<Part, BackupError> {
+pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<PartialCopy, BackupError> {
     let settings = of_sqlite(from)?;
     check_free(file)?;
     write(settings, settings, file, None).await
 }
 
 /// Writes the content of the backup `file` to a temporary file beside the database, which must not exist yet, and can't
-/// be opened until the [`Part`] is dropped.
+/// be opened until the [`PartialCopy`] is dropped.
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
-pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<Part, BackupError> {
+pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<PartialCopy, BackupError> {
     let settings = of_sqlite(to)?;
     let from = at(settings, file);
     let options = sqlite::options_of(&settings.url)?;
@@ -92,7 +92,7 @@ async fn write(
     to: &SqliteSettings,
     target: &Path,
     lock: Option<File>,
-) -> Result<Part, BackupError> {
+) -> Result<PartialCopy, BackupError> {
     let file = with_end(target, PART);
     // A backup is its owner's; a database that is brought back is for those for whom its folder is.
     make(
@@ -103,7 +103,7 @@ async fn write(
             sqlite::OWN_MODE
         },
     )?;
-    let part = Part {
+    let part = PartialCopy {
         settings: at(to, &file),
         file,
         target: target.to_path_buf(),
@@ -149,7 +149,7 @@ async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreErro
     Ok(connection.close().await?)
 }
 
-impl Part {
+impl PartialCopy {
     /// The settings by which the copy can be opened to check it.
     pub fn settings(&self) -> DatabaseSettings {
         self.settings.clone().into()
@@ -185,7 +185,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialCopy {
     fn drop(&mut self) {
         let beside = BESIDE.map(|end| with_end(&self.file, end));
         for file in beside.iter().chain([&self.file]) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{JournalledAnswer, StoreResult};
 use crate::domain::{
     agent::AgentId,
-    batch::{BatchState, Wanted},
+    batch::{BatchIdentity, BatchState},
     time::Timestamp,
     work::Lease,
 };
@@ -71,7 +71,7 @@ pub struct OpenBatch {
     /// Its number.
     pub batch: i64,
     /// What the provider is told of the batch, by which it is found there.
-    pub wanted: Wanted,
+    pub wanted: BatchIdentity,
     /// The provider that is asked.
     pub provider: String,
     /// The model that is asked.

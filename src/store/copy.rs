@@ -20,10 +20,10 @@ use tracing::warn;
 
 use super::{
     DatabaseSettings, StoreError, StoreResult, postgres, schema,
-    sql::{Connection, Half, query, query_made, sql, statement::Dialect},
+    sql::{Connection, Half, query, query_made, sql, statement::SqlDialect},
     sqlite,
 };
-use content::{Batch, Checksum, Record};
+use content::{Checksum, Record, RowBatch};
 use table::{Pair, pairs};
 
 /// How long to wait for the lock on the source's inbox, in milliseconds; inserts that come meanwhile wait as long.
@@ -69,7 +69,7 @@ pub enum CopyError {
 
 /// How far a copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress<'p> {
+pub struct CopyProgress<'p> {
     /// The table it is at.
     pub table: &'p str,
     /// Rows that were copied, or read back.
@@ -80,7 +80,7 @@ pub struct Progress<'p> {
 
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Copied {
+pub struct CopyReport {
     /// The tables, in the order in which they were copied.
     pub tables: Vec<CopiedTable>,
     /// How many texts had a U+0000, which PostgreSQL can't hold: it is U+FFFD there.
@@ -102,7 +102,7 @@ pub struct CopiedTable {
     pub checksum: String,
 }
 
-impl Copied {
+impl CopyReport {
     /// Rows of all tables.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(|table| table.rows).sum()
@@ -116,8 +116,8 @@ impl Copied {
 pub async fn copy(
     from: &DatabaseSettings,
     to: &DatabaseSettings,
-    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
-) -> Result<Copied, CopyError> {
+    progress: &(dyn Fn(CopyProgress<'_>) + Send + Sync),
+) -> Result<CopyReport, CopyError> {
     let mut source = End::open(from, false).await.map_err(CopyError::Source)?;
     schema::check(&mut source.connection)
         .await
@@ -176,7 +176,7 @@ impl End {
 
     /// Fails if another recapd is connected. A file has its lock for that.
     async fn is_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
-        if self.connection.dialect() == Dialect::Sqlite {
+        if self.connection.dialect() == SqlDialect::Sqlite {
             return Ok(());
         }
         let fault = if which == "source" {
@@ -209,7 +209,7 @@ async fn others(connection: &mut Connection) -> StoreResult<i64> {
 /// Whether inserts of messages by SQL wait until the source is free again. On a file such a writer doesn't wait where
 /// it could be seen: it fails.
 async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
-    if connection.dialect() == Dialect::Sqlite {
+    if connection.dialect() == SqlDialect::Sqlite {
         return Ok(false);
     }
     let sql = sql!(
@@ -225,8 +225,8 @@ async fn all(
     source: &mut End,
     target: &mut End,
     pairs: &[Pair],
-    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
-) -> Result<Copied, CopyError> {
+    progress: &(dyn Fn(CopyProgress<'_>) + Send + Sync),
+) -> Result<CopyReport, CopyError> {
     let mut rows_total = 0;
     for pair in pairs {
         if pair
@@ -242,12 +242,12 @@ async fn all(
             .await
             .map_err(CopyError::Source)?;
     }
-    let mut copied = Copied::default();
+    let mut copied = CopyReport::default();
     let mut done = 0;
     for pair in pairs {
         let mut told = |rows: u64| {
             done += rows;
-            progress(Progress {
+            progress(CopyProgress {
                 table: &pair.name,
                 rows: done,
                 rows_total,
@@ -288,7 +288,7 @@ async fn carry(
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(Checksum, u64), CopyError> {
     let (mut sum, mut changed) = (Checksum::default(), 0);
-    let mut batch = Batch::new(pair);
+    let mut batch = RowBatch::new(pair);
     let from = source.connection.dialect();
     let to = target.connection.dialect();
     let failed = |error: sqlx::Error| CopyError::Source(error.into());
@@ -347,7 +347,7 @@ async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
         postgres: "-- sql/copy.begin_reading\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     );
     query(begin).execute(&mut *source).await?;
-    if source.dialect() == Dialect::Postgres {
+    if source.dialect() == SqlDialect::Postgres {
         // First of all, so that everything committed before the lock is held is read.
         let hold = sql!("-- postgres/copy.hold_inbox\nLOCK TABLE message_inbox IN SHARE MODE");
         query(hold).execute(source).await?;
@@ -374,7 +374,7 @@ async fn end(connection: &mut Connection) -> StoreResult<()> {
 /// Brings all of a file's log in: whoever moves the file alone has everything then.
 async fn bring_in(target: &mut Connection) {
     let sql = sql!("-- sqlite/copy.checkpoint\nPRAGMA wal_checkpoint(TRUNCATE)");
-    if target.dialect() == Dialect::Sqlite
+    if target.dialect() == SqlDialect::Sqlite
         && let Err(error) = query(sql).fetch_one(target).await
     {
         warn!(%error, "copy.no_checkpoint");
@@ -405,7 +405,7 @@ async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> Sto
          WHERE lease_token IS NOT NULL"
     );
     let released = query(release).execute(&mut *target).await?;
-    if target.dialect() == Dialect::Postgres {
+    if target.dialect() == SqlDialect::Postgres {
         for pair in pairs {
             pair.number_on(target).await?;
         }

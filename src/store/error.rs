@@ -3,7 +3,7 @@
 use super::{FactFault, ITEM_PINS_MAX, Outage};
 use crate::{
     domain::{agent::AgentId, context::COPIES_MAX, ledger::TooBig},
-    threads::Panicked,
+    threads::ComputationPanic,
 };
 
 /// What can go wrong in a store's operation, by what the caller does next.
@@ -110,7 +110,7 @@ pub enum StoreError {
     Unavailable(Outage),
     /// What was to be stored, or was read, could not be worked out. The database has nothing to do with it.
     #[error(transparent)]
-    Panicked(#[from] Panicked),
+    Panicked(#[from] ComputationPanic),
 }
 
 impl StoreError {

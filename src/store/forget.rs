@@ -73,7 +73,7 @@ pub struct DeleteStep {
 
 /// What the deletion of an agent did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
+pub struct Deletion {
     /// Messages deleted.
     pub messages: i64,
     /// See [`Forgotten::is_scrubbed`].

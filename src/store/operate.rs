@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ClaimRequest, Enqueued, StoreResult};
-use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp, work::Lease};
+use super::{ClaimRequest, EnqueueOutcome, StoreResult};
+use crate::domain::{agent::AgentId, spend::SpendTotal, time::Timestamp, work::Lease};
 
 /// The most rows of the queue, or runs, that one search looks at; the next search continues from there.
 pub const SEARCHED_MAX: i64 = 10_000;
@@ -220,7 +220,7 @@ pub struct RunFigures {
     /// Model tokens written.
     pub output_tokens: i64,
     /// What was spent.
-    pub spent: Spent,
+    pub spent: SpendTotal,
 }
 
 /// Updates that ended in one hour.
@@ -250,7 +250,7 @@ pub struct RunHour {
 
 /// What an operator did to a row of the queue, and the row as the transaction left it: a moment later it may be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handled {
+pub enum OperatorOutcome {
     /// It is done; the row as it is now.
     Done(Box<QueueRow>),
     /// A worker has the row right now: there is nothing to hasten.
@@ -259,7 +259,7 @@ pub enum Handled {
     NoRow,
 }
 
-impl Handled {
+impl OperatorOutcome {
     /// As it is logged.
     pub fn name(&self) -> &'static str {
         match self {
@@ -298,17 +298,17 @@ pub trait OperatorStore: Send + Sync {
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
-    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued>;
+    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<EnqueueOutcome>;
 
     /// Makes a row due that waits, is parked or paused, with another series of attempts.
-    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
+    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
     /// Leases an agent's row if it is due and not paused, regardless of other rows that are due.
     async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
     /// Parks a row. The lease of an update under way is voided. Its exchanges stay pending: an operator revives the
     /// row, or the next eviction, ten minutes later at the earliest.
-    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
+    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
     /// Pauses an agent's updates until [`Self::resume_agent`]. The lease of an update under way is voided.
     ///
@@ -355,7 +355,7 @@ pub trait OperatorStore: Send + Sync {
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
 
     /// What each of `agents` spent since then, in their order.
-    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<Spent>>;
+    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<SpendTotal>>;
 
     /// When that schedule was fired last, by whichever daemon; `None` if never.
     async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;

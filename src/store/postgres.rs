@@ -17,12 +17,12 @@ mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
-pub use member::{Heard, Member, PULSE};
+pub use member::{Member, PULSE, PeerMessage};
 
 pub use replica::READ_PATIENCE_MS;
 
 pub(super) use replica::Replica;
-pub(super) use timed::{PgQuery, Timed};
+pub(super) use timed::{PgQuery, TimedConnection};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -288,7 +288,7 @@ pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) ->
         set(&mut connection, &patience(statement_ms_max)).await?;
         Ok::<_, sqlx::Error>(connection)
     });
-    Ok(Timed::alone(connection.await?, statement_ms_max).into())
+    Ok(TimedConnection::alone(connection.await?, statement_ms_max).into())
 }
 
 /// How long statements of a connection wait for locks from now on.

@@ -15,7 +15,7 @@ pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExchangePlace)]
-pub enum Place {
+pub enum ExchangePlace {
     /// Leading instructions, always in view.
     Preamble,
     /// The model sees it.
@@ -28,7 +28,7 @@ pub enum Place {
     SetAside,
 }
 
-impl Place {
+impl ExchangePlace {
     /// The place of a live exchange of that number.
     pub fn of(exchange: i64, ledger: &Ledger) -> Self {
         if exchange >= ledger.first_exchange {
@@ -60,7 +60,7 @@ pub struct PlacedExchange {
     /// The agent whose messages it holds: this one, or an ancestor.
     pub source: AgentId,
     /// Where it stands.
-    pub place: Place,
+    pub place: ExchangePlace,
     /// When it left the window, if it did.
     pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covered it, if one does; none for an inherited one.
@@ -71,7 +71,7 @@ impl PlacedExchange {
     /// Whether a search may find it: instructions are always in view, and what a rewind set aside is no part of the
     /// past.
     pub fn is_found(&self) -> bool {
-        !matches!(self.place, Place::Preamble | Place::SetAside)
+        !matches!(self.place, ExchangePlace::Preamble | ExchangePlace::SetAside)
     }
 }
 
@@ -95,7 +95,7 @@ pub struct FoundExchange {
 
 /// What a search found, in no order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Searched {
+pub struct SearchHits {
     /// The exchanges.
     pub found: Vec<FoundExchange>,
     /// How many messages were not searched, since they are neither indexed nor among the newest. Per agent they are
@@ -118,7 +118,7 @@ pub struct MessageRange {
 
 /// An exchange as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expanded {
+pub struct ExpandedExchange {
     /// The exchange.
     pub placed: PlacedExchange,
     /// Its messages, in order.

@@ -8,7 +8,7 @@ use crate::{
     domain::{
         agent::AgentId,
         context::{ContextOptions, SourceMessage},
-        exchange::{Entry, Exchange},
+        exchange::{Exchange, LedgerEntry},
         ledger::{Eviction, Ledger, Return, Segmentation},
         message::Message,
         preset::Basis,
@@ -22,11 +22,11 @@ use crate::{
 
 /// A message, counted and ready to be written.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedMessage {
     /// The message.
     pub message: Message,
     /// What the ledger needs of it, its tokens among it.
-    pub entry: Entry,
+    pub entry: LedgerEntry,
 }
 
 /// The rules that decide an append.
@@ -81,7 +81,7 @@ pub struct AppendRequest {
     /// The agent that they are appended to.
     pub agent: AgentId,
     /// In order.
-    pub messages: Vec<Prepared>,
+    pub messages: Vec<PreparedMessage>,
     /// The key of the request that brought them, if it had one.
     pub key: Option<RequestKey>,
     /// How they were counted.
@@ -118,7 +118,7 @@ pub struct AppendOutcome {
     /// What left the window.
     pub evictions: Vec<Eviction>,
     /// The clears, marks and rewinds among the messages, and what they did.
-    pub steps: Vec<Stepped>,
+    pub steps: Vec<StepOutcome>,
     /// The agent's settings, by which it was decided.
     pub settings: AgentSettings,
     /// The ceiling that was kept.
@@ -126,14 +126,14 @@ pub struct AppendOutcome {
     /// The session that ended because its newest exchange is too big.
     pub session_ended: Option<i64>,
     /// What it did to the queue, if anything.
-    pub enqueued: Option<Enqueued>,
+    pub enqueued: Option<EnqueueOutcome>,
     /// When the agent was made: one that was deleted and made again has another.
     pub created_at: Timestamp,
 }
 
 /// What a clear, a mark or a rewind did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stepped {
+pub enum StepOutcome {
     /// The window is empty, and this session runs now.
     Cleared {
         /// The new session.
@@ -201,7 +201,7 @@ pub struct Pins {
 
 /// What a fork made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forked {
+pub struct ForkOutcome {
     /// The parent's last exchange at the fork; `None` if it had none yet.
     pub fork_exchange: Option<i64>,
     /// How many exchanges the child shares with it: those in its window, and those pending.
@@ -209,7 +209,7 @@ pub struct Forked {
     /// How many items its document shares.
     pub items: i64,
     /// What it did to the queue, if anything is pending.
-    pub enqueued: Option<Enqueued>,
+    pub enqueued: Option<EnqueueOutcome>,
 }
 
 /// An agent that another one came from.
@@ -262,7 +262,7 @@ pub(super) fn other_id(message: &Message) -> Option<String> {
 
 /// What an enqueue did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enqueued {
+pub struct EnqueueOutcome {
     /// There was no row before.
     pub is_new: bool,
     /// A parked row was revived.
@@ -277,7 +277,7 @@ pub struct SessionEnded {
     /// The session that ended.
     pub session: i64,
     /// What it did to the queue, if anything was pending.
-    pub enqueued: Option<Enqueued>,
+    pub enqueued: Option<EnqueueOutcome>,
 }
 
 /// An agent's row.

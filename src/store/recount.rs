@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppendRules, Enqueued, StoredMessage};
+use super::{AppendRules, EnqueueOutcome, StoredMessage};
 use crate::domain::{
     agent::AgentId, calibration::Calibration, ledger::Eviction, settings::AgentSettings, time::Timestamp,
 };
@@ -98,11 +98,11 @@ pub struct Recount {
 
 /// What a recount did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recounted {
+pub struct RecountOutcome {
     /// Tokens in the window now, preamble included.
     pub window_tokens: i64,
     /// What had to leave it.
     pub evictions: Vec<Eviction>,
     /// What it did to the queue, if it touched it.
-    pub enqueued: Option<Enqueued>,
+    pub enqueued: Option<EnqueueOutcome>,
 }

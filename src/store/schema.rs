@@ -11,7 +11,7 @@ use sqlx::migrate::{MigrateError, MigrationType, Migrator};
 
 use super::{
     DatabaseSettings, Outage, StoreError, StoreResult, postgres,
-    sql::{Connection, connection::Half, query, sql, statement::Dialect},
+    sql::{Connection, connection::Half, query, sql, statement::SqlDialect},
     sqlite,
 };
 use crate::domain::text::hexadecimal;
@@ -170,7 +170,7 @@ pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
 pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     match settings {
         DatabaseSettings::Sqlite(file) if !sqlite::is_there(file)? => {
-            Ok(compare(&migrator(Dialect::Sqlite), Vec::new()))
+            Ok(compare(&migrator(SqlDialect::Sqlite), Vec::new()))
         }
         _ => status(settings).await,
     }
@@ -219,8 +219,8 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     check_closed(connection).await?;
     let migrator = migrator(connection.dialect());
     match connection.dialect() {
-        Dialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
-        Dialect::Postgres => turns::migrate(connection, &migrator, tries_max).await?,
+        SqlDialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
+        SqlDialect::Postgres => turns::migrate(connection, &migrator, tries_max).await?,
     }
     Ok(before)
 }
@@ -263,7 +263,7 @@ pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()>
 
 /// The schemas that a server's statements find names in, of which every role may create in; quoted where they have to be.
 pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec<String>> {
-    if connection.dialect() == Dialect::Sqlite {
+    if connection.dialect() == SqlDialect::Sqlite {
         return Ok(Vec::new());
     }
     let sql = sql!(
@@ -277,7 +277,7 @@ pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec
 
 /// The encoding of a server's database, if it is another than the one that recapd needs.
 pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
-    if connection.dialect() == Dialect::Sqlite {
+    if connection.dialect() == SqlDialect::Sqlite {
         return Ok(None);
     }
     let sql = sql!("-- postgres/schema.encoding\nSELECT current_setting('server_encoding')");
@@ -312,7 +312,7 @@ pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
                        FROM _sqlx_migrations",
         );
         for row in query(sql).fetch_all(&mut *connection).await? {
-            applied.push(Applied {
+            applied.push(AppliedMigration {
                 version: row.try_get(0)?,
                 name: row.try_get(1)?,
                 is_whole: row.try_get(2)?,
@@ -324,14 +324,14 @@ pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
 }
 
 /// A migration as the database has it.
-struct Applied {
+struct AppliedMigration {
     version: i64,
     name: String,
     is_whole: bool,
     checksum: String,
 }
 
-fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
+fn compare(own: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
     let mut migrations = Vec::new();
     for migration in own.iter() {
         let found = applied
@@ -358,10 +358,10 @@ fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
     Schema { migrations }
 }
 
-fn migrator(dialect: Dialect) -> Migrator {
+fn migrator(dialect: SqlDialect) -> Migrator {
     let migrations = match dialect {
-        Dialect::Sqlite => sqlite::MIGRATIONS.as_slice(),
-        Dialect::Postgres => postgres::MIGRATIONS.as_slice(),
+        SqlDialect::Sqlite => sqlite::MIGRATIONS.as_slice(),
+        SqlDialect::Postgres => postgres::MIGRATIONS.as_slice(),
     };
     let migrations = migrations.iter().map(|&(version, name, sql)| {
         sqlx::migrate::Migration::new(

@@ -27,9 +27,9 @@ use crate::domain::{
 pub(super) const SALT_BYTES: usize = 16;
 
 /// A list of values on its way into a hash: each with its kind and its length, so that no two lists give the same bytes.
-struct Fields(Sha256);
+struct HashInput(Sha256);
 
-impl Fields {
+impl HashInput {
     /// An empty list of that kind.
     fn of(kind: &str) -> Self {
         Self(Sha256::new()).text(kind)
@@ -97,8 +97,8 @@ impl MessageRow<'_> {
     }
 
     /// What is left of it when it is forgotten.
-    fn tombstone(&self, kind: &str) -> Fields {
-        Fields::of(kind)
+    fn tombstone(&self, kind: &str) -> HashInput {
+        HashInput::of(kind)
             .text(self.agent.as_str())
             .int(self.seq)
             .int(self.exchange)
@@ -142,7 +142,7 @@ impl Chain {
 
 /// The digest of an exchange's row; what counts of it is told by its messages. `headline` is its headline as stored.
 pub(super) fn of_exchange(exchange: &Exchange, headline: &str) -> String {
-    Fields::of("exchange")
+    HashInput::of("exchange")
         .int(exchange.exchange)
         .int(exchange.session)
         .int(exchange.first_seq)
@@ -156,7 +156,7 @@ pub(super) fn of_exchange(exchange: &Exchange, headline: &str) -> String {
 
 /// The digest of an eviction.
 pub(super) fn of_eviction(eviction: &Eviction) -> String {
-    Fields::of("eviction")
+    HashInput::of("eviction")
         .int(eviction.from_exchange)
         .int(eviction.through_exchange)
         .int(eviction.tokens)
@@ -166,7 +166,7 @@ pub(super) fn of_eviction(eviction: &Eviction) -> String {
 
 /// The digest of the item of that number. Pins come and go.
 pub(super) fn of_item(number: i64, item: &Item) -> String {
-    let fields = Fields::of("item")
+    let fields = HashInput::of("item")
         .int(number)
         .text(item.importance.name())
         .text(item.origin.name())
@@ -178,13 +178,13 @@ pub(super) fn of_item(number: i64, item: &Item) -> String {
         .text(&item.gist);
     let mut ranges = item.ranges.clone();
     ranges.sort_unstable();
-    let add = |fields: Fields, range: &ExchangeRange| fields.int(range.first).int(range.last);
+    let add = |fields: HashInput, range: &ExchangeRange| fields.int(range.first).int(range.last);
     ranges.iter().fold(fields, add).hash()
 }
 
 /// The digest of the fact of that number. Pins come and go.
 pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
-    Fields::of("fact")
+    HashInput::of("fact")
         .int(number)
         .text(fact.kind.name())
         .text(&fact.text)
@@ -197,7 +197,7 @@ pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
 
 /// The digest of what a forked agent began with, as it is stored.
 pub(super) fn of_fork(record: &str) -> String {
-    Fields::of("fork").text(record).hash()
+    HashInput::of("fork").text(record).hash()
 }
 
 /// All that never changes of a version, unless its text is removed. Its tokens are counted.
@@ -218,7 +218,7 @@ pub(super) struct VersionRow<'a> {
 impl VersionRow<'_> {
     /// Its digest.
     pub(super) fn digest(&self) -> String {
-        Fields::of("version")
+        HashInput::of("version")
             .int(self.version)
             .text(self.kind)
             .int(self.covers_after)
@@ -235,8 +235,8 @@ impl VersionRow<'_> {
 
 /// The digests of the items and facts that a document is composed of, each in the order of the numbers, in one.
 pub(super) fn made_of(items: &[String], facts: &[String]) -> String {
-    let add = |fields: Fields, digest: &String| fields.text(digest);
-    let fields = items.iter().fold(Fields::of("made of"), add);
+    let add = |fields: HashInput, digest: &String| fields.text(digest);
+    let fields = items.iter().fold(HashInput::of("made of"), add);
     facts.iter().fold(fields.optional(None), add).hash()
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AttemptError, RunRecord};
 use crate::domain::{
     settings::AgentSettings,
-    spend::{SpendLimit, Spent},
+    spend::{SpendLimit, SpendTotal},
     time::Timestamp,
 };
 
@@ -39,14 +39,14 @@ pub struct Spending {
     /// What the agent overrides in the configuration.
     pub settings: AgentSettings,
     /// What the agent spent.
-    pub agent: Spent,
+    pub agent: SpendTotal,
     /// What all agents spent.
-    pub all: Spent,
+    pub all: SpendTotal,
 }
 
 /// Updates of an agent wait for the next day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Paused {
+pub struct SpendPause {
     /// For which limit.
     pub limit: SpendLimit,
     /// Until when.

@@ -52,14 +52,15 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::{
-    AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
-    EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
-    Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
-    Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement, ProjectFigures, ProjectRow,
-    ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Resume, Revised, RollbackRequest,
-    RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle, Slot, Spending, Store, StoreResult,
-    StoredExchange, StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery,
-    sqlite::Extent,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
+    EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
+    FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
+    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
+    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
+    Settle, Slot, SpendPause, Spending, Store, StoreResult, StoredExchange, StoredMessage, SummaryRow,
+    Version, VersionFigures, VersionQuery,
+    sqlite::WriteSize,
     verify::{AgentReport, Depth},
 };
 use crate::domain::{
@@ -95,13 +96,13 @@ impl Store for SqlStore {
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
+        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(append::append(tx, request, true))
         })
         .await
     }
 
-    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<ForkOutcome> {
         let (parent, child) = (parent.clone(), child.clone());
         self.write(Lock::Parent(parent.clone()), move |tx| {
             Box::pin(fork::fork(tx, parent, child, now))
@@ -154,9 +155,9 @@ impl Store for SqlStore {
         recount::batch(&mut self.snapshot().await?, agent, messages_max).await
     }
 
-    async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
+    async fn recount(&self, request: Recount) -> StoreResult<Option<RecountOutcome>> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
+        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(recount::recount(tx, request))
         })
         .await
@@ -201,7 +202,7 @@ impl Store for SqlStore {
         exchange::last_said(&mut self.reader().await?, agent, limit).await
     }
 
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>> {
         self.past_found(|mut tx| async move { recall::search(&mut tx, agent, query).await })
             .await
     }
@@ -211,7 +212,7 @@ impl Store for SqlStore {
         agent: &AgentId,
         exchange: i64,
         range: MessageRange,
-    ) -> StoreResult<Option<Expanded>> {
+    ) -> StoreResult<Option<ExpandedExchange>> {
         if range.is_current {
             return recall::expand(&mut self.snapshot().await?, agent, exchange, range).await;
         }
@@ -256,7 +257,7 @@ impl Store for SqlStore {
         agent: &AgentId,
         rules: &AppendRules,
         now: Timestamp,
-    ) -> StoreResult<Option<Recounted>> {
+    ) -> StoreResult<Option<RecountOutcome>> {
         forget::run::settle_totals(self, agent, rules, now).await
     }
 
@@ -298,17 +299,17 @@ impl Store for SqlStore {
             .await
     }
 
-    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
+        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(rollback::roll_back(tx, request))
         })
         .await
     }
 
-    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
         let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), Extent::Unbounded, move |tx| {
+        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
             Box::pin(rebuild::rebuild(tx, request))
         })
         .await
@@ -328,7 +329,7 @@ impl Store for SqlStore {
             .await
     }
 
-    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<EditOutcome> {
         let agent = request.agent.clone();
         self.write(Lock::Agent(agent), move |tx| Box::pin(edit::edit(tx, request)))
             .await
@@ -366,7 +367,7 @@ impl Store for SqlStore {
         reason: Reason,
         delay_ms: i64,
         now: Timestamp,
-    ) -> StoreResult<Enqueued> {
+    ) -> StoreResult<EnqueueOutcome> {
         let agent = agent.clone();
         self.write(Lock::Nothing, move |tx| {
             let wake = queue::Wake {
@@ -430,7 +431,7 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let lease = lease.clone();
         self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(complete::complete(tx, lease, patch))
@@ -446,7 +447,7 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
         if let Some(postgres) = self.postgres()
             && let Some(completed) =
                 complete::settle_at_once(&mut postgres.reader().await?, lease, &settle).await?
@@ -499,7 +500,7 @@ impl Store for SqlStore {
         spending::spending(&mut self.snapshot().await?, agent, since).await
     }
 
-    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<SpendPause>> {
         spending::paused_agent(&mut self.reader().await?, agent).await
     }
 

@@ -40,7 +40,7 @@ use condition::Condition;
 pub(super) use files::{OWN_MODE, mode_beside};
 pub use files::{exposed, make_folder};
 pub(super) use schema::MIGRATIONS;
-pub(super) use writer::Extent;
+pub(super) use writer::WriteSize;
 use writer::{CACHE_KIB, Writer};
 
 use crate::background::{Manners, run_alone};
@@ -203,7 +203,7 @@ impl Sqlite {
         })
     }
 
-    pub(super) async fn write<F, T>(&self, extent: Extent, work: F) -> StoreResult<T>
+    pub(super) async fn write<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
@@ -233,7 +233,7 @@ impl Sqlite {
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         while self
             .writer
-            .run(Extent::Bounded, |tx| Box::pin(recall::merge_some(tx)))
+            .run(WriteSize::Bounded, |tx| Box::pin(recall::merge_some(tx)))
             .await?
         {}
         Ok(self.checkpoint.all().await?)
@@ -348,7 +348,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
         let write = |panics: bool| {
-            sqlite.write(Extent::Bounded, move |tx| {
+            sqlite.write(WriteSize::Bounded, move |tx| {
                 Box::pin(async move {
                     let next = sql!(
                         "UPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value"

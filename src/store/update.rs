@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CalibrationFigures, LastRun, StoredExchange, batch::BatchFigures};
 use crate::domain::{
-    spend::Spent,
+    spend::SpendTotal,
     summary::{calendar::AgentTime, compaction::Path, fact::Fact, item::Item, state::FactUpdate},
     time::{MINUTE_MS, Timestamp},
     work::{Lease, Reason},
@@ -158,7 +158,7 @@ pub struct Settle {
 
 /// What a completion did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
+pub struct Completion {
     /// The document's version now.
     pub version: i64,
     /// Whether the row stays in the queue: something is pending, or was asked for meanwhile.
@@ -266,7 +266,7 @@ pub struct Sample {
     pub model_calls: i64,
     /// What was spent since the day began, which is one of UTC.
     #[serde(default)]
-    pub today: Spent,
+    pub today: SpendTotal,
     /// Updates that wait for the next day because a limit of spending is used up.
     #[serde(default)]
     pub paused: i64,

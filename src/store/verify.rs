@@ -95,14 +95,14 @@ const BREACHES_NAMED_MAX: usize = 1_000;
 
 /// What was found wrong, and what wasn't looked at.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct VerifyFindings {
     breaches: Vec<Breach>,
     /// Breaches beyond those that are named.
     more: i64,
     unseen: Vec<Unseen>,
 }
 
-impl Findings {
+impl VerifyFindings {
     pub(super) fn add(&mut self, invariant: Invariant, found: String) {
         if self.breaches.len() < BREACHES_NAMED_MAX {
             self.breaches.push(Breach { invariant, found });
@@ -232,7 +232,7 @@ pub(super) struct StatedFact {
 }
 
 /// Judges the facts, and adds what else was found.
-pub(super) fn check(facts: &Facts, findings: Findings) -> AgentReport {
+pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
     let live: Vec<&ExchangeFact> = facts
         .exchanges
         .iter()

@@ -8,7 +8,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-use super::Enqueued;
+use super::EnqueueOutcome;
 
 /// Which versions to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct RebuildRequest {
 
 /// What a rollback or a rebuild did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Revised {
+pub struct RevisionOutcome {
     /// The new version.
     pub version: i64,
     /// The last exchange it covers.
@@ -94,7 +94,7 @@ pub struct Revised {
     /// Of these, those that an operator had edited or pinned.
     pub edited: i64,
     /// What it did to the queue, if anything is to be summarised.
-    pub enqueued: Option<Enqueued>,
+    pub enqueued: Option<EnqueueOutcome>,
 }
 
 /// An item that covers exchanges.
@@ -136,7 +136,7 @@ pub struct EditRequest {
 
 /// What an edit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditOutcome {
     /// The new version.
     pub version: i64,
     /// The item as it is now; a new text gave it a new number.

@@ -27,15 +27,15 @@ use prometheus_client::{
 };
 
 pub use batches::Batches;
-pub use catalogue::{Described, Label, catalogue, example};
+pub use catalogue::{Label, MetricDescription, catalogue, example};
 pub use documents::Documents;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
-pub use queue::{HourDepth, Queue, Sample};
-pub use service::{Service, Subscribed};
+pub use queue::{HourDepth, Queue, QueueSample};
+pub use service::{Service, SubscriberGuard};
 pub use talk::Talk;
 pub use updates::{InProgress, Updates};
-pub use window::Window;
+pub use window::WindowMetrics;
 
 use crate::domain::time::Timestamp;
 
@@ -60,7 +60,7 @@ pub struct Groups {
     /// The queue, and what is sampled from the database.
     pub queue: Queue,
     /// Messages coming in and exchanges leaving.
-    pub window: Window,
+    pub window: WindowMetrics,
     /// Messages that agents insert by SQL.
     pub inbox: Inbox,
     /// Conversations of several speakers.
@@ -83,7 +83,7 @@ impl Metrics {
             documents: Documents::register(own),
             batches: Batches::register(own),
             queue: Queue::register(own),
-            window: Window::register(own),
+            window: WindowMetrics::register(own),
             inbox: Inbox::register(own),
             talk: Talk::register(own),
             provider: Provider::register(own, models),

@@ -5,7 +5,7 @@
 
 use super::vendor::{Vendor, bare};
 use crate::domain::{
-    attachment::{Extent, Size},
+    attachment::{Extent, ImageSize},
     tokens::{ATTACHMENT_TOKENS, PAGE_TOKENS},
 };
 
@@ -40,7 +40,7 @@ fn page_tokens(vendor: Vendor) -> i64 {
 }
 
 /// Tokens of an image of `size`, or of the largest one. `low_detail` is OpenAI's `detail: low`.
-pub(super) fn tokens(vendor: Vendor, model: &str, size: Option<Size>, low_detail: bool) -> i64 {
+pub(super) fn tokens(vendor: Vendor, model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     match vendor {
         Vendor::Anthropic { is_newer } => claude(is_newer, size),
         Vendor::Google => gemini(size),
@@ -49,14 +49,14 @@ pub(super) fn tokens(vendor: Vendor, model: &str, size: Option<Size>, low_detail
     }
 }
 
-fn claude(is_newer: bool, size: Option<Size>) -> i64 {
+fn claude(is_newer: bool, size: Option<ImageSize>) -> i64 {
     let (edge_max, tokens_max) = if is_newer { (2_576, 4_784) } else { (1_568, 1_568) };
     let Some(size) = size else { return tokens_max };
     let size = fit(size, edge_max, edge_max);
     size.cells(CLAUDE_PATCH).min(tokens_max)
 }
 
-fn gemini(size: Option<Size>) -> i64 {
+fn gemini(size: Option<ImageSize>) -> i64 {
     let tiles = match size {
         Some(size) if size.width <= 384 && size.height <= 384 => 1,
         Some(size) => size.cells(768).min(GEMINI_TILES_MAX),
@@ -65,7 +65,7 @@ fn gemini(size: Option<Size>) -> i64 {
     tiles * GEMINI_TILE_TOKENS
 }
 
-fn openai(model: &str, size: Option<Size>, low_detail: bool) -> i64 {
+fn openai(model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     if let Some(percent) = patch_percent(model) {
         let patches = size.map_or(OPENAI_PATCHES_MAX, |size| size.cells(32).min(OPENAI_PATCHES_MAX));
         return (patches * percent + 99) / 100;
@@ -102,18 +102,18 @@ fn tile_tokens(model: &str) -> (i64, i64) {
 }
 
 /// `size` made smaller, if needed, to fit into a box.
-fn fit(size: Size, width_max: u32, height_max: u32) -> Size {
+fn fit(size: ImageSize, width_max: u32, height_max: u32) -> ImageSize {
     let by_width = scale(size, width_max.min(size.width), size.width);
     scale(by_width, height_max.min(by_width.height), by_width.height)
 }
 
 /// `size` times `numerator` / `denominator`, rounded up.
-fn scale(size: Size, numerator: u32, denominator: u32) -> Size {
+fn scale(size: ImageSize, numerator: u32, denominator: u32) -> ImageSize {
     let scaled = |pixels: u32| {
         let scaled = (u64::from(pixels) * u64::from(numerator)).div_ceil(u64::from(denominator.max(1)));
         u32::try_from(scaled).unwrap_or(u32::MAX)
     };
-    Size {
+    ImageSize {
         width: scaled(size.width),
         height: scaled(size.height),
     }
@@ -149,7 +149,7 @@ mod tests {
             (Vendor::Local, "qwen3", Some((10, 10)), 768),
         ];
         for (vendor, model, size, expected) in cases {
-            let size = size.map(|(width, height)| Size { width, height });
+            let size = size.map(|(width, height)| ImageSize { width, height });
             assert_eq!(tokens(vendor, model, size, false), expected, "{model} {size:?}");
         }
         assert_eq!(tokens(openai, "gpt-4o", None, true), 85);
@@ -175,7 +175,7 @@ mod tests {
         ];
         for vendor in vendors {
             for side in [0, 1, u32::MAX] {
-                let size = Some(Size {
+                let size = Some(ImageSize {
                     width: side,
                     height: side,
                 });

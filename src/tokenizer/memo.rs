@@ -97,9 +97,9 @@ mod tests {
 
     /// Counts its calls.
     #[derive(Default)]
-    struct Calls(AtomicUsize);
+    struct CountingCounter(AtomicUsize);
 
-    impl TokenCounter for Calls {
+    impl TokenCounter for CountingCounter {
         fn count(&self, text: &str) -> i64 {
             self.0.fetch_add(1, Ordering::Relaxed);
             i64_or_max(text.len())
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_counted_once_while_it_is_in_use() {
-        let (memo, calls) = (Memo::new(), Calls::default());
+        let (memo, calls) = (Memo::new(), CountingCounter::default());
         let text = "word ".repeat(TEXT_BYTES_MIN);
         for number in 0..3 * COUNTS_MAX {
             assert_eq!(memo.count(&text, &calls), i64_or_max(text.len()));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn another_way_of_counting_counts_for_itself() {
         let text = "word ".repeat(TEXT_BYTES_MIN);
-        let (calls, bytes) = (Calls::default(), super::super::BytesCounter);
+        let (calls, bytes) = (CountingCounter::default(), super::super::BytesCounter);
         for _ in 0..2 {
             assert_eq!(remembering(&calls).count(&text), i64_or_max(text.len()));
             assert_eq!(remembering(&bytes).count(&text), bytes.count(&text));

@@ -64,7 +64,7 @@ pub fn count_request(provider: &str, model: &str, body: &[u8]) -> RequestCount {
     let understood = Vendor::of(provider, model).and_then(|vendor| {
         let request: Map<String, Value> = serde_json::from_slice(body).ok()?;
         let mut tally = Tally::new(vendor, provider, model);
-        Shape::of(vendor, &request)?.count(&mut tally, &request);
+        RequestShape::of(vendor, &request)?.count(&mut tally, &request);
         Some(tally.into_count())
     });
     understood.unwrap_or_else(|| by_bytes(body))
@@ -84,14 +84,14 @@ fn by_bytes(body: &[u8]) -> RequestCount {
 
 /// How a request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum RequestShape {
     Chat,
     Responses,
     Anthropic,
     Gemini,
 }
 
-impl Shape {
+impl RequestShape {
     fn of(vendor: Vendor, request: &Map<String, Value>) -> Option<Self> {
         if request.contains_key("contents") {
             return Some(Self::Gemini);

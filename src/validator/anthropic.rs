@@ -16,7 +16,7 @@ mod turn;
 use super::{
     Evidence::{Documented, Reported, Schema, Unverified},
     Findings, Rule,
-    request::Request,
+    request::CheckedRequest,
 };
 use turn::Conversation;
 
@@ -105,7 +105,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Checks a request.
-pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     check_size(request, findings);
     parameters::check(request, findings);
     let Some(messages) = request.items() else {
@@ -131,7 +131,7 @@ pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
     thinking::check(request, &turns, findings);
 }
 
-fn check_size(request: &Request<'_>, findings: &mut Findings) {
+fn check_size(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let messages = request.items().map_or(0, <[_]>::len);
     if messages > MESSAGES_MAX {
         let message = format!("messages: {messages} messages, more than the {MESSAGES_MAX} allowed");

@@ -10,9 +10,9 @@ mod signature;
 use super::{
     Evidence::{Reported, Schema, Unverified},
     Findings, Rule,
-    request::Request,
+    request::CheckedRequest,
 };
-use content::Turn;
+use content::ContentTurn;
 
 const CONTENTS_MISSING: Rule = Rule::refused("contents_missing", Unverified);
 const CONTENT_SHAPE: Rule = Rule::refused("content_shape", Schema);
@@ -50,15 +50,15 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Checks a request.
-pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let contents = request.items().unwrap_or_default();
     if contents.is_empty() {
         let text = "* GenerateContentRequest.contents: contents is not specified";
         return findings.add(&CONTENTS_MISSING, "", text);
     }
     let read = contents.iter().enumerate();
-    let turns: Vec<Turn<'_>> = read
-        .filter_map(|(index, content)| Turn::read(index, content, findings))
+    let turns: Vec<ContentTurn<'_>> = read
+        .filter_map(|(index, content)| ContentTurn::read(index, content, findings))
         .collect();
     for turn in &turns {
         content::check(turn, turns.len(), findings);

@@ -7,7 +7,7 @@ pub(super) struct Model {
 }
 
 /// The versions of a model: `(4, 6)` is 4.6.
-pub(super) type Version = (u32, u32);
+pub(super) type ModelVersion = (u32, u32);
 
 /// Digits of the longest part of a version; longer numbers are dates.
 const VERSION_DIGITS_MAX: usize = 2;
@@ -26,12 +26,12 @@ impl Model {
     }
 
     /// The version of a Claude model, if the name tells one.
-    pub(super) fn claude(&self) -> Option<Version> {
+    pub(super) fn claude(&self) -> Option<ModelVersion> {
         self.version_of("claude")
     }
 
     /// The version of a Gemini model, if the name tells one.
-    pub(super) fn gemini(&self) -> Option<Version> {
+    pub(super) fn gemini(&self) -> Option<ModelVersion> {
         self.version_of("gemini")
     }
 
@@ -41,7 +41,7 @@ impl Model {
     }
 
     /// The first one or two short numbers after `maker`: `claude-opus-4-20250514` is 4.0.
-    fn version_of(&self, maker: &str) -> Option<Version> {
+    fn version_of(&self, maker: &str) -> Option<ModelVersion> {
         let number = |part: &str| {
             let is_short = part.len() <= VERSION_DIGITS_MAX;
             is_short.then(|| part.parse::<u32>().ok()).flatten()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Evidence::{Reported, Schema, Unverified},
     Findings, Rule, openai_terms,
-    request::{Object, Request},
+    request::{CheckedRequest, Object},
 };
 
 const MESSAGES_MISSING: Rule = Rule::refused("messages_missing", Schema);
@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Checks a request.
-pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let Some(messages) = request.items() else {
         let text = match request.field() {
             Some(field) => openai_terms::wrong_type("messages", "an array of objects", field),
@@ -88,7 +88,7 @@ pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
 }
 
 /// JSON mode without a schema wants the word in the prompt.
-fn check_json_mode(request: &Request<'_>, messages: &[Value], findings: &mut Findings) {
+fn check_json_mode(request: &CheckedRequest<'_>, messages: &[Value], findings: &mut Findings) {
     let format = request.body().and_then(|body| body.get("response_format"));
     let is_plain = format.is_some_and(|format| format["type"] == "json_object");
     let says_json = |message: &Value| message["content"].to_string().to_lowercase().contains("json");

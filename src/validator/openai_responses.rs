@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     Evidence::{Reported, Schema, Unverified},
     Findings, Rule, openai_terms,
-    request::{Object, Request, text},
+    request::{CheckedRequest, Object, text},
 };
 
 const INPUT_MISSING: Rule = Rule::refused("input_missing", Unverified);
@@ -58,7 +58,7 @@ pub(super) const RULES: &[Rule] = &[
 const KEPT_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
 /// An item of the input.
-struct Item<'a> {
+struct InputItem<'a> {
     /// Index in the input.
     index: usize,
     /// Its `type`; a message may go without.
@@ -66,7 +66,7 @@ struct Item<'a> {
     fields: &'a Object,
 }
 
-impl<'a> Item<'a> {
+impl<'a> InputItem<'a> {
     fn read(index: usize, value: &'a Value, findings: &mut Findings) -> Option<Self> {
         let Some(fields) = value.as_object() else {
             let text = openai_terms::wrong_type(&format!("input[{index}]"), "an object", value);
@@ -116,7 +116,7 @@ impl<'a> Item<'a> {
 }
 
 /// Checks a request.
-pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let is_there = |key: &str| {
         request
             .body()
@@ -139,8 +139,8 @@ pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
         return findings.add(&INPUT_MISSING, "", text);
     }
     let read = values.iter().enumerate();
-    let items: Vec<Item<'_>> = read
-        .filter_map(|(index, value)| Item::read(index, value, findings))
+    let items: Vec<InputItem<'_>> = read
+        .filter_map(|(index, value)| InputItem::read(index, value, findings))
         .collect();
     for item in &items {
         item::check(item, findings);

@@ -11,14 +11,14 @@ pub(super) type Object = Map<String, Value>;
 
 /// What is checked.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct CheckedRequest<'a> {
     given: &'a Value,
     key: &'static str,
     /// The model it goes to, as far as its name tells.
     pub(super) model: Model,
 }
 
-impl<'a> Request<'a> {
+impl<'a> CheckedRequest<'a> {
     /// A body that holds its messages under `key`, or the bare array of them.
     pub(super) fn new(given: &'a Value, key: &'static str, model: Option<&str>) -> Self {
         let own = given.get("model").and_then(Value::as_str);

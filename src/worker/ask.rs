@@ -4,20 +4,20 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tracing::{debug, warn};
 
-use super::{Hold, Worker, condense::CondenseError, pieces::Asking, reason, request::Subject};
+use super::{Hold, Worker, condense::CondenseError, pieces::AskReason, reason, request::Subject};
 use crate::{
     domain::{
         agent::AgentId,
         demand::UserWords,
         prompt::{MATERIAL_CHARS_MIN, PromptLimits},
-        reply::{Answer, Checked},
+        reply::{Answer, CheckedReply},
         summary::{
             fact::Fact,
             item::{Item, Origin},
         },
         zone::Zone,
     },
-    llm::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
+    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure, Wait, offline::OFFLINE},
     store::{JournalledAnswer, RunRecord, StoredExchange},
     telemetry::metrics::labels::PostponeReason,
 };
@@ -46,7 +46,7 @@ pub(super) struct Question<'a> {
     /// Whether the exchanges have items already, provisional ones that the answer replaces.
     pub(super) is_revisit: bool,
     /// Why.
-    pub(super) asking: Asking,
+    pub(super) asking: AskReason,
 }
 
 impl Question<'_> {
@@ -80,7 +80,7 @@ struct Wording {
 }
 
 /// The answer to a question.
-pub(super) struct Told {
+pub(super) struct AskAnswer {
     /// What it says.
     pub(super) answer: Answer,
     /// Which kind of author wrote the items.
@@ -91,7 +91,7 @@ pub(super) struct Told {
     pub(super) is_by_first: bool,
 }
 
-impl Told {
+impl AskAnswer {
     /// Nobody told of anything: the digests are there to stay.
     pub(super) fn nothing() -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Worker {
         hold: &Hold,
         question: &Question<'_>,
         run: &mut RunRecord,
-    ) -> Result<Told, CondenseError> {
+    ) -> Result<AskAnswer, CondenseError> {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let (mut place, mut model) = (FIRST, first);
@@ -130,12 +130,12 @@ impl Worker {
                 Ok(answer) => {
                     let told = self.told_by(model, answer, may_be_back, hold, question).await;
                     let is_by_first = place == FIRST;
-                    return Ok(Told { is_by_first, ..told });
+                    return Ok(AskAnswer { is_by_first, ..told });
                 }
                 Err(failed) => failed,
             };
             let is_left_out = self.is_left_out(hold, question, &failed);
-            if question.asking == Asking::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
+            if question.asking == AskReason::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
                 return Err(failed);
             }
             let is_beyond = is_known || is_left_out || self.is_beyond(place, hold, question, &failed);
@@ -165,30 +165,30 @@ impl Worker {
         may_be_back: bool,
         hold: &Hold,
         question: &Question<'_>,
-    ) -> Told {
+    ) -> AskAnswer {
         let origin = origin(model);
         let stands_in = origin == Origin::Offline && may_be_back;
         self.note_answer(origin, stands_in).await;
         if !stands_in {
             self.portions.was_settled(&hold.lease.agent, question.asked);
         }
-        Told {
+        AskAnswer {
             answer,
             origin,
             stands_in,
-            ..Told::nothing()
+            ..AskAnswer::nothing()
         }
     }
 
     /// No model can summarise this exchange: its digest stays for good, as that of one which an answer left out.
-    fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> Told {
+    fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> AskAnswer {
         self.parts.metrics.updates.failed(reason(failed.class()));
         self.portions.was_settled(&hold.lease.agent, question.asked);
         warn!(
             agent_id = %hold.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
         );
-        Told::nothing()
+        AskAnswer::nothing()
     }
 
     /// Whether the question is beyond the model: it is about one exchange alone, and the failure is due to that
@@ -201,7 +201,7 @@ impl Worker {
         let is_beyond = question.is_least()
             && (failed.is_too_much()
                 || failed.is_refusal()
-                || failed.may_lie_in_one() && question.asking == Asking::Suspect
+                || failed.may_lie_in_one() && question.asking == AskReason::Suspect
                 || may_be_to_blame && is_to_blame());
         if let CondenseError::Llm(error) = failed
             && is_beyond
@@ -236,7 +236,7 @@ impl Worker {
             CondenseError::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request() => {
                 let is_outage = self.portions.failed(agent, asked, fault.outage.is_some());
                 let outage = fault.outage.filter(|_| is_outage);
-                LlmError::Transient(Fault { outage, ..fault }).into()
+                LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
             failed => {
                 // Revisited exchanges are divided within the update, since one item may stand for more of them than any
@@ -313,9 +313,9 @@ impl Worker {
         model: &dyn ChatModel,
         hold: &Hold,
         question: &Question<'_>,
-        (checked, answer): (Checked, &mut ModelAnswer),
+        (checked, answer): (CheckedReply, &mut ModelAnswer),
         run: &mut RunRecord,
-    ) -> Result<Checked, CondenseError> {
+    ) -> Result<CheckedReply, CondenseError> {
         if checked.missing.is_empty() {
             return Ok(checked);
         }

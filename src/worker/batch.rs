@@ -12,7 +12,7 @@ use super::{
     Worker,
     ageing::as_of,
     ask::FIRST,
-    condensed::{Condensed, Gaps},
+    condensed::{Condensation, Gaps},
     request::Subject,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     },
     llm::{ModelRequest, batch::BatchModel},
     store::{
-        ExchangeQuery, Material, Paused, RunRecord, StoreResult, StoredExchange,
+        ExchangeQuery, Material, RunRecord, SpendPause, StoreResult, StoredExchange,
         batch::{BatchQuestion, BatchStore, BatchedAnswer},
     },
 };
@@ -44,7 +44,7 @@ pub struct BatchSettings {
 
 /// What a worker needs for batches.
 #[derive(Clone)]
-pub struct Batching {
+pub struct BatchServices {
     /// The store of questions and batches.
     pub store: Arc<dyn BatchStore>,
     /// The model that answers them.
@@ -60,9 +60,9 @@ pub(super) enum Route {
     /// By a batch: the question is stored, and the lease given back.
     Deferred,
     /// Not today: a limit of the day is used up.
-    Paused(Box<Material>, Paused),
+    Paused(Box<Material>, SpendPause),
     /// From a batch's answer: the part of the material that it is about, and what it makes of that.
-    Answered(Box<Material>, Condensed),
+    Answered(Box<Material>, Condensation),
 }
 
 impl Worker {
@@ -110,7 +110,7 @@ impl Worker {
         lease: &Lease,
         batched: &BatchedAnswer,
         material: &Material,
-    ) -> StoreResult<Option<(Material, Condensed)>> {
+    ) -> StoreResult<Option<(Material, Condensation)>> {
         // The answer is paid for, even if it is about more than is asked about at once by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
@@ -127,7 +127,7 @@ impl Worker {
                 .ok()?;
             self.portions.were_left_out(&lease.agent, &checked.missing);
             let gaps = Gaps::of(&told);
-            let condensed = Condensed::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
+            let condensed = Condensation::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
             Some((told, condensed))
         }))
     }
@@ -162,7 +162,7 @@ impl Worker {
 
     async fn defer(
         &self,
-        batching: &Batching,
+        batching: &BatchServices,
         lease: &Lease,
         material: &Material,
         as_of: Timestamp,
@@ -192,7 +192,7 @@ impl Worker {
     /// stand in a batch, or there is nothing to ask.
     fn question(
         &self,
-        batching: &Batching,
+        batching: &BatchServices,
         lease: &Lease,
         material: &Material,
         as_of: Timestamp,

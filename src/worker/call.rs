@@ -11,11 +11,11 @@ use crate::{
         agent::AgentId,
         number::i64_or_max,
         price::Usage,
-        spend::{SpendLimit, Spent, day_start, next_day},
+        spend::{SpendLimit, SpendTotal, day_start, next_day},
         summary::item::Origin,
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
-    store::{Paused, RunRecord, StoreResult},
+    store::{RunRecord, SpendPause, StoreResult},
     telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass},
 };
 
@@ -97,7 +97,7 @@ impl Worker {
 
     /// The limit of the day that is used up, with what this run and those beside it have spent, and until when that
     /// pauses updates.
-    pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<Paused>> {
+    pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<SpendPause>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
         // After the look into the store: counted twice, what is recorded meanwhile would pause updates until midnight.
@@ -109,7 +109,7 @@ impl Worker {
         let limit = limits
             .used_up(&spending.settings, by_agent, by_all)
             .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
-        Ok(limit.map(|limit| Paused {
+        Ok(limit.map(|limit| SpendPause {
             limit,
             until: next_day(now),
         }))
@@ -169,8 +169,8 @@ impl Worker {
 }
 
 /// What a run has spent so far.
-fn spent_by(run: &RunRecord) -> Spent {
-    Spent {
+fn spent_by(run: &RunRecord) -> SpendTotal {
+    SpendTotal {
         calls: run.model_calls,
         tokens: run.input_tokens.saturating_add(run.output_tokens),
         cost_microusd: run.cost_microusd.unwrap_or(0),
@@ -179,8 +179,8 @@ fn spent_by(run: &RunRecord) -> Spent {
 }
 
 /// What one call cost, with which a run has spent more than `before` it; the call itself is counted already.
-fn of_call(before: Spent, after: Spent) -> Spent {
-    Spent {
+fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
+    SpendTotal {
         calls: 1,
         tokens: after.tokens.saturating_sub(before.tokens),
         cost_microusd: after.cost_microusd.saturating_sub(before.cost_microusd),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use hashlink::LruCache;
 use tracing::{debug, info};
 
-use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError, condensed::Condensed};
+use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError, condensed::Condensation};
 use crate::{
     domain::{
         agent::AgentId,
@@ -20,7 +20,7 @@ use crate::{
             state::FactUpdate,
         },
     },
-    llm::{LlmError, ModelRequest, limits::Held},
+    llm::{LlmError, ModelRequest, limits::LimitWait},
     store::{JournalledAnswer, Material, RunRecord, StoreError},
 };
 
@@ -110,15 +110,15 @@ impl Draft {
 
 /// For which versions asking was of no use: the next ones aren't worth a call either.
 #[derive(Debug)]
-pub(super) struct InVain(Mutex<LruCache<AgentId, i64>>);
+pub(super) struct CompactionCooldown(Mutex<LruCache<AgentId, i64>>);
 
-impl Default for InVain {
+impl Default for CompactionCooldown {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(AGENTS_MAX)))
     }
 }
 
-impl InVain {
+impl CompactionCooldown {
     fn is_worth_asking(&self, agent: &AgentId, version: i64) -> bool {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted
@@ -151,7 +151,7 @@ enum CompactError {
 
 impl Worker {
     /// The shown items without the revisited ones, with what was condensed.
-    pub(super) fn draft(&self, material: &Material, condensed: Condensed) -> Draft {
+    pub(super) fn draft(&self, material: &Material, condensed: Condensation) -> Draft {
         let facts = self.believed_facts(material, &condensed.facts);
         Draft {
             facts,
@@ -259,7 +259,7 @@ impl Worker {
             output_tokens_max: self.settings.output_tokens_max,
             // No agent: if the provider's limits would make it wait, the update goes on without compaction.
             agent: None,
-            held: Held::default(),
+            held: LimitWait::default(),
         };
         let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
         let operations = parse_operations(&answer.text, &question.demands(), &self.parts.redactor)?;

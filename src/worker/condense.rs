@@ -6,16 +6,16 @@ use tracing::debug;
 use super::{
     Hold, Interruption, Worker,
     ageing::as_of,
-    ask::{FIRST, Question, Told},
-    condensed::{Condensed, Gaps},
-    pieces::{Asking, Pieces},
+    ask::{AskAnswer, FIRST, Question},
+    condensed::{Condensation, Gaps},
+    pieces::{AskReason, Pieces},
 };
 use crate::{
     domain::{
         demand::UserWords,
         exchange::Exchange,
         number::usize_or_max,
-        reply::{self, Answer, Checked, ReplyError},
+        reply::{self, Answer, CheckedReply, ReplyError},
         summary::{
             coverage::{CoverageError, digest_items},
             item::{Item, Origin},
@@ -28,7 +28,8 @@ use crate::{
     },
     llm::{LlmError, offline},
     store::{
-        AttemptError, Material, MaterialLimits, Paused, RunRecord, StoreError, StoreResult, StoredExchange,
+        AttemptError, Material, MaterialLimits, RunRecord, SpendPause, StoreError, StoreResult,
+        StoredExchange,
     },
 };
 
@@ -55,7 +56,7 @@ pub(super) enum CondenseError {
     Interrupted(Interruption),
     /// No model may be asked before the next day.
     #[error("{} is used up", .0.limit.key())]
-    Paused(Paused),
+    Paused(SpendPause),
 }
 
 impl CondenseError {
@@ -207,7 +208,7 @@ impl Worker {
         material: &Material,
         limits: MaterialLimits,
         run: &mut RunRecord,
-    ) -> Result<Condensed, CondenseError> {
+    ) -> Result<Condensation, CondenseError> {
         let mut pieces = Pieces::of(&material.exchanges);
         let condensed = self
             .condense_pieces(hold, material, limits, &mut pieces, run)
@@ -227,8 +228,8 @@ impl Worker {
         limits: MaterialLimits,
         pieces: &mut Pieces<'_>,
         run: &mut RunRecord,
-    ) -> Result<Condensed, CondenseError> {
-        let mut condensed = Condensed::default();
+    ) -> Result<Condensation, CondenseError> {
+        let mut condensed = Condensation::default();
         let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
             let at_once = self
@@ -238,9 +239,9 @@ impl Worker {
             pieces.put_back(rest);
             let may_search = pieces.may_search(piece) && self.portions.may_divide();
             let asking = if may_search {
-                Asking::Divisible
+                AskReason::Divisible
             } else {
-                Asking::Whole
+                AskReason::Whole
             };
             let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
                 Ok((of_piece, is_by_first)) => {
@@ -283,13 +284,13 @@ impl Worker {
         material: &Material,
         pieces: &mut Pieces<'_>,
         run: &mut RunRecord,
-    ) -> Result<Condensed, CondenseError> {
-        let mut condensed = Condensed::default();
+    ) -> Result<Condensation, CondenseError> {
+        let mut condensed = Condensation::default();
         for (piece, failed) in pieces.suspects() {
             if !pieces.is_answered() {
                 return Err(failed);
             }
-            let suspect = (piece, Asking::Suspect);
+            let suspect = (piece, AskReason::Suspect);
             condensed.add(self.condense_piece(hold, material, suspect, run).await?.0);
         }
         Ok(condensed)
@@ -435,16 +436,16 @@ impl Worker {
         &self,
         hold: &Hold,
         material: &Material,
-        (exchanges, asking): (&[StoredExchange], Asking),
+        (exchanges, asking): (&[StoredExchange], AskReason),
         run: &mut RunRecord,
-    ) -> Result<(Condensed, bool), CondenseError> {
+    ) -> Result<(Condensation, bool), CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &hold.lease;
         let key = self.piece_key(lease, material, &all);
         let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
-            Told::nothing()
+            AskAnswer::nothing()
         } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
-            Told {
+            AskAnswer {
                 answer,
                 origin: Origin::Model,
                 stands_in: false,
@@ -463,7 +464,7 @@ impl Worker {
             };
             self.ask(hold, &question, run).await?
         };
-        let mut condensed = Condensed::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
+        let mut condensed = Condensation::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
         if told.stands_in {
             condensed
                 .items
@@ -495,7 +496,7 @@ impl Worker {
         answer: &str,
         asked: &[i64],
         words: &UserWords,
-    ) -> Result<Checked, ReplyError> {
+    ) -> Result<CheckedReply, ReplyError> {
         reply::parse_said(answer, asked, words, &self.parts.redactor)
     }
 

@@ -39,14 +39,14 @@ impl Gaps {
 
 /// What stands for exchanges in a new version.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Condensed {
+pub(super) struct Condensation {
     /// Their items.
     pub(super) items: Vec<Item>,
     /// What they change of the facts, answer by answer.
     pub(super) facts: Vec<FactChanges>,
 }
 
-impl Condensed {
+impl Condensation {
     /// What an answer about `exchanges` makes of them. Digests stand for those that it leaves out.
     pub(super) fn of(
         answer: Answer,

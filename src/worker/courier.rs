@@ -14,17 +14,17 @@ use tracing::{info, warn};
 
 use super::{
     WorkerParts,
-    batch::Batching,
+    batch::BatchServices,
     call::{tokens_of, usage_of},
     resumption::Resumption,
 };
 use crate::{
     domain::{
-        batch::{BatchState, LOOK_MS, Sight, Step, cost_in_batch_microusd, step},
+        batch::{BatchState, BatchStep, LOOK_MS, Sight, cost_in_batch_microusd, step},
         demand::UserWords,
         number::i64_or_max,
         price::Prices,
-        reply::{self, Answer, Checked},
+        reply::{self, Answer, CheckedReply},
         time::Timestamp,
     },
     llm::{
@@ -50,7 +50,7 @@ const NAME_CHARS: usize = 16;
 /// The courier of one worker.
 pub struct Courier {
     parts: WorkerParts,
-    batching: Batching,
+    batching: BatchServices,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
     /// Resumes updates that wait for a limit, since less may count against it after a batch than before.
@@ -59,7 +59,7 @@ pub struct Courier {
 
 impl Courier {
     /// A courier that isn't running yet.
-    pub(super) fn new(parts: WorkerParts, batching: Batching, prices: Prices, seed: u64) -> Self {
+    pub(super) fn new(parts: WorkerParts, batching: BatchServices, prices: Prices, seed: u64) -> Self {
         Self {
             resumption: Resumption::new(parts.clone(), Resume::Paused),
             parts,
@@ -205,7 +205,7 @@ impl Courier {
             requests = batch.wanted.requests,
             "batch.submitted"
         );
-        let Step::Submit { wait_ms } = self.next(batch, Sight::Accepted) else {
+        let BatchStep::Submit { wait_ms } = self.next(batch, Sight::Accepted) else {
             return self.give_up(batch, "expired").await;
         };
         let step = BatchMove {
@@ -248,7 +248,7 @@ impl Courier {
     /// Takes the step that follows from a sight without results. `error` is the reason, and may say when to come back.
     async fn go_on(&self, batch: &OpenBatch, sight: Sight, error: Option<&LlmError>) -> StoreResult<()> {
         let step = self.next(batch, sight);
-        if let Step::Wait { wait_ms } | Step::Submit { wait_ms } = step {
+        if let BatchStep::Wait { wait_ms } | BatchStep::Submit { wait_ms } = step {
             let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
             let asked_ms = i64_or_max(asked.as_millis());
             self.hold(batch, wait_ms.max(asked_ms)).await?;
@@ -259,7 +259,7 @@ impl Courier {
             info!(batch = batch.wanted.name, "batch.taken_over");
             return Ok(());
         };
-        if step == Step::Send {
+        if step == BatchStep::Send {
             Box::pin(self.send(&held)).await
         } else {
             self.give_up(&held, error.map_or("gone", LlmError::class)).await
@@ -282,7 +282,7 @@ impl Courier {
         }))
     }
 
-    fn next(&self, batch: &OpenBatch, sight: Sight) -> Step {
+    fn next(&self, batch: &OpenBatch, sight: Sight) -> BatchStep {
         let age_ms = self.now().since_ms(batch.wanted.created_at);
         step(batch.state, sight, batch.looks, age_ms)
     }
@@ -353,7 +353,7 @@ impl Courier {
         // What was said isn't at hand: the update that takes the answer checks what the user demanded.
         let later = UserWords::checked_later();
         let believed = reply::parse_said(text, asked, &later, &self.parts.redactor);
-        let Checked { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
+        let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
         serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
     }
 

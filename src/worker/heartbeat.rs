@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::WorkerParts;
 use crate::{
-    domain::{agent::AgentId, spend::Spent, work::Lease},
+    domain::{agent::AgentId, spend::SpendTotal, work::Lease},
     telemetry::metrics::labels::RenewalResult,
 };
 
@@ -20,18 +20,18 @@ use crate::{
 const BEATS_PER_LEASE: i64 = 4;
 
 /// A lease in flight.
-struct Held {
+struct LeaseInFlight {
     lease: Lease,
     lost: CancellationToken,
     /// What its update has spent so far.
-    spent: Spent,
+    spent: SpendTotal,
 }
 
 /// The leases in flight.
 pub(super) struct Heartbeat {
     lease_ms: i64,
     /// By token, so that leases are renewed in the order in which they were given out.
-    held: Mutex<BTreeMap<i64, Held>>,
+    held: Mutex<BTreeMap<i64, LeaseInFlight>>,
     added: Notify,
 }
 
@@ -48,10 +48,10 @@ impl Heartbeat {
     /// Keeps a lease alive. The token is cancelled when the lease is lost.
     pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
         let lost = CancellationToken::new();
-        let held = Held {
+        let held = LeaseInFlight {
             lease: lease.clone(),
             lost: lost.clone(),
-            spent: Spent::default(),
+            spent: SpendTotal::default(),
         };
         self.held().insert(lease.token, held);
         self.added.notify_one();
@@ -64,7 +64,7 @@ impl Heartbeat {
     }
 
     /// Notes what a call of a lease's update has cost.
-    pub(super) fn note_spent(&self, lease: &Lease, spent: Spent) {
+    pub(super) fn note_spent(&self, lease: &Lease, spent: SpendTotal) {
         if let Some(held) = self.held().get_mut(&lease.token) {
             held.spent = held.spent.plus(spent);
         }
@@ -72,10 +72,10 @@ impl Heartbeat {
 
     /// What the updates of other agents have spent that isn't recorded yet: a lease isn't kept alive any more when its
     /// update records what it spent.
-    pub(super) fn spent_by_others(&self, agent: &AgentId) -> Spent {
+    pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
         let held = self.held();
         let others = held.values().filter(|held| held.lease.agent != *agent);
-        others.fold(Spent::default(), |sum, held| sum.plus(held.spent))
+        others.fold(SpendTotal::default(), |sum, held| sum.plus(held.spent))
     }
 
     /// Renews the leases until `stop`, as long as any is held.
@@ -120,7 +120,7 @@ impl Heartbeat {
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
             .filter_map(|lease| held.remove(&lease.token));
-        for Held { lease, lost, .. } in lost {
+        for LeaseInFlight { lease, lost, .. } in lost {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
             lost.cancel();
             parts.metrics.queue.renewed(RenewalResult::Lost);
@@ -130,7 +130,7 @@ impl Heartbeat {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, Held>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseInFlight>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

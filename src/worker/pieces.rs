@@ -10,7 +10,7 @@ use crate::store::StoredExchange;
 
 /// Why a piece is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
+pub(super) enum AskReason {
     /// It is there, and stays in one piece.
     Whole,
     /// It is there, and is asked about in halves if it fails for what may be one exchange.

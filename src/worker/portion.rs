@@ -15,21 +15,21 @@ use hashlink::LruCache;
 
 use super::ask::FIRST;
 use crate::{domain::agent::AgentId, llm::LlmError, store::MaterialLimits};
-use beyond::Beyond;
-use blame::Alone;
+use beyond::Quarantine;
+use blame::FailureCount;
 use left_out::LeftOut;
-use size::Size;
+use size::PortionSize;
 
 /// The most agents that are remembered.
 const AGENTS_MAX: usize = 10_000;
 
 /// What was learned from failed questions, per agent.
 #[derive(Debug, Default)]
-pub(super) struct Portions(Mutex<Kept>);
+pub(super) struct Portions(Mutex<PortionState>);
 
 /// All of it behind one lock: how a question ended is told to each of the three at once.
 #[derive(Debug)]
-struct Kept {
+struct PortionState {
     agents: LruCache<AgentId, OfAgent>,
     /// Questions that models answered, whoever asked.
     answers: u64,
@@ -37,18 +37,18 @@ struct Kept {
     in_vain: bool,
     /// Agents whose questions were divided in vain: the oldest exchange of the last one, and how many answers there were then.
     vain: LruCache<AgentId, (i64, u64)>,
-    beyond: Beyond,
+    beyond: Quarantine,
     left_out: LeftOut,
 }
 
-impl Default for Kept {
+impl Default for PortionState {
     fn default() -> Self {
         Self {
             agents: LruCache::new(AGENTS_MAX),
             answers: 0,
             in_vain: false,
             vain: LruCache::new(AGENTS_MAX),
-            beyond: Beyond::default(),
+            beyond: Quarantine::default(),
             left_out: LeftOut::default(),
         }
     }
@@ -57,9 +57,9 @@ impl Default for Kept {
 /// What is kept of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAgent {
-    size: Size,
+    size: PortionSize,
     /// The exchange that failed alone. There is one at a time, since the oldest is asked about first.
-    alone: Option<Alone>,
+    alone: Option<FailureCount>,
 }
 
 impl Portions {
@@ -84,7 +84,7 @@ impl Portions {
         let &[exchange] = asked else {
             return is_outage;
         };
-        let alone = Alone::of(exchange, of_agent.alone, answers).again(is_outage, answers);
+        let alone = FailureCount::of(exchange, of_agent.alone, answers).again(is_outage, answers);
         of_agent.alone = Some(alone);
         is_outage && alone.may_be_outage()
     }
@@ -181,12 +181,12 @@ impl Portions {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, PortionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl PortionState {
     /// Halves the agent's portion after a question about those exchanges was too much, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
         let of_agent = self.agents.entry(agent.clone());

@@ -8,7 +8,7 @@ use super::{Worker, ask::wait_label, condense::CondenseError, update::Outcome};
 use crate::{
     domain::{time::Timestamp, work::Lease},
     llm::Wait,
-    store::{AttemptError, Paused, Postponement, RunRecord, StoreError},
+    store::{AttemptError, Postponement, RunRecord, SpendPause, StoreError},
     telemetry::metrics::labels::PostponeReason,
 };
 
@@ -16,22 +16,22 @@ use crate::{
 const WAIT_MS_MIN: i64 = 500;
 
 /// What an update waits for.
-pub(super) enum Waiting {
+pub(super) enum WaitReason {
     /// A provider, for that long, after that failure.
     Provider(Duration, Wait, AttemptError),
     /// The next day, since a limit is used up.
-    Paused(Paused),
+    Paused(SpendPause),
 }
 
 impl Worker {
     /// Gives a lease back until the wait is over. It counts as no attempt.
-    pub(super) async fn postpone(&self, lease: &Lease, waiting: Waiting, mut run: RunRecord) -> Outcome {
+    pub(super) async fn postpone(&self, lease: &Lease, waiting: WaitReason, mut run: RunRecord) -> Outcome {
         let now = self.parts.clock.now();
         run.finished_at = now;
         let (until, limit, reason, why) = match waiting {
-            Waiting::Provider(wait, why, failed) => (self.after(now, wait), None, wait_label(why), failed),
-            Waiting::Paused(paused) => {
-                let Paused { limit, until } = paused;
+            WaitReason::Provider(wait, why, failed) => (self.after(now, wait), None, wait_label(why), failed),
+            WaitReason::Paused(paused) => {
+                let SpendPause { limit, until } = paused;
                 let why = CondenseError::Paused(paused).told();
                 (until, Some(limit), PostponeReason::Spend, why)
             }

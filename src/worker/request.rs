@@ -10,7 +10,7 @@ use crate::{
         transcript::Transcript,
         zone::Zone,
     },
-    llm::{ModelRequest, limits::Held},
+    llm::{ModelRequest, limits::LimitWait},
     store::StoredExchange,
 };
 
@@ -57,7 +57,7 @@ impl Worker {
             facts: subject.facts.to_vec(),
             output_tokens_max: self.settings.output_tokens_max,
             agent: Some(agent.clone()),
-            held: Held::default(),
+            held: LimitWait::default(),
         }
     }
 

@@ -17,7 +17,7 @@ const DISCLAIMED_MAX: usize = 1_000;
 
 /// What is worked on now of the leases of a claim.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum ClaimTurn {
     /// All of these at once.
     Together(Vec<Lease>),
     /// This one, and nothing else until it is done.
@@ -27,24 +27,24 @@ pub(super) enum Turn {
 }
 
 /// Whose turn it is of claimed leases, and which of them are given back. `is_idle`: nothing else is held.
-fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (Turn, Vec<Lease>) {
+fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn, Vec<Lease>) {
     let (mut suspects, others): (Vec<Lease>, Vec<Lease>) =
         leases.into_iter().partition(|lease| retry.is_suspect(lease));
     if suspects.is_empty() {
-        return (Turn::Together(others), Vec::new());
+        return (ClaimTurn::Together(others), Vec::new());
     }
     if !is_idle {
-        return (Turn::ThenIdle(others), suspects);
+        return (ClaimTurn::ThenIdle(others), suspects);
     }
     let alone = suspects.remove(0);
-    (Turn::Alone(alone), [suspects, others].concat())
+    (ClaimTurn::Alone(alone), [suspects, others].concat())
 }
 
 /// Leases that ended without the database's knowledge, or that others took over from a holder who lives.
 #[derive(Debug, Default)]
-pub(super) struct Disclaimed(Mutex<Vec<Lease>>);
+pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 
-impl Disclaimed {
+impl LostLeases {
     /// Remembers a lease until the database hears of it.
     pub(super) fn add(&self, lease: &Lease) {
         let mut kept = self.kept();
@@ -64,7 +64,7 @@ impl Disclaimed {
 
 impl Worker {
     /// Whose turn it is of claimed leases. The others are given back, and are due as they were.
-    pub(super) async fn turn(&self, leases: Vec<Lease>, is_idle: bool) -> Turn {
+    pub(super) async fn turn(&self, leases: Vec<Lease>, is_idle: bool) -> ClaimTurn {
         let (turn, given_back) = turn_of(leases, &self.settings.retry, is_idle);
         if given_back.is_empty() {
             return turn;
@@ -135,9 +135,9 @@ mod tests {
         let told = |crashes: &[i64], is_idle| {
             let (turn, given_back) = turn_of(leases(crashes), &retry, is_idle);
             let turn = match turn {
-                Turn::Together(leases) => ("together", tokens(&leases)),
-                Turn::Alone(lease) => ("alone", vec![lease.token]),
-                Turn::ThenIdle(leases) => ("then idle", tokens(&leases)),
+                ClaimTurn::Together(leases) => ("together", tokens(&leases)),
+                ClaimTurn::Alone(lease) => ("alone", vec![lease.token]),
+                ClaimTurn::ThenIdle(leases) => ("then idle", tokens(&leases)),
             };
             (turn, tokens(&given_back))
         };

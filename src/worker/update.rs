@@ -11,7 +11,7 @@ use super::{
     compact::Draft,
     condense::half,
     panicking::caught,
-    postpone::Waiting,
+    postpone::WaitReason,
     reason, span,
 };
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
         work::{Lease, WOKEN_RETRY_MS_MIN},
     },
     store::{
-        AttemptError, CRASHED, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
-        StoreError, StoreResult, StoredExchange,
+        AttemptError, CRASHED, Completion, Failure, Fence, Material, MaterialLimits, Patch, RunRecord,
+        Settle, StoreError, StoreResult, StoredExchange,
     },
     telemetry::{
         ALERT_TARGET,
@@ -159,7 +159,7 @@ impl Worker {
                 Route::Deferred => return Ok(Outcome::Deferred),
                 Route::Paused(material, paused) => {
                     self.age_meanwhile(lease, *material, run).await;
-                    return Err(Trouble::Waiting(Waiting::Paused(paused)));
+                    return Err(Trouble::Waiting(WaitReason::Paused(paused)));
                 }
                 Route::Answered(material, condensed) => {
                     let draft = self.draft(&material, condensed);
@@ -357,7 +357,7 @@ impl Worker {
         lease: &Lease,
         material: &Material,
         composed: &Composition,
-        completed: Completed,
+        completed: Completion,
         run: &RunRecord,
     ) {
         let exchanges = count(material.exchanges.len());

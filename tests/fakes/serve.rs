@@ -24,7 +24,7 @@ use recapd::{
         ChatModel as _, ModelRequest,
         anthropic::Anthropic,
         gemini::Gemini,
-        limits::Held,
+        limits::LimitWait,
         ollama::Ollama,
         openai::OpenAiChat,
         remote::{Protocol, RemoteModel, RemoteSettings},
@@ -153,7 +153,7 @@ fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 4_000,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{
-        convergence::{Rules, State, WINDOW_MESSAGES},
+        convergence::{ConvergenceState, Rules, WINDOW_MESSAGES},
         message::{Format, Message},
     },
     formats,
@@ -67,7 +67,7 @@ async fn convergence_stops_nobody() {
             .unwrap();
         assert_eq!(
             (outcome.accepted, reading.unwrap().score.state),
-            (2, State::Stop),
+            (2, ConvergenceState::Stop),
             "{turn}"
         );
     }

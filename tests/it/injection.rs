@@ -7,7 +7,7 @@ use recapd::{
         agent::AgentId,
         context::fence,
         demand::UserWords,
-        exchange::{Entry, Exchange},
+        exchange::{Exchange, LedgerEntry},
         message::{Kind, Message, Part},
         redaction::Redactor,
         reply,
@@ -223,7 +223,7 @@ fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
     ];
     let mut entries = messages
         .iter()
-        .map(|message| Entry::new(message, 10, Timestamp(0), &Redactor::standard()));
+        .map(|message| LedgerEntry::new(message, 10, Timestamp(0), &Redactor::standard()));
     let mut exchange = Exchange::open(1, 1, 0, 1, &entries.next().unwrap());
     for (seq, entry) in (2..).zip(entries) {
         exchange.add(seq, &entry);

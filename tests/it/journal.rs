@@ -12,9 +12,9 @@ use recapd::{
     formats,
     journal::{
         export::export,
-        import::{Import, Imported},
+        import::{Import, ImportReport},
     },
-    store::Prepared,
+    store::PreparedMessage,
 };
 
 use crate::support::{
@@ -38,7 +38,7 @@ pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
 }
 
 /// Reads a journal into `db`; what came of it, and what was refused.
-pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
+pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (ImportReport, Vec<String>) {
     read(import_into(db), text).await
 }
 
@@ -52,17 +52,17 @@ fn rehearsal(db: &SqliteBackend) -> Import {
     Import::dry(Some(db.target()), clock, Redactor::standard())
 }
 
-pub(super) async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
+pub(super) async fn rehearsed(db: &SqliteBackend, text: &str) -> (ImportReport, Vec<String>) {
     read(rehearsal(db), text).await
 }
 
-async fn read(import: Import, text: &str) -> (Imported, Vec<String>) {
+async fn read(import: Import, text: &str) -> (ImportReport, Vec<String>) {
     read_all(import, &[text]).await
 }
 
-async fn read_all(mut import: Import, pieces: &[&str]) -> (Imported, Vec<String>) {
+async fn read_all(mut import: Import, pieces: &[&str]) -> (ImportReport, Vec<String>) {
     let refusals = Mutex::new(Vec::new());
-    let refused = |line, refusal: &recapd::journal::import::Refusal| {
+    let refused = |line, refusal: &recapd::journal::import::LineRefusal| {
         refusals.lock().unwrap().push(format!("{line}: {refusal}"));
     };
     for piece in pieces {
@@ -80,7 +80,7 @@ fn message() -> impl Strategy<Value = (u8, String, i64, i64, bool)> {
     (0..10_u8, ".{0,12}", 0..40_i64, 0..200_i64, any::<bool>())
 }
 
-fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<Prepared> {
+fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<PreparedMessage> {
     let mut at = T0;
     let messages = drawn.into_iter().enumerate();
     let prepare = |(number, (kind, content, tokens, minutes, is_pretty))| {
@@ -158,7 +158,7 @@ proptest! {
 }
 
 /// A conversation that marks, goes back, clears, and begins again with a preamble; far beyond its window's budget.
-fn stepped() -> Vec<Prepared> {
+fn stepped() -> Vec<PreparedMessage> {
     let mut messages = vec![said("system", "Be brief", 5, T0)];
     messages.extend(turns(1..=3));
     messages.push(said("mark", "", 0, minute(4)));
@@ -286,11 +286,11 @@ async fn several_agents_stand_in_one_file_and_come_twice() {
             .unwrap();
         text.push_str(&exported(&one, &agent(name)).await);
     }
-    let expected = |accepted, duplicates| Imported {
+    let expected = |accepted, duplicates| ImportReport {
         agents: 3,
         accepted,
         duplicates,
-        ..Imported::default()
+        ..ImportReport::default()
     };
     assert_eq!(rehearsed(&other, &text).await.0, expected(18, 0));
     assert!(other.rows("agents").await.is_empty(), "a dry run writes nothing");

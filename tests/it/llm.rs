@@ -18,7 +18,7 @@ use recapd::{
         ChatModel, LlmError, ModelRequest,
         anthropic::{Anthropic, AnthropicModel},
         gemini::{Gemini, GeminiModel},
-        limits::Held,
+        limits::LimitWait,
         ollama::{Ollama, OllamaModel},
         openai::{OpenAiChat, OpenAiModel},
         remote::RemoteSettings,
@@ -69,7 +69,7 @@ pub(crate) fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 2_000,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     }
 }
 

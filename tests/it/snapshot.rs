@@ -10,7 +10,7 @@ use recapd::{
     },
     notice::Notices,
     snapshot::{
-        self, Reading, Snapshots,
+        self, Lookup, Snapshots,
         project::{ProjectSnapshot, ProjectSnapshots},
     },
     store::{Store, StoreError, SummaryRow},
@@ -77,7 +77,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// What is pending of the one agent of a project.
-fn pending_in(reading: &Reading<ProjectSnapshot>) -> i64 {
+fn pending_in(reading: &Lookup<ProjectSnapshot>) -> i64 {
     reading.snapshot.members[0].pending_exchanges
 }
 
@@ -89,7 +89,7 @@ async fn pass_believed() {
 }
 
 /// What is read after as long as a copy is believed; after as long again where the database wasn't in time.
-async fn later<S>(get: impl AsyncFn() -> Option<Reading<S>>) -> Option<Reading<S>> {
+async fn later<S>(get: impl AsyncFn() -> Option<Lookup<S>>) -> Option<Lookup<S>> {
     for _ in 0..LOOKS_MAX {
         pass_believed().await;
         let reading = get().await?;

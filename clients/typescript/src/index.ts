@@ -8,7 +8,7 @@ import { socketFetch } from "./socket.js";
 export type { components, paths } from "./schema.js";
 
 type Schemas = components["schemas"];
-export type Appended = Schemas["Appended"];
+export type AppendReply = Schemas["AppendReply"];
 export type Context = Schemas["Context"];
 export type MessageFormat = Schemas["MessageFormat"];
 export type Problem = Schemas["Problem"];
@@ -110,7 +110,7 @@ export class Recapd {
    * that it is stored once however often this is tried. An id that the daemon doesn't take, since it is too long, stays, and
    * then this is tried once. Throws a RecapdError if they are refused, unless `onError` is `ignore`.
    */
-  async append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
+  async append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<AppendReply | undefined> {
     try {
       const said = messages.map((message) => named(message, format));
       const isRepeatable = said.every((message) => hasId(message, format));

@@ -969,7 +969,7 @@ export interface components {
         Agent: components["schemas"]["AgentFigures"] & {
             /** @description What is in force, and where each value comes from. */
             in_force: components["schemas"]["SettingInForce"][];
-            paused?: components["schemas"]["Paused"] | null;
+            paused?: components["schemas"]["SpendPause"] | null;
             /** @description What it overrides. */
             settings: components["schemas"]["AgentSettings"];
         };
@@ -1089,7 +1089,7 @@ export interface components {
          */
         Alternation: "ack" | "merge" | "keep";
         /** @description What an append did, over HTTP and on the command line alike. */
-        Appended: {
+        AppendReply: {
             /** Format: int64 */
             accepted: number;
             convergence?: components["schemas"]["Convergence"] | null;
@@ -1307,7 +1307,7 @@ export interface components {
         /** @description Where the next page of a list begins. */
         Cursor: string;
         /** @description What the deletion of an agent did. */
-        Deleted: {
+        Deletion: {
             /** @description The agent. */
             agent_id: components["schemas"]["AgentId"];
             /** @description Its file in this daemon's live journal is gone, or there was none. Others have their own. */
@@ -1391,7 +1391,7 @@ export interface components {
          */
         ExchangeState: "open" | "closed" | "interrupted";
         /** @description An exchange as it was. */
-        Expanded: {
+        ExpandedExchange: {
             /** @description Who asked. */
             agent_id: components["schemas"]["AgentId"];
             /** @description The messages as content of a provider's request, if one was named. */
@@ -1544,7 +1544,7 @@ export interface components {
             child: components["schemas"]["AgentId"];
         };
         /** @description What a fork made. */
-        Forked: {
+        ForkOutcome: {
             /** @description The new agent. */
             agent_id: components["schemas"]["AgentId"];
             /**
@@ -1933,13 +1933,6 @@ export interface components {
          * @enum {string}
          */
         OnOverflow: "evict" | "refuse" | "end";
-        /** @description Updates of an agent wait for the next day. */
-        Paused: {
-            /** @description For which limit. */
-            limit: components["schemas"]["SpendLimit"];
-            /** @description Until when. */
-            until: components["schemas"]["Timestamp"];
-        };
         /** @description The body of both. */
         PinBody: {
             /** Format: int64 */
@@ -2176,7 +2169,7 @@ export interface components {
          */
         RequestFormat: "anthropic" | "openai" | "openai-responses" | "gemini";
         /** @description What a rollback or a rebuild answers, over HTTP and on the command line alike. */
-        Revised: {
+        RevisionOutcome: {
             /** @description Whose document. */
             agent_id: components["schemas"]["AgentId"];
             /**
@@ -2369,7 +2362,7 @@ export interface components {
              */
             postponed?: number;
             /** @description What was spent. */
-            spent: components["schemas"]["Spent"];
+            spent: components["schemas"]["SpendTotal"];
             /**
              * Format: int64
              * @description Attempts that somebody else overtook.
@@ -2482,7 +2475,7 @@ export interface components {
              */
             stock_is_estimated?: boolean;
             /** @description What was spent since the day began, which is one of UTC. */
-            today?: components["schemas"]["Spent"];
+            today?: components["schemas"]["SpendTotal"];
             /**
              * Format: int64
              * @description Updates in it whose document lost decisions or constraints for its size.
@@ -2587,8 +2580,15 @@ export interface components {
              */
             tokens: number;
         };
+        /** @description Updates of an agent wait for the next day. */
+        SpendPause: {
+            /** @description For which limit. */
+            limit: components["schemas"]["SpendLimit"];
+            /** @description Until when. */
+            until: components["schemas"]["Timestamp"];
+        };
         /** @description What was spent. */
-        Spent: {
+        SpendTotal: {
             /**
              * Format: int64
              * @description Calls to models.
@@ -2665,7 +2665,7 @@ export interface components {
             window_hours: number;
         };
         /** @description What a step did. */
-        Stepped: components["schemas"]["SteppedFigures"] & {
+        StepOutcome: components["schemas"]["SteppedFigures"] & {
             /**
              * Format: int64
              * @description The last exchange that the summary covers.
@@ -2687,7 +2687,7 @@ export interface components {
              */
             window_tokens: number;
         };
-        /** @description What the members that [`Figures`] adds look like: of each step its own. */
+        /** @description What the members that [`StepFigures`] adds look like: of each step its own. */
         SteppedFigures: {
             /** @description The mark's name; of a mark. */
             label?: string | null;
@@ -3516,7 +3516,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Deleted"];
+                    "application/json": components["schemas"]["Deletion"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3601,7 +3601,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stepped"];
+                    "application/json": components["schemas"]["StepOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3736,7 +3736,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Expanded"];
+                    "application/json": components["schemas"]["ExpandedExchange"];
                     "text/plain": string;
                 };
             };
@@ -3958,7 +3958,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Forked"];
+                    "application/json": components["schemas"]["ForkOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4132,7 +4132,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stepped"];
+                    "application/json": components["schemas"]["StepOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4180,7 +4180,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Appended"];
+                    "application/json": components["schemas"]["AppendReply"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4338,7 +4338,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Revised"];
+                    "application/json": components["schemas"]["RevisionOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4505,7 +4505,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stepped"];
+                    "application/json": components["schemas"]["StepOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4550,7 +4550,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Revised"];
+                    "application/json": components["schemas"]["RevisionOutcome"];
                 };
             };
             400: components["responses"]["BadRequest"];

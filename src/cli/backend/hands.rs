@@ -11,19 +11,19 @@ use super::{
 };
 use crate::{
     assembly,
-    cli::{Shared, exit::Failed},
+    cli::{GlobalOptions, exit::CommandFailure},
     clock::SystemClock,
     config::Config,
     domain::{
         agent::AgentId,
-        cursor::{self, List},
+        cursor::{self, PagedList},
         time::Timestamp,
     },
     keeper::{AgedReply, Operator},
     store::{
         SqlStore, Store as _,
         audit::{AuditQuery, AuditRow, AuditStore as _},
-        operate::{Handled, QueueRow, Run, RunOutcome, RunQuery},
+        operate::{OperatorOutcome, QueueRow, Run, RunOutcome, RunQuery},
     },
 };
 
@@ -69,7 +69,10 @@ pub(in crate::cli) enum Hands {
 
 impl Hands {
     /// To look at things.
-    pub(in crate::cli) async fn looking(config: &Config, shared: &Shared) -> Result<Self, Failed> {
+    pub(in crate::cli) async fn looking(
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Ok(Self::Daemon(Remote::new(server)?)),
             None => Ok(Self::over(Arc::new(open::look(config).await?))),
@@ -77,7 +80,10 @@ impl Hands {
     }
 
     /// To change them.
-    pub(in crate::cli) async fn working(config: &Config, shared: &Shared) -> Result<Self, Failed> {
+    pub(in crate::cli) async fn working(
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Ok(Self::Daemon(Remote::new(server)?)),
             None => Ok(Self::over(open::work(config).await?)),
@@ -94,10 +100,10 @@ impl Hands {
         &self,
         after: Option<&AgentId>,
         limit: i64,
-    ) -> Result<QueuePage, Failed> {
+    ) -> Result<QueuePage, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
-                let cursor = behind(List::Queue, after);
+                let cursor = behind(PagedList::Queue, after);
                 daemon.read(&format!("/v1/queue?limit={limit}{cursor}")).await
             }
             Self::Database(operator, _) => {
@@ -114,7 +120,7 @@ impl Hands {
     }
 
     /// An agent's row.
-    pub(in crate::cli) async fn row(&self, agent: &AgentId) -> Result<QueueRow, Failed> {
+    pub(in crate::cli) async fn row(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         match self {
             Self::Daemon(daemon) => daemon.read(&format!("/v1/queue/{agent}")).await,
             Self::Database(operator, store) => match operator.row(agent).await? {
@@ -125,7 +131,7 @@ impl Hands {
     }
 
     /// Asks for an update at once.
-    pub(in crate::cli) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, Failed> {
+    pub(in crate::cli) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         match self {
             Self::Daemon(daemon) => posted(daemon, &format!("/v1/agents/{agent}/refresh")).await,
             Self::Database(operator, store) => {
@@ -138,29 +144,33 @@ impl Hands {
     }
 
     /// Makes a row due.
-    pub(in crate::cli) async fn retry(&self, agent: &AgentId) -> Result<QueueRow, Failed> {
+    pub(in crate::cli) async fn retry(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         match self {
             Self::Daemon(daemon) => posted(daemon, &format!("/v1/queue/{agent}/retry")).await,
             Self::Database(operator, store) => match operator.retry(agent).await? {
-                Handled::NoRow => Err(missing(store, agent).await),
-                Handled::Done(row) | Handled::Running(row) => Ok(*row),
+                OperatorOutcome::NoRow => Err(missing(store, agent).await),
+                OperatorOutcome::Done(row) | OperatorOutcome::Running(row) => Ok(*row),
             },
         }
     }
 
     /// Parks a row.
-    pub(in crate::cli) async fn cancel(&self, agent: &AgentId) -> Result<QueueRow, Failed> {
+    pub(in crate::cli) async fn cancel(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         match self {
             Self::Daemon(daemon) => posted(daemon, &format!("/v1/queue/{agent}/cancel")).await,
             Self::Database(operator, store) => match operator.cancel(agent).await? {
-                Handled::NoRow => Err(missing(store, agent).await),
-                Handled::Done(row) | Handled::Running(row) => Ok(*row),
+                OperatorOutcome::NoRow => Err(missing(store, agent).await),
+                OperatorOutcome::Done(row) | OperatorOutcome::Running(row) => Ok(*row),
             },
         }
     }
 
     /// Pauses an agent's updates, or goes on with them.
-    pub(in crate::cli) async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> Result<(), Failed> {
+    pub(in crate::cli) async fn set_agent_paused(
+        &self,
+        agent: &AgentId,
+        paused: bool,
+    ) -> Result<(), CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let action = if paused { "pause" } else { "resume" };
@@ -177,7 +187,7 @@ impl Hands {
     }
 
     /// Pauses all updates, or goes on with them. Returns since when they are paused.
-    pub(in crate::cli) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, Failed> {
+    pub(in crate::cli) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let action = if paused { "pause" } else { "resume" };
@@ -190,7 +200,7 @@ impl Hands {
     }
 
     /// Has documents aged, or tells which would be.
-    pub(in crate::cli) async fn age(&self, dry_run: bool) -> Result<AgedReply, Failed> {
+    pub(in crate::cli) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let text = daemon.post("/v1/age", &json!({ "dry_run": dry_run })).await?;
@@ -201,7 +211,7 @@ impl Hands {
     }
 
     /// A page of runs, newest first.
-    pub(in crate::cli) async fn runs(&self, query: RunQuery) -> Result<RunPage, Failed> {
+    pub(in crate::cli) async fn runs(&self, query: RunQuery) -> Result<RunPage, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let parts = [
@@ -209,7 +219,7 @@ impl Hands {
                     query
                         .outcome
                         .map(|outcome: RunOutcome| format!("&outcome={}", outcome.name())),
-                    Some(behind(List::Runs, query.before.as_ref())),
+                    Some(behind(PagedList::Runs, query.before.as_ref())),
                 ];
                 let more: String = parts.into_iter().flatten().collect();
                 let page: RunPage = daemon
@@ -243,13 +253,13 @@ impl Hands {
     }
 
     /// A page of the audit, newest first.
-    pub(in crate::cli) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, Failed> {
+    pub(in crate::cli) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let parts = [
                     query.agent.as_ref().map(|agent| format!("&agent={agent}")),
                     query.since.map(|since| format!("&since={since}")),
-                    Some(behind(List::Audit, query.before.as_ref())),
+                    Some(behind(PagedList::Audit, query.before.as_ref())),
                 ];
                 let more: String = parts.into_iter().flatten().collect();
                 daemon
@@ -271,13 +281,13 @@ impl Hands {
     }
 
     /// One run.
-    pub(in crate::cli) async fn run(&self, run: i64) -> Result<Run, Failed> {
+    pub(in crate::cli) async fn run(&self, run: i64) -> Result<Run, CommandFailure> {
         match self {
             Self::Daemon(daemon) => daemon.read(&format!("/v1/runs/{run}")).await,
             Self::Database(operator, _) => {
                 let found = operator.run(run).await?;
                 found.ok_or_else(|| {
-                    Failed::not_found(format!(
+                    CommandFailure::not_found(format!(
                         "there is no run {run}; `recapd runs` lists those that are kept"
                     ))
                 })
@@ -286,13 +296,13 @@ impl Hands {
     }
 }
 
-async fn posted<T: serde::de::DeserializeOwned>(daemon: &Remote, path: &str) -> Result<T, Failed> {
+async fn posted<T: serde::de::DeserializeOwned>(daemon: &Remote, path: &str) -> Result<T, CommandFailure> {
     let text = daemon.post(path, &json!({})).await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
 /// Why an agent has no row.
-async fn missing(store: &SqlStore, agent: &AgentId) -> Failed {
+async fn missing(store: &SqlStore, agent: &AgentId) -> CommandFailure {
     match store.agent(agent).await {
         Ok(Some(_)) => not_queued(agent),
         Ok(None) => open::unknown(store, agent).await,
@@ -300,6 +310,6 @@ async fn missing(store: &SqlStore, agent: &AgentId) -> Failed {
     }
 }
 
-fn not_queued(agent: &AgentId) -> Failed {
-    Failed::not_found(format!("agent `{agent}` isn't in the queue"))
+fn not_queued(agent: &AgentId) -> CommandFailure {
+    CommandFailure::not_found(format!("agent `{agent}` isn't in the queue"))
 }

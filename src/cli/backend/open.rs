@@ -9,7 +9,7 @@ use crate::{
     assembly::{self, Models},
     background,
     cli::{
-        exit::{CONFIGURATION, Failed, UNAVAILABLE},
+        exit::{CONFIGURATION, CommandFailure, UNAVAILABLE},
         terminal::likeness,
     },
     clock::Clock,
@@ -29,7 +29,9 @@ pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Runs a command's future on a runtime of its own, and waits a while for what it leaves to be finished.
-pub(in crate::cli) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+pub(in crate::cli) fn block_on<T>(
+    future: impl Future<Output = Result<T, CommandFailure>>,
+) -> Result<T, CommandFailure> {
     let runtime = threads::runtime()?;
     let outcome = runtime.block_on(future);
     // Whoever still holds a database lets go of it.
@@ -44,7 +46,7 @@ pub(in crate::cli) struct ApiKeys([Option<SecretString>; 2]);
 
 impl ApiKeys {
     /// The keys of the configuration's models.
-    pub(in crate::cli) fn of(config: &Config, environment: &Environment) -> Result<Self, Failed> {
+    pub(in crate::cli) fn of(config: &Config, environment: &Environment) -> Result<Self, CommandFailure> {
         Ok(Self([
             config::api_key(&config.model, environment)?,
             config::fallback_api_key(&config.fallback, &config.model, environment)?,
@@ -52,7 +54,11 @@ impl ApiKeys {
     }
 
     /// The models of the configuration with these keys.
-    pub(in crate::cli) fn models(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Models, Failed> {
+    pub(in crate::cli) fn models(
+        self,
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Models, CommandFailure> {
         Ok(assembly::models(config, self.0, clock).map_err(anyhow::Error::new)?)
     }
 }
@@ -72,12 +78,12 @@ pub(in crate::cli) fn models(
     config: &Config,
     environment: &Environment,
     clock: &Arc<dyn Clock>,
-) -> Result<Models, Failed> {
+) -> Result<Models, CommandFailure> {
     ApiKeys::of(config, environment)?.models(config, clock)
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.
-pub(in crate::cli) async fn look(config: &Config) -> Result<SqlStore, Failed> {
+pub(in crate::cli) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     let settings = assembly::database_settings(&config.database);
     let store = SqlStore::look(&settings).await;
     let store = store.map_err(|error| named(&config.database.url, error))?;
@@ -86,7 +92,7 @@ pub(in crate::cli) async fn look(config: &Config) -> Result<SqlStore, Failed> {
 
 /// What is wrong with a database, and with which.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(in crate::cli) fn named(url: &str, error: StoreError) -> Failed {
+pub(in crate::cli) fn named(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
         // The configuration is right, or the cure is told.
         StoreError::InUse(_) => "stop it first",
@@ -98,31 +104,31 @@ pub(in crate::cli) fn named(url: &str, error: StoreError) -> Failed {
     } else {
         UNAVAILABLE
     };
-    Failed::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
+    CommandFailure::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
 }
 
 /// The error for an agent that isn't there, with the agents that are.
-pub(in crate::cli) async fn unknown(store: &dyn Store, agent: &AgentId) -> Failed {
+pub(in crate::cli) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
     let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
-    Failed::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
+    CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
 }
 
 /// Opens the database of the configuration for a change, which no daemon may have open on SQLite: it would answer readers
 /// from before the change. A database that isn't there isn't made.
-pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, Failed> {
+pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     look(config).await?;
     make(config).await
 }
 
 /// As [`work`], but a database that isn't there is made.
-pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, Failed> {
+pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
             let server = remote::base(&config.http);
             let token = "with its token in RECAPD_TOKEN or --token-file if it demands one";
             let hint = format!("ask the daemon that runs there: --server {server}, {token}");
-            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
+            CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
         }
         error => error.into(),
     })?;

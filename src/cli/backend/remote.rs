@@ -16,12 +16,12 @@ use serde_json::Value;
 use super::open;
 use crate::{
     cli::{
-        exit::{Failed, UNAVAILABLE},
+        exit::{CommandFailure, UNAVAILABLE},
         terminal::likeness,
     },
-    client::{Credentials, Place, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE},
+    client::{Credentials, DaemonEndpoint, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE},
     config::{Environment, read_private},
-    domain::cursor::{Cursor, List},
+    domain::cursor::{Cursor, PagedList},
     wire::{HttpSettings, WireError},
 };
 
@@ -40,12 +40,12 @@ const AGENTS_COMPARED_MAX: usize = 200;
 
 /// Where a daemon is, and the credentials for it.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Server {
+pub(in crate::cli) struct DaemonTarget {
     pub(in crate::cli) base: String,
     credentials: Credentials,
 }
 
-impl FromStr for Server {
+impl FromStr for DaemonTarget {
     type Err = Infallible;
 
     fn from_str(base: &str) -> Result<Self, Infallible> {
@@ -56,7 +56,7 @@ impl FromStr for Server {
     }
 }
 
-impl Server {
+impl DaemonTarget {
     pub(in crate::cli) fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }
@@ -66,20 +66,21 @@ impl Server {
 pub(in crate::cli) fn credentials(
     file: Option<&Path>,
     environment: &Environment,
-) -> Result<Credentials, Failed> {
+) -> Result<Credentials, CommandFailure> {
     let token = token(file, environment)?;
     let trust = Trust::of(environment.get(USER_VARIABLE))
-        .map_err(|error| Failed::usage(format!("{USER_VARIABLE}: {error}")))?;
+        .map_err(|error| CommandFailure::usage(format!("{USER_VARIABLE}: {error}")))?;
     Ok(Credentials { token, trust })
 }
 
 /// The token in `file`, else in the environment. It never stands on the command line, which others can see.
-fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, Failed> {
+fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, CommandFailure> {
     let text = match file {
         None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
         Some(file) => {
-            let unreadable =
-                |error: std::io::Error| Failed::usage(format!("--token-file {}: {error}", file.display()));
+            let unreadable = |error: std::io::Error| {
+                CommandFailure::usage(format!("--token-file {}: {error}", file.display()))
+            };
             Some(read_private(file, TOKEN_BYTES_MAX).map_err(unreadable)?)
         }
     };
@@ -93,7 +94,7 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
         } else {
             TOKEN_VARIABLE
         };
-        return Err(Failed::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "{from} holds no token: expected one line such as rcp_…, as `recapd token create` printed it"
         )));
     }
@@ -107,16 +108,16 @@ pub(in crate::cli) struct Remote {
 
 impl Remote {
     /// The daemon there.
-    pub(in crate::cli) fn new(server: &Server) -> Result<Self, Failed> {
+    pub(in crate::cli) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        let place: Place = server
+        let place: DaemonEndpoint = server
             .base
             .parse()
-            .map_err(|error: PlaceError| Failed::usage(format!("--server: {error}")))?;
+            .map_err(|error: PlaceError| CommandFailure::usage(format!("--server: {error}")))?;
         let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
             transport: transport.with_credentials(server.credentials.clone()),
@@ -124,23 +125,23 @@ impl Remote {
     }
 
     /// What stands at `path`, as `accept` wants it.
-    pub(in crate::cli) async fn get(&self, path: &str, accept: &str) -> Result<String, Failed> {
+    pub(in crate::cli) async fn get(&self, path: &str, accept: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::GET, path).header(ACCEPT, accept))
             .await
     }
 
     /// Changes what stands at `path` by a merge patch.
-    pub(in crate::cli) async fn patch(&self, path: &str, change: &Value) -> Result<String, Failed> {
+    pub(in crate::cli) async fn patch(&self, path: &str, change: &Value) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::PATCH, path).json(change)).await
     }
 
     /// Posts `body` to `path`.
-    pub(in crate::cli) async fn post(&self, path: &str, body: &Value) -> Result<String, Failed> {
+    pub(in crate::cli) async fn post(&self, path: &str, body: &Value) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::POST, path).json(body)).await
     }
 
     /// Posts JSON that is written already.
-    pub(in crate::cli) async fn post_json(&self, path: &str, json: String) -> Result<String, Failed> {
+    pub(in crate::cli) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
         let request = self
             .request(Method::POST, path)
             .header(CONTENT_TYPE, "application/json");
@@ -148,18 +149,18 @@ impl Remote {
     }
 
     /// What stands at `path`, read from JSON.
-    pub(in crate::cli) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failed> {
+    pub(in crate::cli) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         let text = self.get(path, "application/json").await?;
         Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
     }
 
     /// Makes `path` be there.
-    pub(in crate::cli) async fn put(&self, path: &str) -> Result<String, Failed> {
+    pub(in crate::cli) async fn put(&self, path: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::PUT, path)).await
     }
 
     /// Takes what stands at `path` away.
-    pub(in crate::cli) async fn delete(&self, path: &str) -> Result<String, Failed> {
+    pub(in crate::cli) async fn delete(&self, path: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::DELETE, path)).await
     }
 
@@ -167,18 +168,18 @@ impl Remote {
         self.transport.request(method, self.transport.at(path))
     }
 
-    async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
+    async fn ask(&self, request: RequestBuilder) -> Result<String, CommandFailure> {
         let (status, text) = self.send(request).await?;
         if status.is_success() {
             return Ok(text);
         }
         if let Some(agent) = refusal::unknown_agent(&text) {
-            return Err(Failed::not_found(self.unknown(&agent).await));
+            return Err(CommandFailure::not_found(self.unknown(&agent).await));
         }
         Err(refusal::failed(status, &text))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), Failed> {
+    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), CommandFailure> {
         let answered = self.reply(request).await;
         answered.map_err(|error| self.unanswered(error))
     }
@@ -189,14 +190,14 @@ impl Remote {
     }
 
     /// The failure that no answer is.
-    fn unanswered(&self, error: WireError) -> Failed {
+    fn unanswered(&self, error: WireError) -> CommandFailure {
         let cure = match error {
             WireError::Late(_) => "no answer in time; ask again later, or name the database with --db",
             WireError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
         let context = format!("{}: {cure}", self.transport.place());
-        Failed::new(UNAVAILABLE, anyhow::Error::new(error).context(context))
+        CommandFailure::new(UNAVAILABLE, anyhow::Error::new(error).context(context))
     }
 
     /// What to say of an agent that the daemon doesn't know.
@@ -216,7 +217,7 @@ impl Remote {
 }
 
 /// Where a page of `list` begins, as a query parameter that follows others.
-pub(in crate::cli) fn behind(list: List<'_>, entry: Option<&impl ToString>) -> String {
+pub(in crate::cli) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
     entry.map_or(String::new(), |entry| {
         format!("&cursor={}", Cursor::behind(list, entry))
     })

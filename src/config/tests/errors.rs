@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{Pairs, load};
-use crate::config::{Config, ConfigError, Loader, LogFormat, Problem};
+use crate::config::{Config, ConfigError, ConfigProblem, Loader, LogFormat};
 
 /// What stands in a file, and what is said about it.
 const FILE_ERRORS: &[(&str, &str)] = &[
@@ -265,7 +265,7 @@ fn problems_are_told_without_values_too() {
         let Err(ConfigError::Invalid(problems)) = loader.set(format!("{key}={value}")).load() else {
             panic!("{key} may be {value}");
         };
-        let told: Vec<String> = problems.iter().map(Problem::without_values).collect();
+        let told: Vec<String> = problems.iter().map(ConfigProblem::without_values).collect();
         assert!(
             told[0].starts_with(key) && !told.concat().contains("geheim"),
             "{told:?}"

@@ -9,7 +9,9 @@ fn under(preset: &str, sets: &[&str]) -> String {
         .chain(sets.iter().copied())
         .collect();
     let entries = load(None, &[], &sets).unwrap().entries();
-    let set = entries.iter().filter(|entry| entry.origin != Origin::Default);
+    let set = entries
+        .iter()
+        .filter(|entry| entry.origin != ConfigSource::Default);
     let lines: Vec<String> = set
         .map(|entry| format!("{} = {} ({})", entry.key, entry.value, entry.origin))
         .collect();

@@ -6,7 +6,7 @@
 //! before ([`Meter`]): what was said between the two is all that differs, as long as the window began at the same
 //! exchange and the summary was the same.
 
-use super::{Meter, Sample};
+use super::{CalibrationSample, Meter};
 
 /// A provider's report on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl ReportedUsage {
 
 /// A stored message, as an observer sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     /// Its estimated tokens, uncorrected.
     pub tokens: i64,
     /// Whether the model wrote it: an answer or a tool call.
@@ -65,7 +65,7 @@ pub struct Seen {
 
 /// What the agent's window showed when messages were stored. Prompts can be compared only if it is the same for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct WindowView {
     /// Where the window begins.
     pub first_exchange: i64,
     /// How far the summary reaches.
@@ -74,7 +74,7 @@ pub struct Shown {
 
 /// One answer, perhaps in several messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Answer {
+struct ObservedAnswer {
     /// Tokens of all messages before it.
     before: i64,
     tokens: i64,
@@ -82,9 +82,9 @@ struct Answer {
     usage: Option<ReportedUsage>,
 }
 
-impl Answer {
+impl ObservedAnswer {
     /// Whether `seen` is another part of this answer.
-    fn goes_on_in(&self, seen: &Seen) -> bool {
+    fn goes_on_in(&self, seen: &Observation) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
             (Some(_), None) => false,
@@ -94,9 +94,9 @@ impl Answer {
 
     /// The sample from its output. An answer without visible thinking may still have had some, if the provider doesn't
     /// report how much: then there is no sample.
-    fn sample(&self) -> Option<Sample> {
+    fn sample(&self) -> Option<CalibrationSample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
-        Some(Sample {
+        Some(CalibrationSample {
             estimated_tokens: self.tokens,
             reported_tokens: usage.output_tokens? - usage.thinking_tokens?,
         })
@@ -106,19 +106,24 @@ impl Answer {
 /// Watches the messages of one agent as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observer {
-    shown: Option<Shown>,
+    shown: Option<WindowView>,
     /// Tokens of all messages seen so far.
     said: i64,
     meter: Meter,
     /// Whether an opaque message was seen since the last report.
     is_blurred: bool,
-    answer: Option<Answer>,
+    answer: Option<ObservedAnswer>,
 }
 
 impl Observer {
     /// Takes in the messages of one append, after which the window is as `shown`. `has_step`: a clear or a rewind is
     /// among them, so the next prompt no longer holds what was said before.
-    pub fn watch(&mut self, messages: &[Seen], shown: Shown, has_step: bool) -> Vec<Sample> {
+    pub fn watch(
+        &mut self,
+        messages: &[Observation],
+        shown: WindowView,
+        has_step: bool,
+    ) -> Vec<CalibrationSample> {
         let mut samples = Vec::new();
         for seen in messages {
             samples.extend(self.take(seen));
@@ -133,7 +138,7 @@ impl Observer {
         samples
     }
 
-    fn take(&mut self, seen: &Seen) -> Vec<Sample> {
+    fn take(&mut self, seen: &Observation) -> Vec<CalibrationSample> {
         if seen.is_metadata {
             return self.take_report(seen.usage.as_ref());
         }
@@ -144,9 +149,9 @@ impl Observer {
         }
         if seen.is_answer {
             let before = self.said;
-            let answer = self.answer.get_or_insert_with(|| Answer {
+            let answer = self.answer.get_or_insert_with(|| ObservedAnswer {
                 before,
-                ..Answer::default()
+                ..ObservedAnswer::default()
             });
             answer.tokens = answer.tokens.saturating_add(seen.tokens);
             answer.is_opaque |= seen.is_opaque;
@@ -161,7 +166,7 @@ impl Observer {
     }
 
     /// Takes a report that comes in a message of its own: it is about the answer before it.
-    fn take_report(&mut self, usage: Option<&ReportedUsage>) -> Vec<Sample> {
+    fn take_report(&mut self, usage: Option<&ReportedUsage>) -> Vec<CalibrationSample> {
         match (&mut self.answer, usage) {
             (Some(answer), Some(usage)) if answer.usage.is_none() => answer.usage = Some(usage.clone()),
             _ => return Vec::new(),
@@ -170,13 +175,13 @@ impl Observer {
     }
 
     /// Ends the answer: the next message isn't part of it.
-    fn end_answer(&mut self) -> Vec<Sample> {
+    fn end_answer(&mut self) -> Vec<CalibrationSample> {
         let Some(answer) = self.answer.take() else {
             return Vec::new();
         };
-        let mut samples: Vec<Sample> = answer.sample().into_iter().collect();
+        let mut samples: Vec<CalibrationSample> = answer.sample().into_iter().collect();
         if let Some(usage) = &answer.usage {
-            let grown = self.meter.next(Sample {
+            let grown = self.meter.next(CalibrationSample {
                 estimated_tokens: answer.before,
                 reported_tokens: usage.prompt_tokens,
             });

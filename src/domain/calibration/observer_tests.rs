@@ -3,21 +3,21 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::tokens::TokenCounter;
 
-const SHOWN: Shown = Shown {
+const SHOWN: WindowView = WindowView {
     first_exchange: 1,
     summarized_through: 0,
 };
 
-fn said(tokens: i64) -> Seen {
-    Seen {
+fn said(tokens: i64) -> Observation {
+    Observation {
         tokens,
-        ..Seen::default()
+        ..Observation::default()
     }
 }
 
 /// An answer without a report.
-fn answer(tokens: i64) -> Seen {
-    Seen {
+fn answer(tokens: i64) -> Observation {
+    Observation {
         is_answer: true,
         ..said(tokens)
     }
@@ -30,29 +30,29 @@ fn usage(prompt_tokens: i64) -> ReportedUsage {
     }
 }
 
-fn reported(tokens: i64, usage: ReportedUsage) -> Seen {
-    Seen {
+fn reported(tokens: i64, usage: ReportedUsage) -> Observation {
+    Observation {
         usage: Some(usage),
         ..answer(tokens)
     }
 }
 
-fn report(usage: ReportedUsage) -> Seen {
-    Seen {
+fn report(usage: ReportedUsage) -> Observation {
+    Observation {
         is_metadata: true,
         usage: Some(usage),
-        ..Seen::default()
+        ..Observation::default()
     }
 }
 
-fn pairs(samples: &[Sample]) -> Vec<(i64, i64)> {
+fn pairs(samples: &[CalibrationSample]) -> Vec<(i64, i64)> {
     samples
         .iter()
         .map(|sample| (sample.estimated_tokens, sample.reported_tokens))
         .collect()
 }
 
-fn watched(messages: &[Seen]) -> Vec<(i64, i64)> {
+fn watched(messages: &[Observation]) -> Vec<(i64, i64)> {
     pairs(&Observer::default().watch(messages, SHOWN, false))
 }
 
@@ -88,7 +88,7 @@ fn the_output_is_about_the_answer_without_its_thinking() {
     );
     // Nobody knows how much of it was thinking.
     assert_eq!(watched(&[reported(500, output(900, None)), said(1)]), []);
-    let shown = Seen {
+    let shown = Observation {
         is_opaque: true,
         ..reported(500, output(900, Some(300)))
     };
@@ -119,7 +119,7 @@ fn an_answer_in_pieces_is_one_answer() {
 
 #[test]
 fn thinking_and_images_blur_what_follows() {
-    let opaque = |seen: Seen| Seen {
+    let opaque = |seen: Observation| Observation {
         is_opaque: true,
         ..seen
     };
@@ -141,7 +141,7 @@ fn thinking_and_images_blur_what_follows() {
 #[test]
 fn a_moved_window_or_a_step_leaves_nothing_to_compare() {
     let turn = |prompt| [said(500), reported(10, usage(prompt)), said(1)];
-    let moved = Shown {
+    let moved = WindowView {
         first_exchange: 3,
         ..SHOWN
     };
@@ -213,7 +213,7 @@ fn a_guard_scales_estimates_and_says_so() {
     };
     assert_eq!(guarded(false, &calibration).method(), "characters");
     let learn = |calibration: &mut Calibration, reported_tokens| {
-        let sample = Sample {
+        let sample = CalibrationSample {
             estimated_tokens: 1_000,
             reported_tokens,
         };

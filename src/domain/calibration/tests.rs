@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn sample(estimated_tokens: i64, reported_tokens: i64) -> Sample {
-    Sample {
+fn sample(estimated_tokens: i64, reported_tokens: i64) -> CalibrationSample {
+    CalibrationSample {
         estimated_tokens,
         reported_tokens,
     }
@@ -12,14 +12,14 @@ fn sample(estimated_tokens: i64, reported_tokens: i64) -> Sample {
 /// The agent that reports, where there is one.
 const ONE: Reporter = Reporter(1);
 
-fn of_one(sample: Sample) -> ReportedSample {
+fn of_one(sample: CalibrationSample) -> ReportedSample {
     ReportedSample {
         reporter: ONE,
         sample,
     }
 }
 
-fn learned(samples: impl IntoIterator<Item = Sample>) -> Calibration {
+fn learned(samples: impl IntoIterator<Item = CalibrationSample>) -> Calibration {
     let mut calibration = Calibration::default();
     for sample in samples {
         assert!(calibration.learn(of_one(sample)), "{sample:?}");
@@ -178,7 +178,7 @@ fn the_most_silent_model_makes_room() {
 fn samples(
     permille: std::ops::RangeInclusive<i64>,
     count: std::ops::Range<usize>,
-) -> impl Strategy<Value = Vec<Sample>> {
+) -> impl Strategy<Value = Vec<CalibrationSample>> {
     let one = (1_000_i64..50_000, permille)
         .prop_map(|(estimated, permille)| sample(estimated, estimated * permille / 1_000));
     prop::collection::vec(one, count)

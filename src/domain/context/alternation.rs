@@ -2,7 +2,7 @@
 //! are of different sides.
 
 use super::{
-    ACKNOWLEDGEMENT, Alternation, CONTINUATION, Origin, Piece, Reason, Role, Turn, fence::attribute,
+    ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Role, Turn, fence::attribute,
 };
 use crate::domain::perspective::SILENCE;
 
@@ -117,7 +117,7 @@ pub(super) fn name_lines<'a>(
     next: &Turn<'_>,
 ) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
     let speaker = next.speaker();
-    let is_named = next.pieces.first()?.origin == Origin::Synthetic(Reason::Speaker);
+    let is_named = next.pieces.first()?.origin == PieceOrigin::Synthetic(Reason::Speaker);
     (is_named || speaker != before).then(|| (name_line(before), (!is_named).then(|| name_line(speaker))))
 }
 

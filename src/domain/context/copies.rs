@@ -52,7 +52,7 @@ struct Copy<'a> {
 
 /// The copies that are sent, by their places, and those that didn't fit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct CopySelection {
     pub(super) taken: Vec<usize>,
     pub(super) left: Vec<LeftCopy>,
 }
@@ -89,8 +89,8 @@ impl<'a> Copies<'a> {
 
     /// Chooses among the messages before `first_exchange`, without those numbered in `sent`, which are sent anyway: the
     /// newest, pinned ones first, up to `max_tokens` together. A message that is too long by itself keeps no other out.
-    pub(super) fn choose(&self, first_exchange: i64, sent: &[i64], max_tokens: i64) -> Chosen {
-        let (mut chosen, mut room) = (Chosen::default(), max_tokens);
+    pub(super) fn choose(&self, first_exchange: i64, sent: &[i64], max_tokens: i64) -> CopySelection {
+        let (mut chosen, mut room) = (CopySelection::default(), max_tokens);
         for pinned in [true, false] {
             let mut is_full = false;
             for (at, copy) in self.0.iter().enumerate().rev() {
@@ -122,7 +122,7 @@ impl<'a> Copies<'a> {
 fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     let message = copy.message.message;
     let lines: Vec<String> = with_seen(message, viewer, |parts| parts.iter().filter_map(line).collect())?;
-    let mark = Mark {
+    let mark = CopyMark {
         seq: copy.message.seq,
         exchange: copy.exchange,
         why: if copy.pinned { "pinned" } else { "important" },
@@ -162,7 +162,7 @@ fn with_seen<T>(
 
 /// What is said of a copy beside its text.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct CopyMark {
     /// The message that it is a copy of.
     pub(super) seq: i64,
     /// That one's exchange.
@@ -172,14 +172,14 @@ pub(super) struct Mark {
 }
 
 /// `said` in the fence of a copy of `message`; it says who said it by name, or by the kind of the message.
-pub(super) fn marked(message: &Message, mark: Mark, said: &str, by_name: bool) -> String {
+pub(super) fn marked(message: &Message, mark: CopyMark, said: &str, by_name: bool) -> String {
     let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
     let place = match mark.exchange {
         PREAMBLE => "the beginning".to_owned(),
         exchange => format!("#{exchange}"),
     };
-    let Mark { seq, why, .. } = mark;
+    let CopyMark { seq, why, .. } = mark;
     let said = escaped(said, "copy");
     format!("<copy of=\"message {seq}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{said}\n</copy>")
 }

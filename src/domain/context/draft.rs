@@ -3,10 +3,10 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::{ContextInput, Origin, Piece, Role, SourceExchange, SourceMessage, Thinking};
+use super::{ContextInput, Piece, PieceOrigin, Role, SourceExchange, SourceMessage, Thinking};
 use crate::domain::{
     message::{Kind, Message, Part},
-    perspective::{Perspective, Seen},
+    perspective::{Perspective, PerspectiveMessage},
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
 
@@ -40,7 +40,7 @@ impl<'a> Draft<'a> {
     pub(super) fn piece(&self) -> Piece<'a> {
         Piece {
             parts: self.parts.clone(),
-            origin: Origin::Stored { seq: self.seq },
+            origin: PieceOrigin::Stored { seq: self.seq },
             source: self.source,
             speaker: self.speaker,
             keeps_thinking: self.keeps_thinking,
@@ -102,7 +102,12 @@ pub(super) fn of_message<'a>(
     };
     let Some(viewer) = viewer else {
         let parts = Cow::Borrowed(message.parts.as_slice());
-        let mut drafts = of_seen(stored, exchange, keeps_thinking, Seen { role, parts });
+        let mut drafts = of_seen(
+            stored,
+            exchange,
+            keeps_thinking,
+            PerspectiveMessage { role, parts },
+        );
         // The speaker of instructions is whom they are for.
         let speaker = message.speaker.as_deref().filter(|_| role != Role::System);
         for draft in &mut drafts {
@@ -159,10 +164,10 @@ fn of_seen<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
     keeps_thinking: bool,
-    seen: Seen<'a>,
+    seen: PerspectiveMessage<'a>,
 ) -> Vec<Draft<'a>> {
     let SourceMessage { seq, message, tokens } = stored;
-    let Seen { role, parts } = seen;
+    let PerspectiveMessage { role, parts } = seen;
     let as_stored = matches!(parts, Cow::Borrowed(_)) && self::role(message) == Some(role);
     let (parts, is_faithful) = match parts {
         Cow::Borrowed(parts) => clean(role, parts, keeps_thinking),

@@ -10,9 +10,9 @@ const OLDER_ROUNDS: [usize; 3] = [10, 30, 100];
 
 /// How much of a result is sent; more is less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Size(usize);
+pub(super) struct ResultSize(usize);
 
-impl Size {
+impl ResultSize {
     /// All of it.
     pub(super) const WHOLE: Self = Self(0);
     /// The smallest that says anything.
@@ -37,7 +37,7 @@ pub(super) enum Treatment {
     /// The older a result is, the smaller it gets; those of the newest rounds stay as they are.
     ByAge(usize),
     /// No result is bigger, however new it is.
-    AtMost(Size),
+    AtMost(ResultSize),
 }
 
 impl Treatment {
@@ -56,17 +56,17 @@ impl Treatment {
     }
 
     /// The size of a result of so many rounds ago.
-    pub(super) fn size(self, rounds_ago: usize) -> Size {
+    pub(super) fn size(self, rounds_ago: usize) -> ResultSize {
         match self {
-            Self::ByAge(_) if rounds_ago < NEW_ROUNDS => Size::WHOLE,
-            Self::ByAge(HARDEST) => Size::NOTE,
+            Self::ByAge(_) if rounds_ago < NEW_ROUNDS => ResultSize::WHOLE,
+            Self::ByAge(HARDEST) => ResultSize::NOTE,
             Self::ByAge(level) => {
                 let older = OLDER_ROUNDS
                     .iter()
                     .filter(|&&rounds| rounds_ago >= rounds)
                     .count();
                 let size = (level + older).saturating_sub(OLDER_ROUNDS.len());
-                Size(size).min(Size::SMALL)
+                ResultSize(size).min(ResultSize::SMALL)
             }
             Self::AtMost(size) => size.max(Self::FIRM.size(rounds_ago)),
         }
@@ -117,9 +117,9 @@ mod tests {
             }
         }
         assert_eq!(
-            sizes(Treatment::AtMost(Size::all().next().unwrap()))[0],
+            sizes(Treatment::AtMost(ResultSize::all().next().unwrap()))[0],
             Some(256_000)
         );
-        assert_eq!(sizes(Treatment::AtMost(Size::NOTE)), [Some(0); 10]);
+        assert_eq!(sizes(Treatment::AtMost(ResultSize::NOTE)), [Some(0); 10]);
     }
 }

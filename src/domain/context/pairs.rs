@@ -12,23 +12,23 @@ use crate::domain::message::Part;
 
 /// The parts of a draft that are one result: the result itself and the images that came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
+struct ResultSpan {
     draft: usize,
     parts: Range<usize>,
 }
 
-struct Call {
+struct CallPosition {
     draft: usize,
     part: usize,
     /// Calls with the same number were made at once: nothing but the model's words lies between them.
     batch: usize,
-    result: Option<Span>,
+    result: Option<ResultSpan>,
 }
 
 /// The calls of all drafts, in order, with the results found for them.
 struct Pairs<'d, 'a> {
     drafts: &'d [Draft<'a>],
-    calls: Vec<Call>,
+    calls: Vec<CallPosition>,
     /// The calls without a result, by id.
     open: HashMap<&'d str, Vec<usize>>,
     /// The index of each draft's first call.
@@ -40,7 +40,7 @@ struct Pairs<'d, 'a> {
 
 /// How much of a message of results was moved to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
+enum MovedShare {
     /// None of it.
     Nothing,
     /// Some of its results.
@@ -58,7 +58,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
     for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
         taken[span.draft].push(span.parts.clone());
     }
-    let mut given = vec![Given::Nothing; drafts.len()];
+    let mut given = vec![MovedShare::Nothing; drafts.len()];
     let mut turns = Vec::with_capacity(drafts.len());
     let mut at = 0;
     while let Some(draft) = drafts.get(at) {
@@ -123,7 +123,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             if let Some(id) = id {
                 self.open.entry(id).or_default().push(self.calls.len());
             }
-            self.calls.push(Call {
+            self.calls.push(CallPosition {
                 draft: index,
                 part,
                 batch,
@@ -213,7 +213,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         &self,
         drafts: Range<usize>,
         taken: &[Vec<Range<usize>>],
-        given: &mut [Given],
+        given: &mut [MovedShare],
     ) -> Vec<Piece<'a>> {
         let calls = &self.calls[self.first_call[drafts.start]..self.first_call[drafts.end]];
         let mut pieces = Vec::with_capacity(calls.len());
@@ -232,19 +232,19 @@ impl<'d, 'a> Pairs<'d, 'a> {
             let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
             if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
                 pieces.push(self.drafts[span.draft].piece());
-                given[span.draft] = Given::Whole;
+                given[span.draft] = MovedShare::Whole;
                 at += whole.len();
             } else {
                 let draft = &self.drafts[span.draft];
                 pieces.push(draft.share(draft.parts[span.parts.clone()].to_vec()));
-                given[span.draft] = Given::Some;
+                given[span.draft] = MovedShare::Some;
                 at += 1;
             }
         }
         pieces
     }
 
-    fn missing(&self, call: &Call) -> Option<Piece<'a>> {
+    fn missing(&self, call: &CallPosition) -> Option<Piece<'a>> {
         let (id, name) = match &self.drafts[call.draft].parts[call.part] {
             Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
             _ => (None, None),
@@ -261,9 +261,9 @@ impl<'d, 'a> Pairs<'d, 'a> {
 
     /// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
     /// what came along with one that is seen: nobody knows who called for the others.
-    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: Given) -> Option<Turn<'a>> {
+    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: MovedShare) -> Option<Turn<'a>> {
         let is_others = draft.sight == Sight::WithCalls;
-        if given == Given::Whole || (is_others && given == Given::Nothing) {
+        if given == MovedShare::Whole || (is_others && given == MovedShare::Nothing) {
             return None;
         }
         let is_told = self.passes.has(Pass::OrphanResults);
@@ -306,9 +306,12 @@ impl<'d, 'a> Pairs<'d, 'a> {
 }
 
 /// The results in a draft.
-fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<Span> {
+fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
     let ranges = ranges(&drafts[draft].parts);
-    ranges.into_iter().map(|parts| Span { draft, parts }).collect()
+    ranges
+        .into_iter()
+        .map(|parts| ResultSpan { draft, parts })
+        .collect()
 }
 
 /// The ranges of the results, each with the images that came with it.

@@ -4,10 +4,10 @@ use super::{
     Alternation, CONTINUATION, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SourceExchange,
     SourceMessage, Thinking, Turn, alternation,
     anchor::anchor,
-    copies::{Chosen, Copies},
+    copies::{Copies, CopySelection},
     draft, pairs,
     passes::Pass,
-    request::{Request, Requests},
+    request::{DraftRequest, Requests},
 };
 use crate::domain::{
     exchange::PREAMBLE,
@@ -158,7 +158,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 
     /// The copies that are sent if the exchanges begin at index `start` of the window.
-    pub(super) fn choose(&self, start: usize) -> Chosen {
+    pub(super) fn choose(&self, start: usize) -> CopySelection {
         let first = self.input.exchanges.get(start);
         let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
         let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
@@ -171,7 +171,7 @@ impl<'i, 'a> Plan<'i, 'a> {
 
     /// The request that the exchanges from index `start` on work on, if they don't hold it. Where it is the anchor, that
     /// stands for it.
-    fn request_before(&self, start: usize) -> Option<&Request<'a>> {
+    fn request_before(&self, start: usize) -> Option<&DraftRequest<'a>> {
         let request = self.requests.before(self.input.exchanges.get(start)?)?;
         let is_anchor = self.anchor_before(start).is_some()
             && self.input.anchor.is_some_and(|anchor| anchor.seq == request.seq);

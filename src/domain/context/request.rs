@@ -4,7 +4,7 @@
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
     anchor::CHARS_MIN,
-    copies::{Mark, marked, text_seen},
+    copies::{CopyMark, marked, text_seen},
     is_safe_boundary,
 };
 use crate::domain::{
@@ -20,10 +20,10 @@ const REQUEST_SHARE: i64 = 2;
 const WHY: &str = "the request that what follows works on";
 
 /// The requests of all exchanges of which the window holds later legs.
-pub(super) struct Requests<'a>(Vec<Request<'a>>);
+pub(super) struct Requests<'a>(Vec<DraftRequest<'a>>);
 
 /// A request as it would be sent.
-pub(super) struct Request<'a> {
+pub(super) struct DraftRequest<'a> {
     /// The first leg of its exchange.
     exchange: i64,
     /// Its message.
@@ -40,7 +40,7 @@ impl<'a> Requests<'a> {
         let max_tokens = request_max_tokens(options);
         let copies = sources(input).filter_map(|source| {
             let piece = copy(source, input.perspective, max_tokens, counter)?;
-            Some(Request {
+            Some(DraftRequest {
                 exchange: source.exchange,
                 seq: source.message.seq,
                 piece,
@@ -54,7 +54,7 @@ impl<'a> Requests<'a> {
     }
 
     /// What has to stand before `first`, if that is a later leg.
-    pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&Request<'a>> {
+    pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&DraftRequest<'a>> {
         let is_later = first.begins_with < first.exchange;
         self.0
             .iter()
@@ -113,7 +113,7 @@ fn copy<'a>(
         Some(max_tokens) if tokens > max_tokens => shortened(&said, max_tokens, tokens)?,
         _ => said,
     };
-    let mark = Mark {
+    let mark = CopyMark {
         seq: source.message.seq,
         exchange: source.exchange,
         why: WHY,

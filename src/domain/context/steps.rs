@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::{
     Role, elide,
-    ladder::{NEW_ROUNDS, Size, Treatment},
+    ladder::{NEW_ROUNDS, ResultSize, Treatment},
     plan::{Before, Plan},
 };
 use crate::domain::{
@@ -33,12 +33,12 @@ pub(super) struct Decision {
     /// The index of the first exchange or leg that is sent.
     pub(super) start: usize,
     /// The results that are shortened.
-    pub(super) cuts: Vec<Cut>,
+    pub(super) cuts: Vec<ShortenedSpan>,
 }
 
 /// A piece of the body whose results are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct ShortenedSpan {
     pub(super) turn: usize,
     pub(super) piece: usize,
     /// The most characters of each result.
@@ -91,12 +91,12 @@ struct Walk<'p, 'i, 'a> {
     /// What is sent besides the window, by the first row that is sent, once known.
     fixed: Vec<Option<i64>>,
     /// Tokens of shortened pieces, by unit, once they were counted.
-    counts: HashMap<(usize, Size), i64>,
+    counts: HashMap<(usize, ResultSize), i64>,
     /// Tokens of the note in a shortened result.
     note_tokens: i64,
     /// Shortened results cost what is counted, not what may be expected.
     is_exact: bool,
-    sizes: Vec<Size>,
+    sizes: Vec<ResultSize>,
     start: usize,
     /// Tokens of the units from the start on, up to where the walk is.
     sum: i64,
@@ -119,7 +119,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             counts: HashMap::new(),
             note_tokens: elide::note_tokens(plan.counter),
             is_exact: false,
-            sizes: vec![Size::WHOLE; units.len()],
+            sizes: vec![ResultSize::WHOLE; units.len()],
             start: 0,
             sum: 0,
             is_stuck: false,
@@ -141,16 +141,16 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     fn run(&mut self) {
-        self.sizes.fill(Size::WHOLE);
+        self.sizes.fill(ResultSize::WHOLE);
         (self.start, self.sum, self.is_stuck) = (0, 0, false);
         for at in 0..self.units.len() {
             let goes_on = at > 0 && self.units[at].row == self.units[at - 1].row;
             if self.is_stuck && goes_on {
-                self.sizes[at] = Size::NOTE;
-                self.sum += self.cost(at, Size::NOTE);
+                self.sizes[at] = ResultSize::NOTE;
+                self.sum += self.cost(at, ResultSize::NOTE);
                 continue;
             }
-            self.sum += self.cost(at, Size::WHOLE);
+            self.sum += self.cost(at, ResultSize::WHOLE);
             if self.fixed(self.start) + self.sum > self.limit {
                 self.step(at);
             }
@@ -187,16 +187,16 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             let from = self.first_units[self.start];
             let from = from + self.units[from..=at].partition_point(|unit| unit.round < round);
             let through = from + self.units[from..=at].partition_point(|unit| unit.round <= round);
-            let tokens = |walk: &mut Self, least: Size| -> i64 {
+            let tokens = |walk: &mut Self, least: ResultSize| -> i64 {
                 let units = from..through;
                 units
                     .map(|unit| walk.cost(unit, walk.sizes[unit].max(least)))
                     .sum()
             };
-            if tokens(self, Size::WHOLE) <= room {
+            if tokens(self, ResultSize::WHOLE) <= room {
                 continue;
             }
-            let mut sizes = Size::all().filter(|&size| size < Size::NOTE);
+            let mut sizes = ResultSize::all().filter(|&size| size < ResultSize::NOTE);
             if let Some(size) = sizes.find(|&size| tokens(self, size) <= room / BIG_ROUND_SHARE) {
                 for unit in from..through {
                     self.sizes[unit] = self.sizes[unit].max(size);
@@ -221,12 +221,13 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
         // Not even the newest rounds have room as they are.
         for percent in FULLER_PERCENT {
-            let fits = |&size: &Size| self.total(newest, Treatment::AtMost(size), at) <= self.full(percent);
-            if let Some(size) = Size::all().find(fits) {
+            let fits =
+                |&size: &ResultSize| self.total(newest, Treatment::AtMost(size), at) <= self.full(percent);
+            if let Some(size) = ResultSize::all().find(fits) {
                 return (newest, Treatment::AtMost(size));
             }
         }
-        (newest, Treatment::AtMost(Size::NOTE))
+        (newest, Treatment::AtMost(ResultSize::NOTE))
     }
 
     /// The first row from which on all has room after a step, with results as small as they get before more rows are left out.
@@ -260,7 +261,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     /// The size of a unit after a step at the unit `at`: what was shortened stays so.
-    fn treated(&self, unit: usize, treatment: Treatment, at: usize) -> Size {
+    fn treated(&self, unit: usize, treatment: Treatment, at: usize) -> ResultSize {
         let rounds_ago = self.units[at].round.saturating_sub(self.units[unit].round);
         self.sizes[unit].max(treatment.size(rounds_ago))
     }
@@ -270,7 +271,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     /// Tokens of a unit in that size.
-    fn cost(&mut self, at: usize, size: Size) -> i64 {
+    fn cost(&mut self, at: usize, size: ResultSize) -> i64 {
         let unit = &self.units[at];
         let (Some(lengths), Some(keep)) = (&unit.lengths, size.chars()) else {
             return unit.beside + unit.tokens;
@@ -282,7 +283,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 
     /// Counts a shortened piece, once.
-    fn count(&mut self, at: usize, size: Size, keep: usize) -> i64 {
+    fn count(&mut self, at: usize, size: ResultSize, keep: usize) -> i64 {
         let (unit, plan) = (&self.units[at], self.plan);
         *self.counts.entry((at, size)).or_insert_with(|| {
             let turn = &plan.body[unit.turn];
@@ -312,7 +313,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
                 .chars()
                 .filter(|_| self.units[at].lengths.is_some())
             {
-                cuts.push(Cut {
+                cuts.push(ShortenedSpan {
                     tokens: self.count(at, self.sizes[at], keep),
                     turn: self.units[at].turn,
                     piece: self.units[at].piece,

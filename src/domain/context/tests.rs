@@ -13,7 +13,7 @@ use crate::{
         agent::AgentId,
         message::{Format, Kind, tombstone},
         number::i64_or_max,
-        perspective::{Perspective, Telling},
+        perspective::{Perspective, PerspectiveStyle},
         tokens::Characters,
     },
     formats,
@@ -59,8 +59,8 @@ fn brief(turns: &[Turn<'_>]) -> String {
         let pieces = turn.pieces.iter().map(|piece| {
             let parts: Vec<String> = piece.parts.iter().map(brief_part).collect();
             match piece.origin {
-                Origin::Stored { .. } => parts.join(" "),
-                Origin::Synthetic(_) => format!("[{}]", parts.join(" ")),
+                PieceOrigin::Stored { .. } => parts.join(" "),
+                PieceOrigin::Synthetic(_) => format!("[{}]", parts.join(" ")),
             }
         });
         format!("{role} {}", pieces.collect::<Vec<_>>().join(" + "))
@@ -371,7 +371,7 @@ fn an_anchor_is_as_long_as_its_characters() {
             input.evicted = true;
             let turns = build(input, &ContextOptions::default(), &Characters).turns;
             let head = &turns[0].pieces[0];
-            assert_eq!(head.origin, Origin::Stored { seq: 1 });
+            assert_eq!(head.origin, PieceOrigin::Stored { seq: 1 });
             assert_eq!(head.source.is_some(), is_whole);
         });
     }

@@ -148,7 +148,7 @@ fn the_same_words_decide_alone() {
     talk.push("a", "Yes!");
     let score = talk.push("b", " yes! ").unwrap();
     assert_near(score.score, 1.0, "score");
-    assert_eq!(score.state, State::Stop);
+    assert_eq!(score.state, ConvergenceState::Stop);
     assert!(score.components.length < 0.2);
 }
 
@@ -193,10 +193,10 @@ fn weights_are_read_by_their_names_in_any_order() {
 }
 
 /// The turns of a and b, two messages an exchange.
-fn pairs(texts: &[String]) -> Vec<Said> {
+fn pairs(texts: &[String]) -> Vec<SpeakerMessage> {
     let speakers = ["a", "b"].into_iter().cycle();
     let said = texts.iter().zip(speakers).enumerate();
-    said.map(|(place, (text, speaker))| Said {
+    said.map(|(place, (text, speaker))| SpeakerMessage {
         exchange: i64::try_from(place / 2).unwrap(),
         speaker: speaker.to_owned(),
         text: text.clone(),
@@ -211,7 +211,7 @@ fn a_reading_says_what_the_last_turn_changed() {
     assert_eq!(reading.speakers, ["a", "b"]);
     assert_eq!(
         (reading.before, reading.score.state),
-        (Some(State::Ok), State::Stop)
+        (Some(ConvergenceState::Ok), ConvergenceState::Stop)
     );
     assert!(reading.is_fresh);
     // Half a turn changes nothing.
@@ -244,10 +244,10 @@ fn trends_and_states() {
     }
     let thresholds = Thresholds::default();
     for (score, expected) in [
-        (0.79, State::Ok),
-        (0.80, State::Warn),
-        (0.94, State::Warn),
-        (0.95, State::Stop),
+        (0.79, ConvergenceState::Ok),
+        (0.80, ConvergenceState::Warn),
+        (0.94, ConvergenceState::Warn),
+        (0.95, ConvergenceState::Stop),
     ] {
         assert_eq!(thresholds.state(score), expected);
     }
@@ -255,7 +255,7 @@ fn trends_and_states() {
         warn_at: None,
         stop_at: None,
     };
-    assert_eq!(never.state(1.0), State::Ok);
+    assert_eq!(never.state(1.0), ConvergenceState::Ok);
 }
 
 proptest! {

@@ -64,18 +64,18 @@ enum Gap {
 
 /// A word and the gap before it.
 #[derive(Clone, Debug)]
-struct Word {
+struct DemandWord {
     text: String,
     gap: Gap,
 }
 
 /// A text as words.
 #[derive(Clone, Debug)]
-pub(super) struct Passage(Vec<Word>);
+pub(super) struct Passage(Vec<DemandWord>);
 
 impl Passage {
     pub(super) fn of(text: &str) -> Self {
-        let mut words: Vec<Word> = Vec::new();
+        let mut words: Vec<DemandWord> = Vec::new();
         let mut gap = Gap::Sentence;
         let mut word = String::new();
         let lowered = text.to_lowercase();
@@ -87,13 +87,13 @@ impl Passage {
             }
             if !word.is_empty() {
                 let text = std::mem::take(&mut word);
-                words.push(Word { text, gap });
+                words.push(DemandWord { text, gap });
                 gap = Gap::Word;
             }
             gap = gap.max(gap_of(c, chars.peek().copied()));
         }
         if !word.is_empty() {
-            words.push(Word { text: word, gap });
+            words.push(DemandWord { text: word, gap });
         }
         Self(words)
     }
@@ -137,7 +137,7 @@ pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool)
     })
 }
 
-fn is_denied(said: &[Word], at: usize) -> bool {
+fn is_denied(said: &[DemandWord], at: usize) -> bool {
     let from = said
         .iter()
         .take(at + 1)
@@ -146,7 +146,7 @@ fn is_denied(said: &[Word], at: usize) -> bool {
     let before = said.get(from..at).unwrap_or_default().iter();
     let next = said.get(from + 1..).unwrap_or_default().iter();
     // "No, use pnpm" denies what was said before.
-    let is_answer = |word: &Word, next: &Word| word.text == "no" && next.gap > Gap::Word;
+    let is_answer = |word: &DemandWord, next: &DemandWord| word.text == "no" && next.gap > Gap::Word;
     before
         .zip(next)
         .any(|(word, next)| DENIALS.contains(&word.text.as_str()) && !is_answer(word, next))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::pairs::Ran;
+use super::pairs::FinishedCall;
 
 /// Fields that hold the command of a shell.
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
@@ -67,7 +67,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// The directory in which the commands run: the one that the others lie in.
-pub(super) fn working_directory(ran: &[Ran<'_>]) -> Option<String> {
+pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
     let mut found: Option<String> = None;
     for call in ran {
         let arguments = Arguments::read(call.arguments);

@@ -4,7 +4,7 @@ use crate::domain::message::{Message, Part};
 
 /// A call, and what came of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ran<'m> {
+pub(super) struct FinishedCall<'m> {
     /// The tool.
     pub(super) name: &'m str,
     /// Its arguments, as JSON or as text.
@@ -19,11 +19,11 @@ pub(super) struct Ran<'m> {
 
 /// The calls of `messages`, in order. A result belongs to the nearest unanswered call before it with its id; or without an id, to
 /// the first unanswered one.
-pub(super) fn of(messages: &[Message]) -> Vec<Ran<'_>> {
-    let mut ran: Vec<Ran<'_>> = Vec::new();
+pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
+    let mut ran: Vec<FinishedCall<'_>> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::ToolCall { id, name, arguments } => ran.push(Ran {
+            Part::ToolCall { id, name, arguments } => ran.push(FinishedCall {
                 name,
                 arguments,
                 result: "",

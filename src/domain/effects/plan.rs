@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{arguments::Arguments, pairs::Ran};
+use super::{arguments::Arguments, pairs::FinishedCall};
 use crate::domain::text::{cut, one_line};
 
 /// The most entries that are kept.
@@ -12,7 +12,7 @@ const ENTRY_CHARS_MAX: usize = 200;
 
 /// How far an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum PlanStatus {
     /// Not begun.
     Open,
     /// Begun.
@@ -25,17 +25,17 @@ pub enum Progress {
 
 /// An entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PlanEntry {
     /// What is to be done.
     pub text: String,
     /// How far it is.
-    pub progress: Progress,
+    pub progress: PlanStatus,
 }
 
-impl Entry {
+impl PlanEntry {
     /// Whether it is left to do.
     pub fn is_left(&self) -> bool {
-        matches!(self.progress, Progress::Open | Progress::Begun)
+        matches!(self.progress, PlanStatus::Open | PlanStatus::Begun)
     }
 }
 
@@ -45,7 +45,7 @@ const LISTS: [&str; 2] = ["todos", "plan"];
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
 /// Follows a call that changes the plan.
-pub(super) fn note(plan: &mut Vec<Entry>, call: &Ran<'_>, arguments: &Arguments<'_>) {
+pub(super) fn note(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
         if let Some(Value::Array(entries)) = arguments.field(&LISTS) {
@@ -56,9 +56,9 @@ pub(super) fn note(plan: &mut Vec<Entry>, call: &Ran<'_>, arguments: &Arguments<
     // Claude Code's tasks are made and changed one by one, and named by their number.
     let subject = arguments.text_of(&["subject"]);
     match (name.as_str(), subject) {
-        ("taskcreate", Some(subject)) if plan.len() < ENTRIES_MAX => plan.push(Entry {
+        ("taskcreate", Some(subject)) if plan.len() < ENTRIES_MAX => plan.push(PlanEntry {
             text: cut(&one_line(subject), ENTRY_CHARS_MAX),
-            progress: Progress::Open,
+            progress: PlanStatus::Open,
         }),
         ("taskupdate", _) => {
             let number = arguments
@@ -73,21 +73,21 @@ pub(super) fn note(plan: &mut Vec<Entry>, call: &Ran<'_>, arguments: &Arguments<
     }
 }
 
-fn entry(value: &Value) -> Option<Entry> {
+fn entry(value: &Value) -> Option<PlanEntry> {
     let text = TEXTS.iter().find_map(|name| value.get(*name)?.as_str())?;
     let status = value.get("status").and_then(Value::as_str).unwrap_or_default();
-    Some(Entry {
+    Some(PlanEntry {
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
         progress: progress(status),
     })
     .filter(|entry| !entry.text.is_empty())
 }
 
-fn progress(status: &str) -> Progress {
+fn progress(status: &str) -> PlanStatus {
     match status {
-        "completed" | "done" => Progress::Done,
-        "in_progress" => Progress::Begun,
-        "cancelled" | "canceled" | "deleted" => Progress::Cancelled,
-        _ => Progress::Open,
+        "completed" | "done" => PlanStatus::Done,
+        "in_progress" => PlanStatus::Begun,
+        "cancelled" | "canceled" | "deleted" => PlanStatus::Cancelled,
+        _ => PlanStatus::Open,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-use super::{pairs::Ran, pattern::pattern};
+use super::{pairs::FinishedCall, pattern::pattern};
 use crate::domain::text::{cut, one_line};
 
 /// The longest words of a verdict, in characters.
@@ -16,7 +16,7 @@ const LAST_LINES: usize = 15;
 
 /// How a test or a build ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct TestVerdict {
     /// The program and its subcommand: `cargo test`.
     pub command: String,
     /// Whether it went well.
@@ -45,7 +45,7 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Notes how the last check in `command` ended.
-pub(super) fn note(verdicts: &mut Vec<Verdict>, command: &str, call: &Ran<'_>) {
+pub(super) fn note(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
     let Some(name) = command
         .split(['\n', ';', '|', '&'])
         .filter_map(checked)
@@ -60,7 +60,7 @@ pub(super) fn note(verdicts: &mut Vec<Verdict>, command: &str, call: &Ran<'_>) {
         .take(LAST_LINES)
         .find(|line| SUMS.is_match(line.as_bytes()));
     let words = cut(&one_line(words.unwrap_or_default()), WORDS_CHARS_MAX);
-    let verdict = Verdict {
+    let verdict = TestVerdict {
         passed: !call.failed && !FAILS.is_match(words.as_bytes()),
         command: name,
         words: words.trim_matches(['=', ' ', '-']).to_owned(),

@@ -4,10 +4,10 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{HistoryExchange, HistoryView, Standing, fill_ratio, voice_name};
+use super::{ExchangeStanding, HistoryExchange, HistoryView, fill_ratio, voice_name};
 use crate::domain::{
-    convergence::{Reading, Score, State},
-    legs::{self, Numbered, Run},
+    convergence::{ConvergenceScore, ConvergenceState, Score},
+    legs::{self, LegNumber, LegRun},
     number::i64_or_max,
     summary::line::rounded,
     text::{cut, one_line},
@@ -98,14 +98,14 @@ fn figures(view: &HistoryView) -> String {
 }
 
 /// `  agent_a and agent_b are 0.82 alike · increasing · warn`
-fn alike(reading: &Reading) -> String {
+fn alike(reading: &ConvergenceScore) -> String {
     let [one, other] = reading.speakers.each_ref().map(|name| one_line(name));
     let Score {
         score, trend, state, ..
     } = reading.score;
     let mut told = vec![format!("  {one} and {other} are {score:.2} alike")];
     told.extend(trend.name().map(str::to_owned));
-    told.extend((state != State::Ok).then(|| state.name().to_owned()));
+    told.extend((state != ConvergenceState::Ok).then(|| state.name().to_owned()));
     told.join(" · ")
 }
 
@@ -160,8 +160,8 @@ impl Columns {
 
     /// `#14–#19  one exchange in six legs`; `None` for what stands alone.
     fn heading(&self, view: &HistoryView, run: &[&HistoryExchange]) -> Option<String> {
-        let rows: Vec<Numbered> = run.iter().map(|shown| Numbered::from(&shown.exchange)).collect();
-        let run = Run::of(&rows, is_whole(view, run)).filter(Run::is_several)?;
+        let rows: Vec<LegNumber> = run.iter().map(|shown| LegNumber::from(&shown.exchange)).collect();
+        let run = LegRun::of(&rows, is_whole(view, run)).filter(LegRun::is_several)?;
         Some(cut(&format!("  {}", run.heading()), self.width))
     }
 
@@ -237,14 +237,14 @@ fn title(shown: &HistoryExchange, is_alone: bool) -> String {
 /// What there is to say about an exchange; nothing for a finished one in the window.
 fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     let state = match view.standing(shown) {
-        Standing::SetAside => "set aside".to_owned(),
+        ExchangeStanding::SetAside => "set aside".to_owned(),
         // Whether a line about it is still shown, only the document knows.
-        Standing::Covered(Some(version)) => format!("summarised since v{version}"),
-        Standing::Covered(None) => "summarised".to_owned(),
-        Standing::Pending => "waiting for the next summary".to_owned(),
-        Standing::Window => String::new(),
-        Standing::Open => "open".to_owned(),
-        Standing::Interrupted => "interrupted".to_owned(),
+        ExchangeStanding::Covered(Some(version)) => format!("summarised since v{version}"),
+        ExchangeStanding::Covered(None) => "summarised".to_owned(),
+        ExchangeStanding::Pending => "waiting for the next summary".to_owned(),
+        ExchangeStanding::Window => String::new(),
+        ExchangeStanding::Open => "open".to_owned(),
+        ExchangeStanding::Interrupted => "interrupted".to_owned(),
     };
     match (view.is_over_budget(shown), state.is_empty()) {
         (false, _) => state,

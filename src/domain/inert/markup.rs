@@ -21,13 +21,13 @@ const BRACKETS: &str = "inst|sys|system(?:[_ ][a-z]{1,20})?|assistant|user|devel
     img|img_end|audio|begin_audio|prefix|suffix|middle|think|args|call_id|tool_content|system_prompt|model_settings";
 
 /// A rule: where, and what is put in place.
-struct Step {
+struct MarkupRule {
     pattern: Regex,
     put: fn(&Captures<'_>, &str) -> String,
 }
 
-fn step(pattern: &str, put: fn(&Captures<'_>, &str) -> String) -> Step {
-    Step {
+fn step(pattern: &str, put: fn(&Captures<'_>, &str) -> String) -> MarkupRule {
+    MarkupRule {
         // No class here needs Unicode, and its tables are large.
         pattern: RegexBuilder::new(pattern)
             .unicode(false)
@@ -39,7 +39,7 @@ fn step(pattern: &str, put: fn(&Captures<'_>, &str) -> String) -> Step {
 }
 
 /// What is done to text that is quoted as it was: no more than keeps it from passing for structure.
-static TAG_STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
+static TAG_STEPS: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     vec![
         step(&format!("<( {{0,3}}/? {{0,3}}(?:{STRUCTURE}|{HOSTS})\\b)"), tag),
         step(r"<(\|[a-z_]{1,40}\|>|｜)", |found, _| {
@@ -52,7 +52,7 @@ static TAG_STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
     ]
 });
 
-static STEPS: LazyLock<Vec<Step>> = LazyLock::new(|| {
+static STEPS: LazyLock<Vec<MarkupRule>> = LazyLock::new(|| {
     vec![
         // Three or more make a fence.
         step("`{3,}|~{3,}", |_, _| " ".to_owned()),
@@ -110,7 +110,7 @@ pub fn detagged(line: &str) -> String {
     prompt::neutral(&stepped(line, &TAG_STEPS))
 }
 
-fn stepped<'l>(line: &'l str, steps: &[Step]) -> Cow<'l, str> {
+fn stepped<'l>(line: &'l str, steps: &[MarkupRule]) -> Cow<'l, str> {
     let mut line = Cow::Borrowed(line);
     for step in steps {
         if step.pattern.is_match(&line) {

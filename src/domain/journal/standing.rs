@@ -16,7 +16,7 @@ const NO_CEILINGS: (i64, i64) = (0, 0);
 
 /// How an existing agent compares with the head of its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ImportState {
     /// It is as the head says, or has gone on from there.
     Settled,
     /// It has all messages and nothing else than the head says: applying the head takes nothing away.
@@ -28,14 +28,14 @@ pub enum Standing {
 impl Head {
     /// How the agent described by `there` compares with this head, once its messages were compared up to
     /// `compared_through`.
-    pub fn standing_of(&self, there: &Self, compared_through: i64) -> Standing {
+    pub fn standing_of(&self, there: &Self, compared_through: i64) -> ImportState {
         // A live journal goes on after its head.
         let is_compared = compared_through >= self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
-            Ordering::Less if self.is_kept_in(there) => Standing::Settled,
-            Ordering::Equal if self.is_in_force(there) => Standing::Settled,
-            Ordering::Equal if is_compared && self.tells_all_of(there) => Standing::Due,
-            Ordering::Less | Ordering::Equal | Ordering::Greater => Standing::Open,
+            Ordering::Less if self.is_kept_in(there) => ImportState::Settled,
+            Ordering::Equal if self.is_in_force(there) => ImportState::Settled,
+            Ordering::Equal if is_compared && self.tells_all_of(there) => ImportState::Due,
+            Ordering::Less | Ordering::Equal | Ordering::Greater => ImportState::Open,
         }
     }
 

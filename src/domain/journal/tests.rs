@@ -23,12 +23,12 @@ fn record(seq: i64, exchange: i64) -> MessageRecord {
     }
 }
 
-fn entry() -> Entry {
+fn entry() -> LedgerEntry {
     entry_of(Kind::User)
 }
 
-fn entry_of(kind: Kind) -> Entry {
-    Entry {
+fn entry_of(kind: Kind) -> LedgerEntry {
+    LedgerEntry {
         is_request: kind == Kind::User,
         kind,
         interrupts: false,
@@ -45,9 +45,9 @@ fn entry_of(kind: Kind) -> Entry {
 fn read_back(record: &MessageRecord) -> MessageRecord {
     let line = record.line();
     assert!(!line.contains(['\n', '\r']), "{line}");
-    match Line::parse(&line).unwrap() {
-        Line::Message(read) => read,
-        Line::Head(head) => panic!("{head:?}"),
+    match JournalLine::parse(&line).unwrap() {
+        JournalLine::Message(read) => read,
+        JournalLine::Head(head) => panic!("{head:?}"),
     }
 }
 
@@ -69,14 +69,14 @@ fn numbers_that_no_history_has_are_refused_by_name() {
     for (field, change) in changes {
         let mut wrong = record(1, 1);
         change(&mut wrong);
-        let error = Line::parse(&wrong.line()).unwrap_err().to_string();
+        let error = JournalLine::parse(&wrong.line()).unwrap_err().to_string();
         assert!(error.contains(&format!("`{field}` is ")), "{error}");
     }
     let head = r#"{"journal":1,"agent_id":"a","project":null,"settings":{"n":9223372036854775807},
         "created_at":9223372036854775807,"as_of":null,"budget_tokens":5,"last_seq":3,"last_exchange":2,"first_exchange":1,
         "sessions":[{"session":7,"first_exchange":1,"opened_at":0,"ended_at":null,"end_reason":null}],"evictions":[],"marks":[]}"#;
     assert!(
-        matches!(Line::parse(head), Ok(Line::Head(_))),
+        matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))),
         "times and settings may be any"
     );
     for (from, to, field) in [
@@ -92,7 +92,9 @@ fn numbers_that_no_history_has_are_refused_by_name() {
             "sessions.0.session",
         ),
     ] {
-        let error = Line::parse(&head.replace(from, to)).unwrap_err().to_string();
+        let error = JournalLine::parse(&head.replace(from, to))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(&format!("`{field}` is ")), "{error}");
     }
 }
@@ -130,7 +132,7 @@ fn what_is_no_line_says_why() {
             "message 7 has no payload",
         ),
     ] {
-        let error = Line::parse(line).unwrap_err().to_string();
+        let error = JournalLine::parse(line).unwrap_err().to_string();
         assert!(error.contains(why), "{line}: {error}");
     }
 }
@@ -272,10 +274,10 @@ fn a_head_is_set_where_only_it_is_missing() {
     // A live journal goes on behind its head.
     for compared_through in [9, 12] {
         let standing = lived().standing_of(&told_by_messages(), compared_through);
-        assert_eq!(standing, Standing::Due, "{compared_through}");
+        assert_eq!(standing, ImportState::Due, "{compared_through}");
     }
     // What the journal ends with wasn't compared.
-    assert_eq!(lived().standing_of(&told_by_messages(), 8), Standing::Open);
+    assert_eq!(lived().standing_of(&told_by_messages(), 8), ImportState::Open);
     let changes: [fn(&mut Head); 9] = [
         |there| there.last_seq = 8,
         |there| there.created_at = Timestamp(2),
@@ -290,7 +292,7 @@ fn a_head_is_set_where_only_it_is_missing() {
     for (number, change) in changes.into_iter().enumerate() {
         let mut there = told_by_messages();
         change(&mut there);
-        assert_eq!(lived().standing_of(&there, 9), Standing::Open, "{number}");
+        assert_eq!(lived().standing_of(&there, 9), ImportState::Open, "{number}");
     }
 }
 
@@ -307,7 +309,7 @@ fn a_head_that_was_set_is_not_set_again() {
     for (number, change) in changes.into_iter().enumerate() {
         let mut there = lived();
         change(&mut there);
-        assert_eq!(lived().standing_of(&there, 9), Standing::Settled, "{number}");
+        assert_eq!(lived().standing_of(&there, 9), ImportState::Settled, "{number}");
     }
 }
 
@@ -328,7 +330,10 @@ fn a_head_that_was_set_is_kept_by_whoever_goes_on() {
         ..lived()
     };
     for compared_through in [0, 8, 9] {
-        assert_eq!(lived().standing_of(&gone_on, compared_through), Standing::Settled);
+        assert_eq!(
+            lived().standing_of(&gone_on, compared_through),
+            ImportState::Settled
+        );
     }
 }
 
@@ -349,7 +354,7 @@ fn whoever_goes_on_without_the_head_lacks_it() {
         // Also where the journal goes on itself, and this is as of its beginning.
         for compared_through in [9, 10] {
             let standing = lived().standing_of(&there, compared_through);
-            assert_eq!(standing, Standing::Open, "{number}: {compared_through}");
+            assert_eq!(standing, ImportState::Open, "{number}: {compared_through}");
         }
     }
 }

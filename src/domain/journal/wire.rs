@@ -10,7 +10,7 @@ use crate::domain::{agent::AgentId, message::Format, time::Timestamp};
 
 /// A line of a journal.
 #[derive(Clone, Debug)]
-pub enum Line {
+pub enum JournalLine {
     /// The line before an agent's messages.
     Head(Box<Head>),
     /// A message.
@@ -125,7 +125,7 @@ struct WireMessage<'a> {
     payload_text: Option<Cow<'a, str>>,
 }
 
-impl Line {
+impl JournalLine {
     /// Reads a line.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ pub(super) mod time {
 
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Given {
+    enum TimeForm {
         Ms(i64),
         Text(String),
     }
@@ -242,9 +242,9 @@ pub(super) mod time {
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        match Given::deserialize(from)? {
-            Given::Ms(time_ms) => Ok(Timestamp(time_ms)),
-            Given::Text(text) => Timestamp::parse(&text)
+        match TimeForm::deserialize(from)? {
+            TimeForm::Ms(time_ms) => Ok(Timestamp(time_ms)),
+            TimeForm::Text(text) => Timestamp::parse(&text)
                 .ok_or_else(|| D::Error::custom(format!("`{text}` is not an RFC 3339 time"))),
         }
     }

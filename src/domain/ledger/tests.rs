@@ -7,13 +7,13 @@ use crate::domain::{message::Metadata, round::ResponsePart, time::MINUTE_MS};
 
 /// What happens to a ledger.
 #[derive(Clone, Debug)]
-enum Event {
-    Said(Entry),
+enum LedgerEvent {
+    Said(LedgerEntry),
     Cleared,
 }
 
-fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
-    Entry {
+fn entry(kind: Kind, tokens: i64, minutes: i64) -> LedgerEntry {
+    LedgerEntry {
         is_request: kind == Kind::User,
         kind,
         interrupts: false,
@@ -48,14 +48,14 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 /// Messages of all kinds and sizes, with times that jump to and fro; now and then everything is cleared.
-fn lives() -> impl Strategy<Value = Vec<Event>> {
+fn lives() -> impl Strategy<Value = Vec<LedgerEvent>> {
     let said = (kinds(), 0_i64..120, 0_i64..3_000, prop::bool::weighted(0.05));
     let event = prop_oneof![
         30 => said.prop_map(|(kind, tokens, minutes, interrupts)| {
             let tokens = if kind.is_conversation() { tokens } else { 0 };
-            Event::Said(Entry { interrupts, ..entry(kind, tokens, minutes) })
+            LedgerEvent::Said(LedgerEntry { interrupts, ..entry(kind, tokens, minutes) })
         }),
-        1 => Just(Event::Cleared),
+        1 => Just(LedgerEvent::Cleared),
     ];
     prop::collection::vec(event, 0..120)
 }
@@ -68,15 +68,15 @@ fn budgets() -> impl Strategy<Value = Budget> {
 
 /// All exchanges, as a store would keep them.
 #[derive(Default)]
-struct Kept {
+struct FullLedger {
     preambles: Vec<Exchange>,
     exchanges: Vec<Exchange>,
     placed: Vec<i64>,
     evictions: Vec<Eviction>,
 }
 
-impl Kept {
-    fn keep(&mut self, ledger: &Ledger, appended: &Appended) {
+impl FullLedger {
+    fn keep(&mut self, ledger: &Ledger, appended: &AppendEffect) {
         self.placed.push(appended.exchange);
         assert_eq!(usize::try_from(appended.seq), Ok(self.placed.len()));
         let kept = [
@@ -92,9 +92,9 @@ impl Kept {
     }
 
     /// The cut as the design words it: the first exchange with at least so many tokens before it.
-    fn cut(&self, overflow: Overflow) -> Option<Cut> {
+    fn cut(&self, overflow: Overflow) -> Option<CutPoint> {
         let far_enough = |kept: &&Exchange| kept.tokens_before >= overflow.tokens_before_min;
-        self.exchanges.iter().find(far_enough).map(|kept| Cut {
+        self.exchanges.iter().find(far_enough).map(|kept| CutPoint {
             exchange: kept.exchange,
             tokens_before: kept.tokens_before,
         })
@@ -102,13 +102,13 @@ impl Kept {
 }
 
 /// Lives through the events and checks the ledger after each.
-fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
-    let (mut ledger, mut kept) = (Ledger::default(), Kept::default());
+fn live(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullLedger) {
+    let (mut ledger, mut kept) = (Ledger::default(), FullLedger::default());
     for event in events {
         let before = ledger.clone();
         let evicted = match event {
-            Event::Cleared => ledger.clear(Timestamp(0)),
-            Event::Said(entry) => {
+            LedgerEvent::Cleared => ledger.clear(Timestamp(0)),
+            LedgerEvent::Said(entry) => {
                 let rules = Segmentation {
                     leg_tokens: budget.leg_tokens(),
                     ..idle_after(gap_ms)
@@ -123,7 +123,7 @@ fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
             }
         };
         check_boundary(&before, &ledger, evicted, &kept);
-        if matches!(event, Event::Said(_)) {
+        if matches!(event, LedgerEvent::Said(_)) {
             check_fit(&ledger, budget, evicted, &kept);
         }
         kept.evictions.extend(evicted);
@@ -132,7 +132,7 @@ fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
 }
 
 /// A leg begins where the model answers and the leg before is full, and nowhere else; what continues says what.
-fn check_leg(before: &Ledger, ledger: &Ledger, appended: &Appended, leg_tokens: i64) {
+fn check_leg(before: &Ledger, ledger: &Ledger, appended: &AppendEffect, leg_tokens: i64) {
     let (Some(newest), Some(left)) = (&ledger.newest, &before.newest) else {
         return assert!(!appended.begins_leg);
     };
@@ -152,7 +152,7 @@ fn check_leg(before: &Ledger, ledger: &Ledger, appended: &Appended, leg_tokens: 
     }
 }
 
-fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, kept: &Kept) {
+fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, kept: &FullLedger) {
     match evicted {
         None => assert_eq!(ledger.first_exchange, before.first_exchange),
         Some(eviction) => {
@@ -171,7 +171,7 @@ fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, k
     assert!(ledger.summarized_through < ledger.first_exchange);
 }
 
-fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &Kept) {
+fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &FullLedger) {
     let in_window: Vec<&Exchange> = kept
         .exchanges
         .iter()
@@ -206,7 +206,7 @@ proptest! {
         let cut = ledger.room(raised).and_then(|room| {
             kept.exchanges.iter().find(|e| e.tokens_before >= room.tokens_before_min && e.exchange > before.summarized_through)
         });
-        let cut = cut.map(|e| Cut { exchange: e.exchange, tokens_before: e.tokens_before });
+        let cut = cut.map(|e| CutPoint { exchange: e.exchange, tokens_before: e.tokens_before });
         match cut.and_then(|cut| ledger.take_back(cut)) {
             None => prop_assert_eq!(&ledger, &before),
             Some(back) => {
@@ -224,7 +224,7 @@ proptest! {
         events in lives(), budget in budgets(), gap_minutes in 0_i64..2_000,
     ) {
         let (ledger, kept) = live(&events, budget, gap_minutes * MINUTE_MS);
-        let clears = events.iter().filter(|event| matches!(event, Event::Cleared)).count();
+        let clears = events.iter().filter(|event| matches!(event, LedgerEvent::Cleared)).count();
         prop_assert!(budget.budget_tokens() > 0 || kept.evictions.len() <= clears);
         // Evictions follow one another without a gap and add up.
         let mut next = FIRST_EXCHANGE;
@@ -240,9 +240,9 @@ proptest! {
     #[test]
     fn each_message_is_in_exactly_one_exchange_and_totals_are_right(events in lives(), budget in budgets()) {
         let (ledger, kept) = live(&events, budget, 0);
-        let said: Vec<&Entry> = events
+        let said: Vec<&LedgerEntry> = events
             .iter()
-            .filter_map(|event| match event { Event::Said(entry) => Some(entry), Event::Cleared => None })
+            .filter_map(|event| match event { LedgerEvent::Said(entry) => Some(entry), LedgerEvent::Cleared => None })
             .collect();
         let mut total = 0;
         let mut next_seq = 1;
@@ -254,7 +254,7 @@ proptest! {
         for (number, (is_preamble, exchange)) in (first_number..).zip(all) {
             prop_assert_eq!((exchange.exchange, exchange.first_seq), (number, next_seq));
             prop_assert_eq!(exchange.tokens_before, if is_preamble { 0 } else { total });
-            let messages: Vec<&Entry> = (exchange.first_seq..=exchange.last_seq)
+            let messages: Vec<&LedgerEntry> = (exchange.first_seq..=exchange.last_seq)
                 .map(|seq| said[usize::try_from(seq).unwrap() - 1])
                 .collect();
             prop_assert_eq!(exchange.tokens, messages.iter().map(|entry| entry.tokens).sum::<i64>());
@@ -264,7 +264,7 @@ proptest! {
             let last_at = said.map(|entry| entry.at).fold(first.at, Timestamp::max);
             prop_assert_eq!(exchange.last_at, last_at);
             // Only its first message may be one that opens an exchange.
-            let opens = |entry: &&&Entry| entry.kind == Kind::User && !entry.interrupts;
+            let opens = |entry: &&&LedgerEntry| entry.kind == Kind::User && !entry.interrupts;
             prop_assert!(messages.iter().skip(1).find(opens).is_none());
             next_seq = exchange.last_seq + 1;
             total = if is_preamble { total } else { exchange.tokens_through() };
@@ -360,7 +360,7 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
 fn an_interruption_opens_nothing() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
-    let interrupt = Entry {
+    let interrupt = LedgerEntry {
         interrupts: true,
         ..entry(Kind::User, 1, 0)
     };
@@ -371,7 +371,7 @@ fn an_interruption_opens_nothing() {
 #[test]
 fn what_a_program_writes_in_the_users_place_opens_nothing() {
     let mut ledger = Ledger::default();
-    let programs = Entry {
+    let programs = LedgerEntry {
         is_request: false,
         ..entry(Kind::User, 5, 0)
     };
@@ -508,8 +508,8 @@ fn a_continuation_keeps_what_it_continues() {
         ledger.append(&entry(kind, tokens, 0), Segmentation::default());
         assert_eq!(ledger.floor(), Some(2));
     }
-    let (overflow, cut) = (ledger.overflow(budget).unwrap(), Cut::before(&open));
-    assert!(overflow.is_met_by(cut) && !overflow.is_met_by(Cut::before(&first)));
+    let (overflow, cut) = (ledger.overflow(budget).unwrap(), CutPoint::before(&open));
+    assert!(overflow.is_met_by(cut) && !overflow.is_met_by(CutPoint::before(&first)));
     let held = [&first, &open].map(WindowExchange::from);
     assert_eq!(ledger.message_overflow(budget, held.into_iter()), Some(cut));
     let left = ledger.evict_to(Some(cut), Timestamp(0)).unwrap();
@@ -538,7 +538,7 @@ fn rounds(script: &str) -> String {
             "c" => Kind::ToolCall,
             _ => Kind::ToolResult,
         };
-        let entry = Entry {
+        let entry = LedgerEntry {
             speaker: (!speaker.is_empty()).then(|| speaker.to_owned()),
             ..entry(kind, 1, 0)
         };
@@ -582,7 +582,7 @@ fn a_pair_of_models_has_a_title_and_an_answer() {
     for kind in [Kind::Assistant, Kind::User] {
         let mut ledger = Ledger::default();
         for (speaker, line) in [("a", "Rivers?"), ("b", "Water.")] {
-            let entry = Entry {
+            let entry = LedgerEntry {
                 speaker: Some(speaker.to_owned()),
                 line: line.to_owned(),
                 ..entry(kind.clone(), 1, 0)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    table::{Host, Shape},
+    table::{Host, MarkerShape},
     tags::{Tags, strip},
 };
 
@@ -20,7 +20,7 @@ struct ToolResult<'a> {
 }
 
 /// What is left of a message.
-pub(super) struct Left<'a> {
+pub(super) struct HostRemainder<'a> {
     /// Of each of its texts: blank if it is all the program's.
     pub(super) texts: Vec<Cow<'a, str>>,
     /// Whether it is the program's reply to the model, so that nothing but the user's answers in it is the user's.
@@ -29,7 +29,7 @@ pub(super) struct Left<'a> {
 
 impl Host {
     /// Sets aside what the host wrote in a message of these texts.
-    pub(super) fn set_aside<'a>(&'static self, texts: &[Cow<'a, str>]) -> Left<'a> {
+    pub(super) fn set_aside<'a>(&'static self, texts: &[Cow<'a, str>]) -> HostRemainder<'a> {
         let is_reply = texts.iter().any(|text| self.is_result(text));
         let stripped: Vec<Cow<'a, str>> = texts.iter().map(|text| self.strip(text)).collect();
         let is_marked = is_reply || {
@@ -40,7 +40,7 @@ impl Host {
             let answers: Vec<String> = stripped.iter().map(|text| self.answers(text)).collect();
             if is_reply || answers.iter().any(|answer| !answer.is_empty()) {
                 let texts = answers.into_iter().map(Cow::Owned).collect();
-                return Left { texts, is_reply };
+                return HostRemainder { texts, is_reply };
             }
         }
         let mut last = None;
@@ -50,7 +50,7 @@ impl Host {
                 Some(request) => Cow::Owned(request),
                 None => self.without_lines(text, &mut last),
             });
-        Left {
+        HostRemainder {
             texts: left.collect(),
             is_reply,
         }
@@ -67,8 +67,8 @@ impl Host {
     fn is_programs(&self, text: &str, is_marked: bool) -> bool {
         let text = text.trim_start();
         self.shapes.iter().any(|shape| match shape {
-            Shape::Text(begin) => text.starts_with(begin),
-            Shape::TextBeside(begin) => is_marked && text.starts_with(begin),
+            MarkerShape::Text(begin) => text.starts_with(begin),
+            MarkerShape::TextBeside(begin) => is_marked && text.starts_with(begin),
             _ => false,
         })
     }
@@ -77,7 +77,7 @@ impl Host {
     /// speaks; `None` if it isn't.
     fn request(&self, text: &str, is_marked: bool) -> Option<String> {
         let behind = self.shapes.iter().find_map(|shape| match shape {
-            Shape::Request(line) => text.split_once(line),
+            MarkerShape::Request(line) => text.split_once(line),
             _ => None,
         });
         match behind {
@@ -103,7 +103,7 @@ impl Host {
                 (rest, *last) = (behind, None);
             }
             let begin = self.shapes.iter().find_map(|shape| match shape {
-                Shape::Lines { first, last } => Some((rest.split_once(first)?, *last)),
+                MarkerShape::Lines { first, last } => Some((rest.split_once(first)?, *last)),
                 _ => None,
             });
             let Some(((before, behind), end)) = begin else {
@@ -123,7 +123,7 @@ impl Host {
     /// The tools whose result is what the user answered; `None` if the host writes no results as texts.
     fn asking(&self) -> Option<&'static [&'static str]> {
         self.shapes.iter().find_map(|shape| match shape {
-            Shape::Result { asking } => Some(*asking),
+            MarkerShape::Result { asking } => Some(*asking),
             _ => None,
         })
     }
@@ -139,8 +139,8 @@ impl Host {
         let body = result.map_or(text, |result| result.body);
         let mut is_first = result.is_none() || asks;
         let mut answers: Vec<&str> = Vec::new();
-        for tag in Tags::of(self, body, |shape| matches!(shape, Shape::AnswerTag { .. })) {
-            let Shape::AnswerTag { behind, .. } = tag.shape else {
+        for tag in Tags::of(self, body, |shape| matches!(shape, MarkerShape::AnswerTag { .. })) {
+            let MarkerShape::AnswerTag { behind, .. } = tag.shape else {
                 continue;
             };
             let before = tag.before.trim_end();

@@ -11,12 +11,12 @@ pub(super) struct Host {
     /// Its transcripts, and the interface through which it asks models.
     pub(super) formats: &'static [Format],
     /// What it writes under its user's name.
-    pub(super) shapes: &'static [Shape],
+    pub(super) shapes: &'static [MarkerShape],
 }
 
 /// How what a program writes is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum MarkerShape {
     /// A tag at the beginning of a line, around what the program wrote.
     Tag(&'static str),
     /// A tag at the beginning of a line, around what the user typed.
@@ -57,7 +57,7 @@ pub(super) fn hosts(format: Format) -> impl Iterator<Item = &'static Host> {
 /// All of them.
 const HOSTS: [Host; 4] = [CLAUDE_CODE, CODEX, GEMINI_CLI, CLINE];
 
-use Shape::{AnswerTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
+use MarkerShape::{AnswerTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
 
 /// Claude Code. Its transcripts and its requests to Anthropic's Messages API hold the same texts. Who wrote a line of a
 /// transcript is told by its `isMeta` and `origin`, where they are there; these shapes are for lines without.

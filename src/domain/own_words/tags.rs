@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::table::{Host, Shape};
+use super::table::{Host, MarkerShape};
 use crate::domain::text::floor_cut;
 
 /// The longest opening tag with its attributes, in bytes.
@@ -10,9 +10,9 @@ const TAG_BYTES_MAX: usize = 512;
 
 /// A tag that is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tagged<'a> {
+pub(super) struct ClosedTag<'a> {
     /// The shape that it has.
-    pub(super) shape: Shape,
+    pub(super) shape: MarkerShape,
     /// What stands before it, from behind the tag before.
     pub(super) before: &'a str,
     /// What stands in it.
@@ -23,7 +23,7 @@ pub(super) struct Tagged<'a> {
 pub(super) struct Tags<'a> {
     host: &'static Host,
     /// Whether a shape is looked for.
-    is_wanted: fn(Shape) -> bool,
+    is_wanted: fn(MarkerShape) -> bool,
     /// What stands behind the last tag that was found.
     rest: &'a str,
     /// What was looked through of it, and whether its last line is blank until there.
@@ -35,7 +35,7 @@ pub(super) struct Tags<'a> {
 
 impl<'a> Tags<'a> {
     /// The tags that `host` writes in `text`, of the shapes that are wanted.
-    pub(super) fn of(host: &'static Host, text: &'a str, is_wanted: fn(Shape) -> bool) -> Self {
+    pub(super) fn of(host: &'static Host, text: &'a str, is_wanted: fn(MarkerShape) -> bool) -> Self {
         Self {
             host,
             is_wanted,
@@ -63,7 +63,7 @@ impl<'a> Tags<'a> {
     }
 
     /// The wanted tag that `mark` opens with.
-    fn opening(&self, mark: &'a str) -> Option<Opening<'a>> {
+    fn opening(&self, mark: &'a str) -> Option<OpenTag<'a>> {
         let inner = mark.strip_prefix('<')?;
         let wanted = self.host.shapes.iter().filter(|&&shape| (self.is_wanted)(shape));
         let (name, shape) = wanted
@@ -74,14 +74,14 @@ impl<'a> Tags<'a> {
             })?;
         let end = floor_cut(inner, TAG_BYTES_MAX).find('>')?;
         let content = inner.get(end + 1..)?;
-        Some(Opening { name, shape, content })
+        Some(OpenTag { name, shape, content })
     }
 }
 
 impl<'a> Iterator for Tags<'a> {
-    type Item = Tagged<'a>;
+    type Item = ClosedTag<'a>;
 
-    fn next(&mut self) -> Option<Tagged<'a>> {
+    fn next(&mut self) -> Option<ClosedTag<'a>> {
         loop {
             let (at, begins_line) = self.next_mark()?;
             let (before, mark) = self.rest.split_at_checked(at)?;
@@ -94,7 +94,7 @@ impl<'a> Iterator for Tags<'a> {
                 continue;
             };
             (self.rest, self.seen, self.is_blank) = (behind, 0, true);
-            return Some(Tagged {
+            return Some(ClosedTag {
                 shape: tag.shape,
                 before,
                 inner,
@@ -106,14 +106,14 @@ impl<'a> Iterator for Tags<'a> {
 /// `text` without what `host` put into tags, and without the tags around what the user typed.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     let mut tags = Tags::of(host, text, |shape| {
-        matches!(shape, Shape::Tag(_) | Shape::TypedTag(_))
+        matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_))
     });
     let mut left = String::new();
     let mut is_whole = true;
     for tag in tags.by_ref() {
         let is_between_tags = !is_whole && tag.before.trim().is_empty();
         left.push_str(if is_between_tags { " " } else { tag.before });
-        if matches!(tag.shape, Shape::TypedTag(_)) {
+        if matches!(tag.shape, MarkerShape::TypedTag(_)) {
             left.push_str(tag.inner.trim());
         }
         is_whole = false;
@@ -126,20 +126,22 @@ pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
 }
 
 /// A tag that is opened.
-struct Opening<'a> {
+struct OpenTag<'a> {
     name: &'static str,
-    shape: Shape,
+    shape: MarkerShape,
     content: &'a str,
 }
 
 /// What the shape's tag is called, if it is one.
-fn name(shape: Shape) -> Option<&'static str> {
+fn name(shape: MarkerShape) -> Option<&'static str> {
     match shape {
-        Shape::Tag(name) | Shape::TypedTag(name) | Shape::AnswerTag { name, .. } => Some(name),
-        Shape::Text(_)
-        | Shape::TextBeside(_)
-        | Shape::Request(_)
-        | Shape::Lines { .. }
-        | Shape::Result { .. } => None,
+        MarkerShape::Tag(name) | MarkerShape::TypedTag(name) | MarkerShape::AnswerTag { name, .. } => {
+            Some(name)
+        }
+        MarkerShape::Text(_)
+        | MarkerShape::TextBeside(_)
+        | MarkerShape::Request(_)
+        | MarkerShape::Lines { .. }
+        | MarkerShape::Result { .. } => None,
     }
 }

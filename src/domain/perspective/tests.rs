@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::{
     context::{
-        Alternation, ContextInput, ContextOptions, Origin, SourceExchange, SourceMessage, Turn, build,
+        Alternation, ContextInput, ContextOptions, PieceOrigin, SourceExchange, SourceMessage, Turn, build,
     },
     message::Metadata,
     time::Timestamp,
@@ -71,15 +71,15 @@ fn result(text: &str) -> Message {
     }
 }
 
-fn telling(mode: Mode) -> Telling {
-    Telling {
+fn telling(mode: Mode) -> PerspectiveStyle {
+    PerspectiveStyle {
         participants: vec!["a".to_owned(), "b".to_owned()],
         mode,
-        ..Telling::default()
+        ..PerspectiveStyle::default()
     }
 }
 
-fn view_in(speaker: &str, telling: Telling) -> Perspective {
+fn view_in(speaker: &str, telling: PerspectiveStyle) -> Perspective {
     Perspective::new(speaker, telling, Vec::new()).unwrap()
 }
 
@@ -143,8 +143,8 @@ fn told(turns: &[Turn<'_>]) -> String {
         let pieces = turn.pieces.iter().map(|piece| {
             let parts: Vec<String> = piece.parts.iter().map(part).collect();
             match piece.origin {
-                Origin::Stored { .. } => parts.join(" + "),
-                Origin::Synthetic(_) => format!("({})", parts.join(" + ")),
+                PieceOrigin::Stored { .. } => parts.join(" + "),
+                PieceOrigin::Synthetic(_) => format!("({})", parts.join(" + ")),
             }
         });
         let role = format!("{:?}", turn.role).to_lowercase();
@@ -224,7 +224,7 @@ fn instructions_for_one_speaker_are_that_speakers_alone() {
 #[test]
 fn a_human_is_marked_once_or_not_at_all() {
     let tag = |tag: &str, text: &str| {
-        let telling = Telling {
+        let telling = PerspectiveStyle {
             human_tag: tag.to_owned(),
             ..telling(Mode::Talk)
         };
@@ -396,9 +396,9 @@ fn who_takes_part_is_heard_or_said() {
     ];
     assert_eq!(speakers(&messages), ["b", "a"]);
     let of = |speaker: &str, participants: &str| {
-        let telling = Telling {
+        let telling = PerspectiveStyle {
             participants: names(participants),
-            ..Telling::default()
+            ..PerspectiveStyle::default()
         };
         Perspective::new(speaker, telling, speakers(&messages)).map(|view| seen(&messages[1..], &view))
     };
@@ -413,7 +413,7 @@ fn who_takes_part_is_heard_or_said() {
     );
     let unknown = of("c", "").unwrap_err().to_string();
     assert_eq!(unknown, "speaker `c` is unknown; known speakers: b, a");
-    let nobody = Perspective::new("a", Telling::default(), Vec::new()).unwrap_err();
+    let nobody = Perspective::new("a", PerspectiveStyle::default(), Vec::new()).unwrap_err();
     assert!(
         nobody.to_string().contains("give messages a `speaker`"),
         "{nobody}"

@@ -20,14 +20,14 @@ const REPEATED_CHARS_MIN: usize = 40;
 const PLAN_TOOLS: [&str; 4] = ["todowrite", "todo_write", "update_plan", "write_todos"];
 
 /// A line of material, and when it was said.
-struct Said {
+struct MaterialLine {
     at: Timestamp,
     line: String,
 }
 
 /// The exchanges, one after the other, of about `chars_max` characters at most.
 pub(super) fn shown(transcripts: &[Transcript], chars_max: usize) -> String {
-    let exchanges: Vec<Vec<Said>> = transcripts.iter().map(lines).collect();
+    let exchanges: Vec<Vec<MaterialLine>> = transcripts.iter().map(lines).collect();
     let sizes = exchanges.iter().map(|lines| chars(lines)).collect();
     let chars_max = fair_share(sizes, chars_max);
     let mut material = String::new();
@@ -85,7 +85,7 @@ fn is_later(transcript: &Transcript, shown: Timestamp, at: Timestamp) -> bool {
 }
 
 /// All lines of an exchange; what was said before in the same words is left out.
-fn lines(transcript: &Transcript) -> Vec<Said> {
+fn lines(transcript: &Transcript) -> Vec<MaterialLine> {
     let last_plan = transcript.lines.iter().rposition(is_plan);
     let told = transcript.lines.iter().enumerate().flat_map(|(at, line)| {
         let is_replaced = is_plan(line) && Some(at) != last_plan;
@@ -99,7 +99,7 @@ fn is_plan(line: &Line) -> bool {
 }
 
 /// What a later leg works on, as lines of material.
-fn request(transcript: &Transcript) -> impl Iterator<Item = Said> {
+fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
     let asked = transcript.continues.as_ref();
     let asked = asked.filter(|continued| !continued.request.is_empty());
     let lines = asked.map(|continued| {
@@ -110,7 +110,7 @@ fn request(transcript: &Transcript) -> impl Iterator<Item = Said> {
 }
 
 /// One transcript line as lines of material.
-fn said(line: &Line, is_replaced: bool) -> Vec<Said> {
+fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     let who = match line.voice {
         Voice::User => "USER",
         Voice::Assistant => "ASSISTANT",
@@ -130,7 +130,7 @@ fn said(line: &Line, is_replaced: bool) -> Vec<Said> {
 }
 
 /// A text as lines of material: the speaker, the text's first line, and the rest indented.
-fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<Said> {
+fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
     let text = text.lines().map(one_line).filter(|line| !line.is_empty());
     let mut lines = text.map(|line| neutral(&line));
     let opening = format!("{who}: {}", lines.next().unwrap_or_default());
@@ -138,12 +138,12 @@ fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<Said> {
     let rest = lines.map(|line| format!("{INDENT}{line}"));
     std::iter::once(opening)
         .chain(rest)
-        .map(|line| Said { at, line })
+        .map(|line| MaterialLine { at, line })
         .collect()
 }
 
 /// The lines, without long ones that are the same as one before.
-fn without_repeats(lines: impl Iterator<Item = Said>) -> Vec<Said> {
+fn without_repeats(lines: impl Iterator<Item = MaterialLine>) -> Vec<MaterialLine> {
     let mut seen: HashSet<String> = HashSet::new();
     let mut left = Vec::new();
     let mut left_out: usize = 0;
@@ -162,9 +162,9 @@ fn without_repeats(lines: impl Iterator<Item = Said>) -> Vec<Said> {
     left
 }
 
-fn repeats(left_out: usize, at: Timestamp) -> Option<Said> {
+fn repeats(left_out: usize, at: Timestamp) -> Option<MaterialLine> {
     let line = format!("{INDENT}[… lines as before: {left_out} …]");
-    (left_out > 0).then_some(Said { at, line })
+    (left_out > 0).then_some(MaterialLine { at, line })
 }
 
 /// The most characters one exchange may have, so that all of them together have at most `total`.
@@ -183,7 +183,7 @@ pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
 
 /// Lines from the head (two thirds) and the tail (one third), with a note between them of what is left out. A line may
 /// lose its end but never its beginning: what then came first could pass for a line of recapd's.
-fn shorten(mut lines: Vec<Said>, chars_max: usize) -> Vec<Said> {
+fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> {
     if chars(&lines) <= chars_max {
         return lines;
     }
@@ -200,13 +200,13 @@ fn shorten(mut lines: Vec<Said>, chars_max: usize) -> Vec<Said> {
     let beside = lines.last().or(kept_tail.first());
     let at = beside.map_or(Timestamp(0), |said| said.at);
     let line = format!("{INDENT}[… lines left out: {left_out} …]");
-    lines.push(Said { at, line });
+    lines.push(MaterialLine { at, line });
     lines.extend(kept_tail);
     lines
 }
 
 /// How many of `lines` fit.
-fn fitting<'a>(lines: impl Iterator<Item = &'a Said>, chars_max: usize) -> usize {
+fn fitting<'a>(lines: impl Iterator<Item = &'a MaterialLine>, chars_max: usize) -> usize {
     lines
         .scan(0, |sum, said| {
             *sum += said.line.chars().count();
@@ -216,6 +216,6 @@ fn fitting<'a>(lines: impl Iterator<Item = &'a Said>, chars_max: usize) -> usize
         .count()
 }
 
-fn chars(lines: &[Said]) -> usize {
+fn chars(lines: &[MaterialLine]) -> usize {
     lines.iter().map(|said| said.line.chars().count()).sum()
 }

@@ -6,7 +6,7 @@ use crate::{
     domain::{
         summary::{fact::FactKind, fixtures::item, item::Importance},
         time::{HOUR_MS, MINUTE_MS, Timestamp},
-        transcript::Continued,
+        transcript::Continuation,
         zone::Zone,
     },
     tokenizer::BytesCounter,
@@ -192,7 +192,7 @@ fn the_tail_of_a_shortened_exchange_has_its_time() {
 fn big_exchanges_are_told_in_points() {
     let mut big = transcript(12, &[(Voice::User, "", "Go on")]);
     big.tokens = 16_200;
-    big.continues = Some(Continued {
+    big.continues = Some(Continuation {
         exchange: 11,
         request: "Port it".to_owned(),
     });
@@ -421,7 +421,7 @@ proptest! {
     ) {
         let lines = [(Voice::User, label.as_str(), text.as_str()), (Voice::Result, label.as_str(), text.as_str())];
         let mut told = transcript(7, &lines);
-        told.continues = Some(Continued { exchange: 6, request: text.clone() });
+        told.continues = Some(Continuation { exchange: 6, request: text.clone() });
         let mut item = item(1, told.started_at);
         item.text = text.clone();
         let (told, items) = ([told], [&item]);

@@ -14,7 +14,7 @@ pub(super) const SEEN_BEFORE_BYTES: usize = 64;
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
 /// One kind of secret.
-pub(super) struct Rule {
+pub(super) struct SecretRule {
     /// Its name, as marks and metrics show it.
     pub(super) name: &'static str,
     /// Words of which one is in every find, in this case unless the pattern says `(?i)`. None: the rule searches every
@@ -30,7 +30,7 @@ pub(super) struct Rule {
     pub(super) reach: fn(&str, usize) -> usize,
 }
 
-const fn rule(name: &'static str, hints: &'static [&'static str], pattern: &'static str) -> Rule {
+const fn rule(name: &'static str, hints: &'static [&'static str], pattern: &'static str) -> SecretRule {
     checked(name, hints, pattern, always)
 }
 
@@ -39,8 +39,8 @@ const fn checked(
     hints: &'static [&'static str],
     pattern: &'static str,
     is_secret: fn(&str, &Range<usize>) -> bool,
-) -> Rule {
-    Rule {
+) -> SecretRule {
+    SecretRule {
         name,
         hints,
         seen_after_bytes: 512,
@@ -134,8 +134,8 @@ const PASSWORD_WORDS: &[&str] = &[
 
 /// All rules.
 #[rustfmt::skip]
-pub(super) const RULES: &[Rule] = &[
-    Rule {
+pub(super) const RULES: &[SecretRule] = &[
+    SecretRule {
         name: "private key",
         hints: &["PRIVATE KEY"],
         seen_after_bytes: 64,
@@ -175,7 +175,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("service token", &["lin_", "ntn_", "figd_", "glsa_", "gla_", "glc_", "PMAK-", "NRAK-", "dt0c01.", "ops_eyJ", "sntrys_", "sntryu_"], r"\blin_(?:api|oauth)_[A-Za-z0-9]{40,64}|\bntn_[A-Za-z0-9]{40,60}|\bfigd_[A-Za-z0-9_-]{40,60}|\bgls?a_[A-Za-z0-9]{32}_[a-f0-9]{8}|\bglc_[A-Za-z0-9+/=]{32,}|\bPMAK-[a-f0-9]{24}-[a-f0-9]{34}|\bNRAK-[A-Z0-9]{27}\b|\bdt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|\bops_eyJ[A-Za-z0-9+/=_-]{100,}|\bsntry[su]_[A-Za-z0-9+/=_-]{60,}"),
     rule("recapd token", &["rcp_"], r"\brcp_[a-f0-9]{64}\b"),
     // --- formats
-    Rule {
+    SecretRule {
         name: "jwt",
         hints: &["eyJ"],
         seen_after_bytes: 16 * 1024,

@@ -1,6 +1,6 @@
 //! Which exchanges the items of an answer cover.
 
-use super::Placed;
+use super::CoveredExchanges;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
 /// An item that stands for more exchanges than this must say something of them: at most five are asked for.
@@ -30,7 +30,7 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
 
 /// Clips the drafts to the exchanges asked about and to each other, sorts them, leaves out those that say too little, and
 /// finds the exchanges that no draft is about.
-pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Placed, RangeFault> {
+pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExchanges, RangeFault> {
     let first = drafts.first().map(|draft| draft.exchanges);
     let mut drafts = clipped(drafts, asked);
     let Some(first_clipped) = drafts.first().map(|draft| draft.exchanges) else {
@@ -45,7 +45,7 @@ pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<Placed, Ran
     let is_covered = |exchange: &i64| drafts.iter().any(|draft| draft.exchanges.contains(*exchange));
     let missing = asked.iter().copied().filter(|exchange| !is_covered(exchange));
     let missing = missing.collect();
-    Ok(Placed { drafts, missing })
+    Ok(CoveredExchanges { drafts, missing })
 }
 
 /// Those that are about exchanges asked about, and about these alone.

@@ -10,14 +10,14 @@ const NO_ITEMS: &str = "no object in it has a list `items`";
 
 /// What an answer consists of, not read yet.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct ReplyParts {
     pub(super) items: Vec<Value>,
     pub(super) facts: Option<Value>,
 }
 
 /// The lists of the first object that has `items`. Without one, objects that are items themselves: of a bare list, or of an
 /// answer that broke off.
-pub(super) fn parts(text: &str) -> Result<Parts, ReplyError> {
+pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     first(text, NO_ITEMS, with_items).or_else(|fault| {
         if text.len() > ANSWER_BYTES_MAX {
             return Err(fault);
@@ -27,12 +27,12 @@ pub(super) fn parts(text: &str) -> Result<Parts, ReplyError> {
         if items.is_empty() {
             return Err(fault);
         }
-        Ok(Parts { items, facts: None })
+        Ok(ReplyParts { items, facts: None })
     })
 }
 
 /// The lists of `object`, or of an object that it wraps.
-fn with_items(mut object: Map<String, Value>) -> Option<Parts> {
+fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
     let items = match object.remove("items") {
         Some(Value::Array(items)) => items,
         Some(item) if draft::is_item(&item) => vec![item],
@@ -47,7 +47,7 @@ fn with_items(mut object: Map<String, Value>) -> Option<Parts> {
         }
     };
     let facts = object.remove("facts");
-    Some(Parts { items, facts })
+    Some(ReplyParts { items, facts })
 }
 
 /// What `take` returns for the first top-level object for which it returns anything; `missing` is the error if there is

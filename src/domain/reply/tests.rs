@@ -9,7 +9,7 @@ use crate::domain::summary::{
 
 const ASKED: [i64; 5] = [3, 4, 7, 8, 12];
 
-fn parse(text: &str, exchanges: &[i64]) -> Result<Checked, ReplyError> {
+fn parse(text: &str, exchanges: &[i64]) -> Result<CheckedReply, ReplyError> {
     super::parse(text, exchanges, &Redactor::standard())
 }
 
@@ -22,7 +22,7 @@ fn answer(items: &[Value]) -> String {
     json!({"items": items}).to_string()
 }
 
-fn ranges(checked: &Checked) -> Vec<(i64, i64)> {
+fn ranges(checked: &CheckedReply) -> Vec<(i64, i64)> {
     let ranges = checked.drafts.iter().map(|draft| draft.exchanges);
     ranges.map(|range| (range.first, range.last)).collect()
 }

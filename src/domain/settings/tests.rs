@@ -140,9 +140,9 @@ fn what_a_person_types_is_what_it_looks_like() {
 
 #[test]
 fn settings_override_how_a_shared_conversation_is_told() {
-    let default = Telling {
+    let default = PerspectiveStyle {
         participants: vec!["x".to_owned()],
-        ..Telling::default()
+        ..PerspectiveStyle::default()
     };
     assert_eq!(AgentSettings::default().telling(default.clone()), default);
     let settings = patched(
@@ -151,7 +151,7 @@ fn settings_override_how_a_shared_conversation_is_told() {
     );
     assert_eq!(
         settings.telling(default),
-        Telling {
+        PerspectiveStyle {
             participants: vec!["agent_a".to_owned(), "agent_b".to_owned()],
             human_tag: String::new(),
             mode: Mode::Meditation,

@@ -13,7 +13,7 @@ use super::{
     render::is_footer,
     state::HEADING,
 };
-use crate::domain::{agent::AgentId, legs::Running, text::cut, tokens::TokenCounter};
+use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::TokenCounter};
 
 /// The longest brief, in characters.
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
@@ -58,7 +58,7 @@ pub enum Order {
 
 /// How much of a document is wanted, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BriefOptions {
     order: Order,
     limits: Limits,
 }
@@ -74,7 +74,7 @@ pub struct Excerpt {
     pub truncated: bool,
 }
 
-impl Wanted {
+impl BriefOptions {
     /// The brief, or the document in its own order, within these limits; `None` if the whole document is wanted.
     pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
         if !is_brief && chars_max.is_none() && tokens_max.is_none() {
@@ -115,7 +115,7 @@ impl Wanted {
     /// The same with a line in front that says what is `running`, as far as there is room for both.
     pub fn with_running(
         self,
-        running: &Running,
+        running: &RunningExchange,
         agent: &AgentId,
         document: &str,
         counter: &dyn TokenCounter,

@@ -21,7 +21,7 @@ use super::{
     calendar::AgentTime,
     fact::Fact,
     item::Item,
-    render::{FOOTER, Shown},
+    render::{FOOTER, ItemPlace},
     section::Ageing,
     span::UNTIMED,
     state,
@@ -164,7 +164,7 @@ pub struct Composition {
     /// Its tokens, counted on the whole text.
     pub tokens: i64,
     /// The items in it, in the document's order.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ItemPlace>,
     /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
     pub dropped: Vec<usize>,
     /// Those of `dropped` that are too old or blank; the others found no room, and might find it later.

@@ -99,7 +99,7 @@ impl DocumentLine {
 
 /// Lines about the same exchanges, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct DiffHunk {
     /// How they changed.
     pub kind: ChangeKind,
     /// The exchanges: `#12–#14, #20`; empty if the lines name none.
@@ -112,13 +112,13 @@ pub struct Change {
 
 /// The changes from the document `before` to the document `after`, in the order of the exchanges. Lines that both have
 /// in the same section are no change, wherever they are in it.
-pub fn diff(before: &str, after: &str) -> Vec<Change> {
+pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
         let same = after.iter().position(|other| other.is_same(line));
         same.map(|at| after.remove(at)).is_none()
     });
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<LineGroup> = Vec::new();
     for (is_after, line) in before
         .into_iter()
         .map(|line| (false, line))
@@ -127,17 +127,17 @@ pub fn diff(before: &str, after: &str) -> Vec<Change> {
         add(&mut groups, is_after, line);
     }
     groups.sort_by_key(|group| group.exchanges.first().copied());
-    groups.into_iter().map(Group::told).collect()
+    groups.into_iter().map(LineGroup::told).collect()
 }
 
 #[derive(Default)]
-struct Group {
+struct LineGroup {
     exchanges: Vec<ExchangeRange>,
     before: Vec<DocumentLine>,
     after: Vec<DocumentLine>,
 }
 
-impl Group {
+impl LineGroup {
     fn is_about(&self, exchanges: &[ExchangeRange]) -> bool {
         let overlap = |a: &ExchangeRange, b: &ExchangeRange| a.first <= b.last && b.first <= a.last;
         self.exchanges
@@ -152,8 +152,8 @@ impl Group {
         self.after.extend(other.after);
     }
 
-    fn told(self) -> Change {
-        Change {
+    fn told(self) -> DiffHunk {
+        DiffHunk {
             kind: kind(&self.before, &self.after),
             exchanges: ranges(&self.exchanges),
             before: self.before,
@@ -163,10 +163,10 @@ impl Group {
 }
 
 /// Adds a line to the group of lines about the same exchanges, which may join groups.
-fn add(groups: &mut Vec<Group>, is_after: bool, line: DocumentLine) {
-    let mut group = Group {
+fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
+    let mut group = LineGroup {
         exchanges: line.exchanges.clone(),
-        ..Group::default()
+        ..LineGroup::default()
     };
     let mut at = 0;
     while at < groups.len() {
@@ -269,7 +269,7 @@ mod tests {
         compose(items, as_of, &SummaryPolicy::default(), &BytesCounter).document
     }
 
-    fn told(changes: &[Change]) -> String {
+    fn told(changes: &[DiffHunk]) -> String {
         let lines = changes.iter().map(|change| {
             format!(
                 "{} {}: {} -> {}",
@@ -396,7 +396,7 @@ mod tests {
             let (before, after) = (composed(&items, AT), composed(&some, AT.plus_ms(later_ms)));
             prop_assert_eq!(diff(&before, &before), vec![]);
             let changes = diff(&before, &after);
-            let count = |side: &dyn Fn(&Change) -> usize| changes.iter().map(side).sum::<usize>();
+            let count = |side: &dyn Fn(&DiffHunk) -> usize| changes.iter().map(side).sum::<usize>();
             let (gone, came) = (count(&|change| change.before.len()), count(&|change| change.after.len()));
             prop_assert_eq!(lines(&before).len() - gone, lines(&after).len() - came);
             // And back again it is the same the other way round.

@@ -108,7 +108,7 @@ pub struct Rules<'a> {
 
 /// An item's section, and the tokens of its line there.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct ItemState {
     section: Section,
     tokens: i64,
 }
@@ -118,7 +118,7 @@ pub struct Question<'a> {
     items: &'a [Item],
     rules: Rules<'a>,
     /// The standing of each item; `None` if it is too old for the document.
-    standings: Vec<Option<Standing>>,
+    standings: Vec<Option<ItemState>>,
     /// Indices of the items asked about: label 1 is the first of them.
     asked: Vec<usize>,
     /// By how many tokens the document is too big.
@@ -134,7 +134,7 @@ impl<'a> Question<'a> {
         if path == Path::Append {
             return None;
         }
-        let standings: Vec<Option<Standing>> = items.iter().map(|item| standing(item, rules)).collect();
+        let standings: Vec<Option<ItemState>> = items.iter().map(|item| standing(item, rules)).collect();
         let newest = standings
             .iter()
             .flatten()
@@ -228,9 +228,9 @@ impl<'a> Question<'a> {
     }
 }
 
-fn standing(item: &Item, rules: Rules<'_>) -> Option<Standing> {
+fn standing(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
     let section = rules.policy.ageing.section_of(item, rules.as_of)?;
-    Some(Standing {
+    Some(ItemState {
         section,
         tokens: line_tokens(item, section, rules.counter),
     })

@@ -15,12 +15,12 @@ use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 /// The section's heading, without the Markdown mark and the dates that follow.
 pub const PENDING_HEADING: &str = "Just Left the Window";
 /// Exchanges between the summary and the window.
-const PENDING: Section = Section {
+const PENDING: PendingSection = PendingSection {
     heading: PENDING_HEADING,
     folded: "waiting to be summarised",
 };
 /// Exchanges of the window that a request has no room for.
-const LEFT_OUT: Section = Section {
+const LEFT_OUT: PendingSection = PendingSection {
     heading: "Left Out of This Request",
     folded: "not shown",
 };
@@ -44,7 +44,7 @@ pub struct PendingLine {
 
 /// A section of lines that stands behind a document.
 #[derive(Clone, Copy)]
-struct Section {
+struct PendingSection {
     heading: &'static str,
     /// What is said of exchanges that share a line.
     folded: &'static str,
@@ -52,7 +52,7 @@ struct Section {
 
 /// How much of the document and of the pending exchanges is shown.
 #[derive(Clone, Copy)]
-struct Share {
+struct PendingShare {
     /// Lines of the document, from its head.
     document_lines: usize,
     /// Pending lines, the newest ones; `None` leaves the whole section out.
@@ -89,7 +89,7 @@ pub fn with_left_out(
 fn with_section(
     document: &str,
     pending: &[PendingLine],
-    section: Section,
+    section: PendingSection,
     max_tokens: i64,
     counter: &dyn TokenCounter,
 ) -> (String, i64) {
@@ -117,17 +117,17 @@ fn with_section(
 
 /// The shares to try, from everything to nothing: fewer pending lines, then less of the document, then no pending
 /// lines.
-fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = Share> {
+fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = PendingShare> {
     let all = (pending > 0).then_some(fitting);
-    let fewer_pending = falling(fitting).map(move |kept| Share {
+    let fewer_pending = falling(fitting).map(move |kept| PendingShare {
         document_lines,
         pending_lines: all.map(|_| kept),
     });
-    let less_document = falling(document_lines).map(move |document_lines| Share {
+    let less_document = falling(document_lines).map(move |document_lines| PendingShare {
         document_lines,
         pending_lines: all.map(|_| 0),
     });
-    let no_pending = falling(document_lines).map(|document_lines| Share {
+    let no_pending = falling(document_lines).map(|document_lines| PendingShare {
         document_lines,
         pending_lines: None,
     });
@@ -154,9 +154,9 @@ fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> u
 
 fn text(
     document: &[&str],
-    section: Section,
+    section: PendingSection,
     pending: &[&PendingLine],
-    share: Share,
+    share: PendingShare,
     footer: Option<&str>,
 ) -> String {
     let mut text = document_head(document, share.document_lines);
@@ -189,7 +189,7 @@ fn document_head(document: &[&str], lines: usize) -> String {
     head.join("\n") + "\n\n"
 }
 
-impl Section {
+impl PendingSection {
     /// Its text: a line for all that are `folded`, and one for each that is `kept`.
     fn text(self, folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
         let times = kept.iter().map(|line| line.at);

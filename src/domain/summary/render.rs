@@ -24,7 +24,7 @@ const SPEAKER_WORDS_MAX: usize = 3;
 
 /// An item's place in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct ItemPlace {
     /// Its index among the items that were given.
     pub index: usize,
     /// The section that it is in.
@@ -53,7 +53,7 @@ pub enum Layout {
 
 /// Writes the document. `shown` is in the order of the document: by section, then oldest first; an index outside
 /// `items` is skipped. Nothing shown gives the empty string; anything else ends with [`FOOTER`] and a line feed.
-pub fn document(items: &[Item], shown: &[Shown]) -> String {
+pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
         let places = of_section(items, shown, section);
@@ -95,9 +95,9 @@ pub fn in_place_of_nothing(has_past: bool) -> &'static str {
 /// The items that stand in `section`, in the document's order; an index outside `items` is skipped.
 pub(super) fn of_section<'a>(
     items: &'a [Item],
-    shown: &'a [Shown],
+    shown: &'a [ItemPlace],
     section: Section,
-) -> Vec<(&'a Item, &'a Shown)> {
+) -> Vec<(&'a Item, &'a ItemPlace)> {
     shown
         .iter()
         .filter(|place| place.section == section)
@@ -106,13 +106,13 @@ pub(super) fn of_section<'a>(
 }
 
 /// The time that these lines span; `None` if none of them has a time.
-pub(super) fn span_of(places: &[(&Item, &Shown)]) -> Option<Span> {
+pub(super) fn span_of(places: &[(&Item, &ItemPlace)]) -> Option<Span> {
     Span::of(places.iter().map(|(item, _)| *item))
 }
 
 /// The heading of `section`, whose lines these are, and an empty line feed: with the dates of their `span`, but where the
 /// lines are the seed's.
-pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &Shown)]) -> String {
+pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &ItemPlace)]) -> String {
     if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
         heading_text(section.heading())
     } else {
@@ -135,7 +135,7 @@ pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
 /// The lines of a section, or a part of them, beneath a heading that says its `span`. `day_mark` makes a heading of a day.
 pub(super) fn push_lines(
     document: &mut String,
-    places: &[(&Item, &Shown)],
+    places: &[(&Item, &ItemPlace)],
     (section, span): (Section, Option<Span>),
     day_mark: &str,
 ) {
@@ -160,7 +160,7 @@ pub(super) fn push_lines(
 }
 
 /// `1. Added JWT (Mon-Tue, ~17k tokens)` and a line feed.
-fn seed_line(number: usize, item: &Item, place: &Shown) -> String {
+fn seed_line(number: usize, item: &Item, place: &ItemPlace) -> String {
     let bullet = format!("{number}. ");
     let source = format!("{}{}", seed_source(item, place.section), mark(item));
     let line = sourced(&chosen_points(item, place.form, place.points), &source, &bullet);
@@ -168,7 +168,7 @@ fn seed_line(number: usize, item: &Item, place: &Shown) -> String {
 }
 
 /// `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
-fn bulleted(line: &[(&Item, &Shown)], headings: Headings) -> String {
+fn bulleted(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
     let points = match line {
         [(item, place)] => chosen_points(item, place.form, place.points),
         _ => vec![joined(line)],
@@ -186,7 +186,7 @@ fn bulleted(line: &[(&Item, &Shown)], headings: Headings) -> String {
 }
 
 /// The texts of several items as one: `Asked for X. Did Y; found Z`.
-fn joined(line: &[(&Item, &Shown)]) -> String {
+fn joined(line: &[(&Item, &ItemPlace)]) -> String {
     let mut text = String::new();
     for (item, place) in line {
         let said = item_text(item, place.form);
@@ -250,8 +250,8 @@ mod tests {
         Timestamp::parse(text).unwrap()
     }
 
-    fn place(index: usize, section: Section, layout: Layout) -> Shown {
-        Shown {
+    fn place(index: usize, section: Section, layout: Layout) -> ItemPlace {
+        ItemPlace {
             index,
             section,
             form: Form::Text,
@@ -354,10 +354,10 @@ mod tests {
             Layout::Dense,
             Layout::Dense,
         ];
-        let shown: Vec<Shown> = layouts
+        let shown: Vec<ItemPlace> = layouts
             .into_iter()
             .enumerate()
-            .map(|(index, layout)| Shown {
+            .map(|(index, layout)| ItemPlace {
                 index,
                 section: Section::Session,
                 form: Form::Gist,

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use super::{
     compaction::{Composition, SummaryPolicy, as_told, compose},
     item::Item,
-    render::{Shown, heading_of, of_section, push_lines, span_of},
+    render::{ItemPlace, heading_of, of_section, push_lines, span_of},
     section::Section,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
@@ -91,7 +91,7 @@ pub fn compose_shared(
     let ceiling = policy.merge_tokens();
     let mut room = ceiling;
     while room > 0 {
-        let parts: Vec<Part<'_>> = fair_shares(&needs, room)
+        let parts: Vec<AgentPart<'_>> = fair_shares(&needs, room)
             .into_iter()
             .enumerate()
             .map(|(place, share)| {
@@ -104,7 +104,7 @@ pub fn compose_shared(
                     compose(contribution.items, as_of, &within, counter).shown
                 };
                 let told = as_told(contribution.items, as_of, policy.ageing.zone());
-                Part {
+                AgentPart {
                     agent: contribution.agent,
                     told,
                     shown,
@@ -130,11 +130,11 @@ pub fn compose_shared(
 }
 
 /// An agent's part of the document.
-struct Part<'a> {
+struct AgentPart<'a> {
     agent: &'a AgentId,
     /// Its items, with the times to be shown.
     told: Cow<'a, [Item]>,
-    shown: Vec<Shown>,
+    shown: Vec<ItemPlace>,
 }
 
 /// `policy` for a document of fewer than `tokens`.
@@ -167,7 +167,7 @@ fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     shares
 }
 
-fn counts(sorted: &[usize], parts: &[Part<'_>]) -> Vec<usize> {
+fn counts(sorted: &[usize], parts: &[AgentPart<'_>]) -> Vec<usize> {
     let mut counts = vec![0; parts.len()];
     for (&at, part) in sorted.iter().zip(parts) {
         counts[at] = part.shown.len();
@@ -175,7 +175,7 @@ fn counts(sorted: &[usize], parts: &[Part<'_>]) -> Vec<usize> {
     counts
 }
 
-fn document(parts: &[Part<'_>]) -> String {
+fn document(parts: &[AgentPart<'_>]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
         let of_agents: Vec<_> = parts

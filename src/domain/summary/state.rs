@@ -36,7 +36,7 @@ const VOICES: [Voice; 6] = [
 
 /// Why a change of the facts was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum FactRefusal {
     /// It names a fact that doesn't hold, or never did.
     UnknownFact,
     /// It names an exchange that wasn't asked about.
@@ -55,7 +55,7 @@ pub enum Refusal {
     Full,
 }
 
-impl Refusal {
+impl FactRefusal {
     /// All.
     pub const ALL: [Self; 8] = [
         Self::UnknownFact,
@@ -102,7 +102,7 @@ pub struct FactUpdate {
     /// Those that hold no longer.
     pub closed: Vec<FactClosure>,
     /// Why the other changes were refused.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<FactRefusal>,
 }
 
 impl FactUpdate {
@@ -125,7 +125,7 @@ impl FactUpdate {
 /// What becomes of `changes`, made one after the other to the facts that held `before`. They are believed as far as the
 /// `transcripts` of the exchanges that were asked about bear them out.
 pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
-    let mut state = State {
+    let mut state = FactsDraft {
         before,
         transcripts,
         update: FactUpdate::default(),
@@ -133,13 +133,14 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
     for changes in changes {
         // What is ended first makes room for what is said anew.
         let replaced = changes.replace.iter().map(|change| state.replace(change).err());
-        let replaced: Vec<Option<Refusal>> = replaced.collect();
-        let closed: Vec<Option<Refusal>> = changes
+        let replaced: Vec<Option<FactRefusal>> = replaced.collect();
+        let closed: Vec<Option<FactRefusal>> = changes
             .close
             .iter()
             .map(|change| state.close(*change).err())
             .collect();
-        let added: Vec<Option<Refusal>> = changes.add.iter().map(|draft| state.add(draft).err()).collect();
+        let added: Vec<Option<FactRefusal>> =
+            changes.add.iter().map(|draft| state.add(draft).err()).collect();
         let refused = replaced.into_iter().chain(closed).chain(added).flatten();
         state.update.refused.extend(refused);
     }
@@ -147,14 +148,14 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
 }
 
 /// The facts while changes are made to them.
-struct State<'a> {
+struct FactsDraft<'a> {
     before: &'a [Fact],
     transcripts: &'a [Transcript],
     update: FactUpdate,
 }
 
-impl State<'_> {
-    fn add(&mut self, draft: &FactDraft) -> Result<(), Refusal> {
+impl FactsDraft<'_> {
+    fn add(&mut self, draft: &FactDraft) -> Result<(), FactRefusal> {
         let fact = self.worded(draft)?;
         if self.holding().count() >= FACTS_MAX {
             self.make_room(fact.exchange)?;
@@ -163,7 +164,7 @@ impl State<'_> {
         Ok(())
     }
 
-    fn replace(&mut self, change: &FactReplacement) -> Result<(), Refusal> {
+    fn replace(&mut self, change: &FactReplacement) -> Result<(), FactRefusal> {
         let closing = FactClosing {
             fact: change.fact,
             exchange: change.exchange,
@@ -183,7 +184,7 @@ impl State<'_> {
         Ok(())
     }
 
-    fn close(&mut self, closing: FactClosing) -> Result<(), Refusal> {
+    fn close(&mut self, closing: FactClosing) -> Result<(), FactRefusal> {
         self.may_close(closing)?;
         self.update.closed.push(FactClosure {
             fact: closing.fact,
@@ -194,33 +195,33 @@ impl State<'_> {
     }
 
     /// The fact that `closing` names, if that may end it.
-    fn may_close(&self, closing: FactClosing) -> Result<&Fact, Refusal> {
+    fn may_close(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
         let found = self.before.iter().find(|fact| fact.fact == closing.fact);
         let fact = found
             .filter(|fact| !self.update.closes(fact.fact))
-            .ok_or(Refusal::UnknownFact)?;
+            .ok_or(FactRefusal::UnknownFact)?;
         let transcript = self.transcript(closing.exchange)?;
         if closing.exchange < fact.exchange {
-            return Err(Refusal::Outdated);
+            return Err(FactRefusal::Outdated);
         }
         if fact.pinned {
-            return Err(Refusal::Pinned);
+            return Err(FactRefusal::Pinned);
         }
         if fact.kind == FactKind::Demand && !has_user(transcript) {
-            return Err(Refusal::NotTheUser);
+            return Err(FactRefusal::NotTheUser);
         }
         Ok(fact)
     }
 
     /// Closes the oldest fact that may give way to one of that exchange.
-    fn make_room(&mut self, exchange: i64) -> Result<(), Refusal> {
+    fn make_room(&mut self, exchange: i64) -> Result<(), FactRefusal> {
         let gives_way = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
         let oldest = self
             .before
             .iter()
             .filter(gives_way)
             .min_by_key(|fact| (fact.since, fact.fact))
-            .ok_or(Refusal::Full)?;
+            .ok_or(FactRefusal::Full)?;
         self.update.closed.push(FactClosure {
             fact: oldest.fact,
             exchange: Some(exchange),
@@ -230,14 +231,14 @@ impl State<'_> {
     }
 
     /// The draft as a fact, with whose words it has and since when it holds.
-    fn worded(&self, draft: &FactDraft) -> Result<Fact, Refusal> {
+    fn worded(&self, draft: &FactDraft) -> Result<Fact, FactRefusal> {
         let transcript = self.transcript(draft.exchange)?;
         let text = one_line(unquoted(draft.text.trim()));
         if !text.contains(char::is_alphanumeric) {
-            return Err(Refusal::Empty);
+            return Err(FactRefusal::Empty);
         }
         let (text, line) = if draft.kind == FactKind::Demand {
-            let (text, line) = demanded(&text, transcript).ok_or(Refusal::NotTheUser)?;
+            let (text, line) = demanded(&text, transcript).ok_or(FactRefusal::NotTheUser)?;
             (text, Some(line))
         } else {
             (clean(&text, FACT_CHARS_MAX), said(&text, transcript))
@@ -255,7 +256,7 @@ impl State<'_> {
         let words = Words::of(&fact.text);
         let is_told = |other: &Fact| other.kind == fact.kind && Words::of(&other.text) == words;
         if self.holding().any(is_told) {
-            return Err(Refusal::Duplicate);
+            return Err(FactRefusal::Duplicate);
         }
         Ok(fact)
     }
@@ -265,11 +266,11 @@ impl State<'_> {
         left.chain(&self.update.added)
     }
 
-    fn transcript(&self, exchange: i64) -> Result<&Transcript, Refusal> {
+    fn transcript(&self, exchange: i64) -> Result<&Transcript, FactRefusal> {
         let mut transcripts = self.transcripts.iter();
         transcripts
             .find(|transcript| transcript.exchange == exchange)
-            .ok_or(Refusal::UnknownExchange)
+            .ok_or(FactRefusal::UnknownExchange)
     }
 }
 

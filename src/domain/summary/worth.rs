@@ -29,21 +29,21 @@ const IDEOGRAPHS_FROM: char = '\u{2e80}';
 const RARITY_MIN: i64 = 1;
 
 /// A word's fingerprint; case doesn't matter.
-type Word = u64;
+type WordHash = u64;
 
 /// A word of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Seen {
-    word: Word,
+struct TextWord {
+    word: WordHash,
     look: i64,
 }
 
 /// How rare words are among some texts.
 pub(super) struct Rarity {
     texts: u64,
-    texts_with: HashMap<Word, u32>,
+    texts_with: HashMap<WordHash, u32>,
     /// Words that were told already.
-    above: HashSet<Word>,
+    above: HashSet<WordHash>,
 }
 
 impl Rarity {
@@ -84,7 +84,7 @@ impl Rarity {
     }
 
     /// A word's rarity in quarter bits: 4 more for a word that half as many texts have.
-    fn of(&self, word: Word) -> i64 {
+    fn of(&self, word: WordHash) -> i64 {
         if self.above.contains(&word) {
             return RARITY_MIN;
         }
@@ -97,14 +97,14 @@ impl Rarity {
 }
 
 /// The words of `text`, each once, with its most telling kind.
-fn distinct(text: &str) -> Vec<Seen> {
+fn distinct(text: &str) -> Vec<TextWord> {
     let mut words = words(text);
     words.sort_unstable_by(|one, other| other.cmp(one));
     words.dedup_by_key(|seen| seen.word);
     words
 }
 
-fn words(text: &str) -> Vec<Seen> {
+fn words(text: &str) -> Vec<TextWord> {
     let mut words = Vec::with_capacity(text.len() / 5);
     let mut opens = true;
     let mut rest = text;
@@ -119,7 +119,7 @@ fn words(text: &str) -> Vec<Seen> {
                 .unwrap_or(word.len()),
         };
         let (word, after) = word.split_at(end);
-        words.push(Seen {
+        words.push(TextWord {
             word: fingerprint(word),
             look: look(word, opens),
         });
@@ -151,7 +151,7 @@ fn look(word: &str, opens: bool) -> i64 {
     }
 }
 
-fn fingerprint(word: &str) -> Word {
+fn fingerprint(word: &str) -> WordHash {
     let mut hasher = Fnv64::default();
     for c in word.chars().flat_map(char::to_lowercase) {
         hasher.write_u32(u32::from(c));

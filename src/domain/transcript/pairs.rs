@@ -6,13 +6,13 @@ use super::{Line, Voice};
 const OPEN_CALLS_MAX: usize = 256;
 
 /// A line, and the id that ties a result to its call.
-pub(super) struct Linked<'a> {
+pub(super) struct LinkedLine<'a> {
     pub(super) line: Line,
     pub(super) id: Option<&'a str>,
 }
 
 /// A call without a result yet.
-struct Open<'a> {
+struct OpenCall<'a> {
     at: usize,
     id: Option<&'a str>,
     /// Calls with the same number were made at once: nothing but the model's words lies between them.
@@ -21,7 +21,7 @@ struct Open<'a> {
 
 /// The lines with each result right after its call and under its name; everything else keeps its order. Results that
 /// say nothing, not even that they failed, are left out.
-pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
+pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
     let mut results = vec![None; lines.len()];
@@ -47,8 +47,8 @@ pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
 }
 
 /// For each line that is a result, the index of its call.
-fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
-    let mut open: Vec<Open<'_>> = Vec::new();
+fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
+    let mut open: Vec<OpenCall<'_>> = Vec::new();
     let (mut batch, mut is_batch_over) = (0, true);
     let mut calls = Vec::with_capacity(lines.len());
     for (at, linked) in lines.iter().enumerate() {
@@ -57,7 +57,7 @@ fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
             Voice::Call => {
                 batch += usize::from(is_batch_over);
                 is_batch_over = false;
-                open.push(Open {
+                open.push(OpenCall {
                     at,
                     id: linked.id,
                     batch,
@@ -80,7 +80,7 @@ fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
 }
 
 /// The first open call of that id among those made last: ids may repeat.
-fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
+fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
     let id = id?;
     let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
     open.iter()
@@ -89,10 +89,10 @@ fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
 
 /// Among the calls made last, the first open one of that tool, or of any tool if the result doesn't name one. With an id, only
 /// a call without one. One that was interrupted gets no result of a later call.
-fn by_name(open: &[Open<'_>], lines: &[Linked<'_>], result: &Linked<'_>) -> Option<usize> {
+fn by_name(open: &[OpenCall<'_>], lines: &[LinkedLine<'_>], result: &LinkedLine<'_>) -> Option<usize> {
     let name = &result.line.label;
-    let fits = |call: &Open<'_>| {
-        let is_tool = |linked: &Linked<'_>| name.is_empty() || linked.line.label == *name;
+    let fits = |call: &OpenCall<'_>| {
+        let is_tool = |linked: &LinkedLine<'_>| name.is_empty() || linked.line.label == *name;
         !(result.id.is_some() && call.id.is_some()) && lines.get(call.at).is_some_and(is_tool)
     };
     let newest = open.iter().rfind(|call| fits(call))?.batch;
@@ -105,7 +105,7 @@ mod tests {
     use crate::domain::time::Timestamp;
 
     fn shown(lines: &[(Voice, &'static str, &str, &str)]) -> Vec<String> {
-        let linked = lines.iter().map(|&(voice, id, label, text)| Linked {
+        let linked = lines.iter().map(|&(voice, id, label, text)| LinkedLine {
             id: Some(id).filter(|id| !id.is_empty()),
             line: Line {
                 voice,

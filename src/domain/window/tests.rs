@@ -112,7 +112,7 @@ fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
                 costing(kind, tokens)
             };
             match window.try_push(message, Timestamp(0)) {
-                Ok(Pushed {
+                Ok(PushOutcome {
                     session_ended: Some(session),
                     ..
                 }) => format!("ends {session}"),

@@ -14,8 +14,8 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    DETECT_BYTES_MAX, DETECT_LINES_MAX, LINE_BYTES_MAX, Pending,
-    lines::{Line, Lines},
+    DETECT_BYTES_MAX, DETECT_LINES_MAX, LINE_BYTES_MAX, PendingPiece,
+    lines::{FileLine, Lines},
 };
 use crate::domain::time::Timestamp;
 
@@ -31,14 +31,14 @@ const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
 
 /// Whose a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
+enum LineVoice {
     Start,
     User,
     Output,
     Model,
 }
 
-impl Voice {
+impl LineVoice {
     fn of(line: &str) -> Self {
         if line.starts_with(START) {
             Self::Start
@@ -103,8 +103,8 @@ pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: u
 }
 
 /// Lines that follow each other and are the same person's.
-struct Block {
-    voice: Voice,
+struct LineBlock {
+    voice: LineVoice,
     line: u64,
     text: String,
 }
@@ -116,8 +116,8 @@ pub(super) struct Blocks {
     names: HashSet<String>,
     conversation: Option<Arc<str>>,
     started_at: Option<Timestamp>,
-    open: Option<Block>,
-    ready: VecDeque<Pending>,
+    open: Option<LineBlock>,
+    ready: VecDeque<PendingPiece>,
 }
 
 impl Blocks {
@@ -134,13 +134,13 @@ impl Blocks {
         }
     }
 
-    fn take(&mut self, line: Line) {
+    fn take(&mut self, line: FileLine) {
         match line.text {
             Ok(text) if text.trim().is_empty() => self.take_blank(&text),
             Ok(text) => self.take_text(line.number, &text),
             Err(error) => {
                 self.close();
-                self.ready.push_back(Pending {
+                self.ready.push_back(PendingPiece {
                     line: line.number,
                     conversation: self.conversation.clone(),
                     text: Err(error),
@@ -152,13 +152,13 @@ impl Blocks {
     /// A blank line parts what the user said at one prompt from what was said at the next.
     fn take_blank(&mut self, text: &str) {
         match &mut self.open {
-            Some(block) if block.voice != Voice::User => block.add(text),
+            Some(block) if block.voice != LineVoice::User => block.add(text),
             _ => self.close(),
         }
     }
 
     fn take_text(&mut self, line: u64, text: &str) {
-        let voice = Voice::of(text);
+        let voice = LineVoice::of(text);
         let content = voice.content(text);
         match &mut self.open {
             Some(block) if block.voice == voice && block.text.len() + content.len() < BLOCK_BYTES_MAX => {
@@ -166,17 +166,17 @@ impl Blocks {
             }
             _ => {
                 self.close();
-                if voice == Voice::Start {
+                if voice == LineVoice::Start {
                     self.start(line, text);
                 }
-                self.open = Some(Block {
+                self.open = Some(LineBlock {
                     voice,
                     line,
                     text: content.to_owned(),
                 });
             }
         }
-        if voice == Voice::Start {
+        if voice == LineVoice::Start {
             self.close();
         }
     }
@@ -196,7 +196,7 @@ impl Blocks {
     }
 
     fn close(&mut self) {
-        let Some(Block { voice, line, text }) = self.open.take() else {
+        let Some(LineBlock { voice, line, text }) = self.open.take() else {
             return;
         };
         let at = self
@@ -204,7 +204,7 @@ impl Blocks {
             .map(|at| format!(r#""at":"{at}","#))
             .unwrap_or_default();
         let content = Value::from(text.trim_end());
-        self.ready.push_back(Pending {
+        self.ready.push_back(PendingPiece {
             line,
             conversation: self.conversation.clone(),
             text: Ok(format!(
@@ -215,7 +215,7 @@ impl Blocks {
     }
 }
 
-impl Block {
+impl LineBlock {
     fn add(&mut self, line: &str) {
         self.text.push('\n');
         self.text.push_str(line);
@@ -223,9 +223,9 @@ impl Block {
 }
 
 impl Iterator for Blocks {
-    type Item = Pending;
+    type Item = PendingPiece;
 
-    fn next(&mut self) -> Option<Pending> {
+    fn next(&mut self) -> Option<PendingPiece> {
         while self.ready.is_empty() {
             let Some(line) = self.lines.next_line() else {
                 self.close();

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::{
     super::{
         NAME_CHARS_MAX,
-        detect::{Shape, shape},
+        detect::{MessageShape, shape},
         json::{self, Fields},
     },
-    FileReader, Pending,
+    FileReader, PendingPiece,
 };
 use crate::domain::{message::Format, text::cut};
 
@@ -41,21 +41,21 @@ pub(super) fn chat_format(document: &str) -> Format {
 }
 
 /// The most telling shape of the messages in an object that holds conversations.
-pub(super) fn shape_within(container: &Fields<'_>) -> Shape {
+pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
     if asks_by_text(container) {
-        return Shape::Certain(Format::OpenAiResponses);
+        return MessageShape::Certain(Format::OpenAiResponses);
     }
     let simulations = container.list(SIMULATIONS_FIELD).unwrap_or_default();
     let nested = simulations
         .into_iter()
         .filter_map(Fields::of)
         .filter_map(|simulation| messages(&simulation));
-    let mut seen = Shape::Unknown;
+    let mut seen = MessageShape::Unknown;
     for raw in messages(container).into_iter().chain(nested).flatten() {
-        match Fields::of(raw).map_or(Shape::Unknown, |message| shape(&message)) {
-            Shape::Certain(format) => return Shape::Certain(format),
-            Shape::Chat => seen = Shape::Chat,
-            Shape::Unknown => {}
+        match Fields::of(raw).map_or(MessageShape::Unknown, |message| shape(&message)) {
+            MessageShape::Certain(format) => return MessageShape::Certain(format),
+            MessageShape::Chat => seen = MessageShape::Chat,
+            MessageShape::Unknown => {}
         }
     }
     seen
@@ -64,11 +64,11 @@ pub(super) fn shape_within(container: &Fields<'_>) -> Shape {
 impl FileReader {
     /// The messages in a document, or in a line (with its number) that holds conversations. They are numbered from
     /// 1, across conversations. What is none of both comes back as one piece.
-    pub(super) fn take_apart(&mut self, text: &str, line: Option<u64>) -> Vec<Pending> {
+    pub(super) fn take_apart(&mut self, text: &str, line: Option<u64>) -> Vec<PendingPiece> {
         let Ok(raw) = serde_json::from_str::<&RawValue>(text) else {
             return Vec::new();
         };
-        let mut parts = Parts {
+        let mut parts = ContainerParts {
             stem: &self.stem,
             names: &mut self.names,
             pieces: Vec::new(),
@@ -84,17 +84,17 @@ impl FileReader {
     }
 }
 
-struct Parts<'n> {
+struct ContainerParts<'n> {
     stem: &'n str,
     names: &'n mut HashSet<String>,
-    pieces: Vec<Pending>,
+    pieces: Vec<PendingPiece>,
 }
 
-impl Parts<'_> {
+impl ContainerParts<'_> {
     /// Elements of a document: messages of one conversation, or conversations.
     fn add_elements(&mut self, elements: &[&RawValue]) {
         for (number, raw) in (1..).zip(elements) {
-            let fields = Fields::of(raw).filter(|fields| shape(fields) == Shape::Unknown);
+            let fields = Fields::of(raw).filter(|fields| shape(fields) == MessageShape::Unknown);
             if let Some(container) = fields.filter(is_container) {
                 self.add_container(&container, Some(number));
             } else if let Some(messages) = json::list(raw) {
@@ -134,7 +134,7 @@ impl Parts<'_> {
     }
 
     fn add(&mut self, conversation: Option<Arc<str>>, text: &str) {
-        self.pieces.push(Pending {
+        self.pieces.push(PendingPiece {
             line: self.pieces.len() as u64 + 1,
             conversation,
             text: Ok(text.to_owned()),
@@ -165,7 +165,7 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
         Fields::of(raw).is_some_and(|item| {
             matches!(
                 shape(&item),
-                Shape::Certain(Format::OpenAiResponses) | Shape::Chat
+                MessageShape::Certain(Format::OpenAiResponses) | MessageShape::Chat
             )
         })
     };

@@ -8,7 +8,7 @@ use super::{super::FormatError, LINE_BYTES_MAX};
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line.
-pub(super) struct Line {
+pub(super) struct FileLine {
     /// From 1; blank lines count.
     pub(super) number: u64,
     /// Without its end, and without a byte order mark.
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     /// The next line, blank or not; none at the end.
-    pub(super) fn next_line(&mut self) -> Option<Line> {
+    pub(super) fn next_line(&mut self) -> Option<FileLine> {
         let text = match self.read() {
             Ok(text) => text?,
             Err(error) => {
@@ -49,7 +49,7 @@ impl Lines {
                 Err(unreadable(&error))
             }
         };
-        Some(Line {
+        Some(FileLine {
             number: self.number,
             text,
         })
@@ -77,10 +77,10 @@ impl Lines {
 }
 
 impl Iterator for Lines {
-    type Item = Line;
+    type Item = FileLine;
 
-    fn next(&mut self) -> Option<Line> {
-        let is_blank = |line: &Line| line.text.as_ref().is_ok_and(|text| text.trim().is_empty());
+    fn next(&mut self) -> Option<FileLine> {
+        let is_blank = |line: &FileLine| line.text.as_ref().is_ok_and(|text| text.trim().is_empty());
         std::iter::from_fn(|| self.next_line()).find(|line| !is_blank(line))
     }
 }

@@ -6,22 +6,23 @@ use serde_json::error::Category;
 
 use super::{
     super::{
-        detect::{Shape, shape},
+        detect::{MessageShape, shape},
         json::Fields,
         read,
     },
-    DETECT_BYTES_MAX, DETECT_LINES_MAX, DOCUMENT_BYTES_MAX, FileReader, LINE_BYTES_MAX, Pending, ReadError,
+    DETECT_BYTES_MAX, DETECT_LINES_MAX, DOCUMENT_BYTES_MAX, FileReader, LINE_BYTES_MAX, PendingPiece,
+    ReadError,
     aider::{self, Blocks},
     container,
     lines::{BYTE_ORDER_MARK, Lines},
 };
 use crate::domain::message::Format;
 
-type Source = Box<dyn BufRead + Send>;
+type ByteSource = Box<dyn BufRead + Send>;
 
 impl FileReader {
     /// Takes the source in: a document whole, lines as far as it needs to know their format.
-    pub(super) fn begin(&mut self, mut source: Source, name: &str) -> Result<(), ReadError> {
+    pub(super) fn begin(&mut self, mut source: ByteSource, name: &str) -> Result<(), ReadError> {
         let io_error = |error| ReadError::Io {
             name: name.to_owned(),
             error,
@@ -71,8 +72,13 @@ impl FileReader {
     }
 
     /// `broken` is why the file is no document, if it could have been one.
-    fn begin_lines(&mut self, source: Source, name: &str, broken: Option<String>) -> Result<(), ReadError> {
-        self.rest = Box::new(Lines::new(source).map(Pending::from));
+    fn begin_lines(
+        &mut self,
+        source: ByteSource,
+        name: &str,
+        broken: Option<String>,
+    ) -> Result<(), ReadError> {
+        self.rest = Box::new(Lines::new(source).map(PendingPiece::from));
         let mut bytes = 0;
         while bytes < DETECT_BYTES_MAX && self.pending.len() < DETECT_LINES_MAX {
             let Some(pending) = self.rest.next() else { break };
@@ -80,9 +86,9 @@ impl FileReader {
             let found = pending
                 .text
                 .as_ref()
-                .map_or(Shape::Unknown, |text| self.shape(text));
+                .map_or(MessageShape::Unknown, |text| self.shape(text));
             self.pending.push_back(pending);
-            if matches!(found, Shape::Certain(_)) {
+            if matches!(found, MessageShape::Certain(_)) {
                 break;
             }
         }
@@ -91,42 +97,42 @@ impl FileReader {
 
     /// Decides on the format by what is pending; `chat` is taken where only roles and texts were seen.
     fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
-        let mut seen = Shape::Unknown;
+        let mut seen = MessageShape::Unknown;
         for text in self
             .pending
             .iter()
             .filter_map(|pending| pending.text.as_ref().ok())
         {
             match self.shape(text) {
-                Shape::Certain(format) => {
-                    seen = Shape::Certain(format);
+                MessageShape::Certain(format) => {
+                    seen = MessageShape::Certain(format);
                     break;
                 }
-                Shape::Chat => seen = Shape::Chat,
-                Shape::Unknown => {}
+                MessageShape::Chat => seen = MessageShape::Chat,
+                MessageShape::Unknown => {}
             }
         }
         let name = name.to_owned();
         self.format = match (self.forced, seen, broken) {
-            (_, Shape::Unknown, Some(reason)) => return Err(ReadError::Broken { name, reason }),
+            (_, MessageShape::Unknown, Some(reason)) => return Err(ReadError::Broken { name, reason }),
             (Some(forced), ..) => forced,
-            (None, Shape::Certain(format), _) => format,
-            (None, Shape::Chat, _) => chat,
-            (None, Shape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
+            (None, MessageShape::Certain(format), _) => format,
+            (None, MessageShape::Chat, _) => chat,
+            (None, MessageShape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
         };
         Ok(())
     }
 
     /// The shape of a line or of a document's message; of a line that holds conversations, that of the messages in
     /// it. With a format given, a line that can be read so is certain.
-    fn shape(&self, text: &str) -> Shape {
+    fn shape(&self, text: &str) -> MessageShape {
         let Ok(fields) = Fields::parse(text) else {
-            return Shape::Unknown;
+            return MessageShape::Unknown;
         };
         match self.forced {
-            Some(format) if read(format, &fields).is_ok() => Shape::Certain(format),
+            Some(format) if read(format, &fields).is_ok() => MessageShape::Certain(format),
             _ => match shape(&fields) {
-                Shape::Unknown => container::shape_within(&fields),
+                MessageShape::Unknown => container::shape_within(&fields),
                 known => known,
             },
         }
@@ -135,7 +141,7 @@ impl FileReader {
 
 /// Reads up to and including the first line that isn't blank, and says where it begins: at the end, if nothing came
 /// for the length of a line. A line that is too long is read in part.
-fn read_first_line(source: &mut Source, head: &mut Vec<u8>) -> io::Result<usize> {
+fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
         let limit = LINE_BYTES_MAX as u64 + 1;
@@ -152,7 +158,7 @@ fn read_first_line(source: &mut Source, head: &mut Vec<u8>) -> io::Result<usize>
 }
 
 /// Whether the file can be one JSON document that needs reading whole. Objects on lines of their own don't.
-fn may_be_document(source: &mut Source, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
+fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let first = head.get(start..).unwrap_or_default();
     if first.starts_with(b"[") {
         return Ok(true);

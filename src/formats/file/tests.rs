@@ -31,7 +31,7 @@ fn listing(reader: FileReader) -> String {
                     .unwrap_or_default();
                 format!("{}{agent} | {}", record.conversation, brief(&record.message))
             }
-            Err(Skipped { line, reason, cure }) => format!("skipped {line}: {reason}; {cure}"),
+            Err(SkippedEntry { line, reason, cure }) => format!("skipped {line}: {reason}; {cure}"),
         })
         .collect();
     lines.join("\n")
@@ -342,19 +342,21 @@ fn the_limit_of_a_line_is_exact() {
 
 #[test]
 fn a_source_that_fails_midway_says_so_and_ends() {
-    struct Failing;
-    impl Read for Failing {
+    struct FailingReader;
+    impl Read for FailingReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("the disk is gone"))
         }
     }
     let good = io::Cursor::new("{\"kind\":\"user\",\"content\":\"Hi\"}\n");
-    let reader = FileReader::from_reader(good.chain(Failing), "log.jsonl", None).unwrap();
+    let reader = FileReader::from_reader(good.chain(FailingReader), "log.jsonl", None).unwrap();
     insta::assert_snapshot!(listing(reader), @r#"
     log | user: "Hi"
     skipped 2: the rest of the file can't be read: the disk is gone; check the disk or the pipe, then read the file again
     "#);
-    let error = FileReader::from_reader(Failing, "log.jsonl", None).err().unwrap();
+    let error = FileReader::from_reader(FailingReader, "log.jsonl", None)
+        .err()
+        .unwrap();
     assert!(
         error
             .to_string()

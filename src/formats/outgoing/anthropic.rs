@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Calls, Names, Notes, RequestFormat, arguments_object, instructions, named,
+    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, named,
     own::{self, kind},
     text,
 };
@@ -15,7 +15,7 @@ use crate::domain::{
 /// `{system?, messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let system: Vec<Value> = instructions(turns)
-        .flat_map(|turn| blocks(turn, &mut Calls::new(&[]), notes))
+        .flat_map(|turn| blocks(turn, &mut TurnCalls::new(&[]), notes))
         .filter(|block| kind(block) == "text")
         .collect();
     let said = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
@@ -54,7 +54,7 @@ fn end_cleanly(last: &mut Value) {
     }
 }
 
-fn content(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
+fn content(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Value {
     if let [piece] = turn.pieces.as_slice()
         && let Some(mut message) = own::message(RequestFormat::Anthropic, piece)
         && let Some(text @ Value::String(_)) = message.remove("content")
@@ -70,7 +70,7 @@ fn content(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
     results.into_iter().chain(rest).collect()
 }
 
-fn blocks(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+fn blocks(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut blocks = Vec::new();
     for piece in &turn.pieces {
         match own_blocks(turn.role, piece, notes) {
@@ -163,7 +163,7 @@ fn without_blanks(mut block: Value) -> Value {
 }
 
 /// A call or a result by the names that it goes by here.
-fn with_names(mut block: Value, calls: &mut Calls<'_>) -> Value {
+fn with_names(mut block: Value, calls: &mut TurnCalls<'_>) -> Value {
     let (field, is_call) = match kind(&block) {
         "tool_use" => ("id", true),
         "tool_result" => ("tool_use_id", false),
@@ -179,7 +179,7 @@ fn with_names(mut block: Value, calls: &mut Calls<'_>) -> Value {
     block
 }
 
-fn block(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> {
+fn block(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Value> {
     match part {
         Part::ToolCall { arguments, .. } => {
             let Names { id, tool } = calls.next();

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     RequestFormat,
-    spelling::{Spelled, Spelling},
+    spelling::{SpelledNames, Spelling},
 };
 use crate::domain::{
     context::{Role, Turn},
@@ -23,9 +23,9 @@ pub(super) struct Names {
 }
 
 /// The names of one turn's calls or results, handed out in their order.
-pub(super) struct Calls<'n>(slice::Iter<'n, Names>);
+pub(super) struct TurnCalls<'n>(slice::Iter<'n, Names>);
 
-impl<'n> Calls<'n> {
+impl<'n> TurnCalls<'n> {
     pub(super) fn new(names: &'n [Names]) -> Self {
         Self(names.iter())
     }
@@ -50,8 +50,8 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
         Part::ToolCall { name, .. } => Some(name.as_str()),
         _ => None,
     });
-    let tools = Spelled::new(Spelling::tool(target), called);
-    let mut given = Given::new(Spelling::id(target));
+    let tools = SpelledNames::new(Spelling::tool(target), called);
+    let mut given = AssignedIds::new(Spelling::id(target));
     let mut all: Vec<Vec<Names>> = Vec::with_capacity(turns.len());
     for turn in turns {
         let names = if turn.role == Role::Tool {
@@ -73,14 +73,14 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
 }
 
 /// The ids that were given so far.
-struct Given {
+struct AssignedIds {
     spelling: Spelling,
     ids: HashSet<String>,
     /// How often each id has been asked for.
     repeats: HashMap<String, u64>,
 }
 
-impl Given {
+impl AssignedIds {
     fn new(spelling: Spelling) -> Self {
         Self {
             spelling,

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
+    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text, named,
     own::{self, kind},
-    spelling::{Spelled, Spelling},
+    spelling::{SpelledNames, Spelling},
     text, unmarked,
 };
 use crate::domain::{
@@ -41,7 +41,7 @@ const BLOCKS: [&str; 7] = [
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
     let said_by = pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
-    let speakers = Spelled::new(Spelling::speaker(), said_by);
+    let speakers = SpelledNames::new(Spelling::speaker(), said_by);
     let mut messages = Vec::new();
     for (turn, mut calls) in named(turns, names) {
         match turn.role {
@@ -52,7 +52,12 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     json!({"messages": messages})
 }
 
-fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes: &mut Notes) -> Value {
+fn message(
+    turn: &Turn<'_>,
+    calls: &mut TurnCalls<'_>,
+    speakers: &SpelledNames<'_>,
+    notes: &mut Notes,
+) -> Value {
     let said = |piece| (piece, own(turn.role, piece));
     let mut said: Vec<(&Piece<'_>, Option<Map<String, Value>>)> = turn.pieces.iter().map(said).collect();
     let name = shared_name(&said).map(|name| speakers.of(name));
@@ -95,7 +100,7 @@ fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option
 }
 
 /// A message for each result, and one for what the user says after them.
-fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut messages, mut said) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own(Role::Tool, piece) {
@@ -145,7 +150,7 @@ fn content(blocks: Vec<Value>) -> Value {
     }
 }
 
-fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
+fn call(part: &Part, calls: &mut TurnCalls<'_>) -> Option<Value> {
     let Part::ToolCall { arguments, .. } = part else {
         return None;
     };
@@ -232,7 +237,7 @@ fn sound_calls(calls: &Value) -> Option<usize> {
 /// A message by the names that its calls, its result and its `speaker` go by here. The name of a result is its tool's.
 fn with_names(
     mut message: Map<String, Value>,
-    calls: &mut Calls<'_>,
+    calls: &mut TurnCalls<'_>,
     speaker: Option<String>,
 ) -> Map<String, Value> {
     if let Some(Value::Array(made)) = message.get_mut("tool_calls") {

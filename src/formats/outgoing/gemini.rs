@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Calls, Names, Notes, RequestFormat, arguments_object, instructions, named, own, text, texts};
+use super::{
+    Names, Notes, RequestFormat, TurnCalls, arguments_object, instructions, named, own, text, texts,
+};
 use crate::domain::{
     context::{Piece, Role, Turn},
     message::Part,
@@ -60,7 +62,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
 }
 
 /// The parts of a turn, results first.
-fn parts(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut parts = Vec::new();
     for piece in &turn.pieces {
         match own_parts(turn.role, piece) {
@@ -113,7 +115,7 @@ fn is_blank(part: &Value) -> bool {
 }
 
 /// A part by the names that its call or its result goes by here.
-fn with_names(mut part: Value, calls: &mut Calls<'_>) -> Value {
+fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
     if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {
         let Names { id, tool } = calls.next();
@@ -123,7 +125,7 @@ fn with_names(mut part: Value, calls: &mut Calls<'_>) -> Value {
     part
 }
 
-fn made(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> {
+fn made(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Value> {
     match part {
         Part::ToolCall { arguments, .. } => {
             let Names { id, tool } = calls.next();

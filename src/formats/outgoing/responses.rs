@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
+    Names, Notes, RequestFormat, TEXT_SEPARATOR, TurnCalls, arguments_text, named,
     own::{self, kind},
     text, texts, unmarked,
 };
@@ -103,7 +103,7 @@ fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
 }
 
 /// An output for each result, and a message of what the user says after them.
-fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut outputs, mut others) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own_output(piece) {
@@ -139,7 +139,7 @@ fn output(call_id: &str, output: &Value) -> Value {
     json!({"type": "function_call_output", "call_id": call_id, "output": output})
 }
 
-fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
+fn call(part: &Part, calls: &mut TurnCalls<'_>) -> Option<Value> {
     let Part::ToolCall { arguments, .. } = part else {
         return None;
     };

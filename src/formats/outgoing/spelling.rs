@@ -69,12 +69,12 @@ impl Spelling {
 }
 
 /// Names with their spellings, of which no two are alike.
-pub(super) struct Spelled<'n> {
+pub(super) struct SpelledNames<'n> {
     spelling: Spelling,
     changed: HashMap<&'n str, String>,
 }
 
-impl<'n> Spelled<'n> {
+impl<'n> SpelledNames<'n> {
     /// `names` in their order. One that is taken as it is keeps itself, wherever it stands.
     pub(super) fn new(spelling: Spelling, names: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = names.collect();
@@ -139,7 +139,7 @@ mod tests {
     fn no_two_names_are_spelled_alike() {
         let tool = Spelling::tool(RequestFormat::OpenAiChat);
         let names = ["fs.read", "fs/read", "fs.read", "fs_read", "fs/write"];
-        let spelled = Spelled::new(tool, names.into_iter());
+        let spelled = SpelledNames::new(tool, names.into_iter());
         assert_eq!(
             (spelled.of("fs_read"), spelled.of("fs/write")),
             ("fs_read".to_owned(), "fs_write".to_owned())

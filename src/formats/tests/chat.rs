@@ -284,7 +284,7 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
 /// As PHP writes JSON, and those who escape whatever HTML could stumble over.
 #[test]
 fn an_image_is_measured_however_its_data_is_escaped() {
-    use crate::domain::attachment::{Extent, Size};
+    use crate::domain::attachment::{Extent, ImageSize};
 
     let jpeg = "/9j//gAEAAD/wAARCAHgAoADASIA";
     let png = "iVBORw0KGgoAAAANSUhEUgAAA+gAAAH0";
@@ -297,7 +297,7 @@ fn an_image_is_measured_however_its_data_is_escaped() {
         let json = format!(r#"{{"role":"user","content":[{{"type":"image","source":{source}}}]}}"#);
         let image = Part::Attachment {
             media: "image/x".to_owned(),
-            extent: Extent::Pixels(Size { width, height }),
+            extent: Extent::Pixels(ImageSize { width, height }),
         };
         assert_eq!(parse(Format::Anthropic, &json).unwrap().parts, [image], "{json}");
     }

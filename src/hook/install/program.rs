@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::Version;
+use super::HostVersion;
 use crate::{config::Environment, hook::Host};
 
 /// How long a host may take to say its version: one of Node's starts slowly from a cold disk.
@@ -25,7 +25,7 @@ pub enum HostProgram {
     /// It said its version; the oldest one if there are several.
     Found {
         /// The version.
-        version: Version,
+        version: HostVersion,
         /// The file.
         program: PathBuf,
     },

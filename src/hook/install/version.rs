@@ -15,32 +15,32 @@ use crate::hook::{Event, Host};
 
 /// A version of a host. Anything behind the third number is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version([u32; 3]);
+pub struct HostVersion([u32; 3]);
 
 /// The oldest version of Claude Code that was tried.
-pub const OLDEST_TRIED: Version = Version([1, 0, 128]);
+pub const OLDEST_TRIED: HostVersion = HostVersion([1, 0, 128]);
 
 /// Each event with the first version of Claude Code that knows it. Those of [`OLDEST_TRIED`] are older than that:
 /// `SessionEnd`, the youngest of them, came with 1.0.85.
-const CLAUDE_CODE: [(Event, Version); 8] = [
+const CLAUDE_CODE: [(Event, HostVersion); 8] = [
     (Event::SessionStart, OLDEST_TRIED),
     (Event::UserPromptSubmit, OLDEST_TRIED),
     (Event::Stop, OLDEST_TRIED),
     (Event::SubagentStop, OLDEST_TRIED),
     (Event::PreCompact, OLDEST_TRIED),
     (Event::SessionEnd, OLDEST_TRIED),
-    (Event::PostCompact, Version([2, 1, 76])),
-    (Event::StopFailure, Version([2, 1, 78])),
+    (Event::PostCompact, HostVersion([2, 1, 76])),
+    (Event::StopFailure, HostVersion([2, 1, 78])),
 ];
 
 /// The first version of `host` that knows `event`; none if no version does.
-fn since(host: Host, event: Event) -> Option<Version> {
+fn since(host: Host, event: Event) -> Option<HostVersion> {
     match host {
         Host::ClaudeCode => CLAUDE_CODE
             .into_iter()
             .find(|(known, _)| *known == event)
             .map(|(_, since)| since),
-        Host::Codex => (event != Event::StopFailure).then_some(Version([0, 0, 0])),
+        Host::Codex => (event != Event::StopFailure).then_some(HostVersion([0, 0, 0])),
     }
 }
 
@@ -59,16 +59,16 @@ pub struct Support {
     "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tried: one that doesn't know an event ignores the \
      whole settings file, `permissions` included. Update it (`claude update`), then say this again"
 )]
-pub struct Unsupported(pub Version);
+pub struct UnsupportedVersion(pub HostVersion);
 
 /// The events that may be written to settings of `host` for readers in `scope`, where `program` was found.
 ///
 /// # Errors
 /// If the host is older than what was tried.
-pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, Unsupported> {
+pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, UnsupportedVersion> {
     let found = match (host, program) {
         (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TRIED => {
-            return Err(Unsupported(*version));
+            return Err(UnsupportedVersion(*version));
         }
         (_, HostProgram::Found { version, .. }) if scope == Scope::User => *version,
         // Others may have any version that was tried.
@@ -77,7 +77,7 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
     let all = Event::ALL.into_iter();
     let known = all.filter_map(|event| Some((event, since(host, event)?)));
     let (sure, unsure): (Vec<_>, Vec<_>) = known.partition(|(_, since)| *since <= found);
-    let names = |events: Vec<(Event, Version)>| events.into_iter().map(|(event, _)| event).collect();
+    let names = |events: Vec<(Event, HostVersion)>| events.into_iter().map(|(event, _)| event).collect();
     Ok(Support {
         events: names(sure),
         left_out: names(unsure),
@@ -85,19 +85,19 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
 }
 
 /// The first version of `host` that knows all of its events.
-pub(super) fn complete(host: Host) -> Option<Version> {
+pub(super) fn complete(host: Host) -> Option<HostVersion> {
     let events = Event::ALL.into_iter();
     events.filter_map(|event| since(host, event)).max()
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for HostVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [major, minor, patch] = self.0;
         write!(f, "{major}.{minor}.{patch}")
     }
 }
 
-impl FromStr for Version {
+impl FromStr for HostVersion {
     type Err = ();
 
     /// Reads `2.1.50`, with anything but a digit behind it.
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_and_compared_by_their_numbers() {
-        let version = |text: &str| text.parse::<Version>();
+        let version = |text: &str| text.parse::<HostVersion>();
         for (text, shown) in [
             ("2.1.50", "2.1.50"),
             ("2.1.50-beta.1", "2.1.50"),

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::{
     super::{
         Host,
-        daemon::{Daemon, Unsent},
+        daemon::{Daemon, SendFailure},
         folder::{AgentFolder, SEND_LOCK, read_json, replace_json},
         spool::{Segment, Spool},
     },
-    Gathered, Gathering,
+    GatherState, Gatherer,
 };
 use crate::domain::{agent::AgentId, text::cut, time::Timestamp};
 
@@ -27,7 +27,7 @@ const MANY: usize = 1_024;
 
 /// What is remembered of the last sending.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(in super::super) struct Sent {
+pub(in super::super) struct SendState {
     /// When the daemon last took messages.
     pub(in super::super) last_push_at: Option<Timestamp>,
     /// How many messages the daemon has refused for ever.
@@ -40,7 +40,7 @@ pub(in super::super) struct Sent {
 }
 
 /// How far sending got.
-struct Done {
+struct DrainProgress {
     /// How many messages are done with.
     lines: usize,
     /// Whether the daemon answered the last request, in whatever way.
@@ -58,7 +58,7 @@ pub(in super::super) fn drain(
     let Some(_lock) = folder.lock(SEND_LOCK, Instant::now())? else {
         return Ok(true);
     };
-    let mut sent: Sent = read_json(&folder.sent()).unwrap_or_default();
+    let mut sent: SendState = read_json(&folder.sent()).unwrap_or_default();
     let (mut answers, mut unread) = (true, None);
     for path in Spool::new(folder.spool()).segments() {
         let segment = match Segment::read(path) {
@@ -101,10 +101,10 @@ pub(in super::super) fn visit(
     now: Timestamp,
 ) {
     for folder in folders {
-        let Some(Gathered { agent, .. }) = read_json(&folder.gathered()) else {
+        let Some(GatherState { agent, .. }) = read_json(&folder.gathered()) else {
             continue;
         };
-        let gathering = Gathering {
+        let gathering = Gatherer {
             folder,
             agent: &agent,
             host,
@@ -123,7 +123,12 @@ pub(in super::super) fn visit(
 /// Sends messages in order and returns how far it got. If the daemon refuses several together, they are sent in ever
 /// smaller parts, until the one is found that it refuses alone; that one is skipped. If it doesn't answer in time, less
 /// is sent the next time.
-fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: &mut Sent) -> Done {
+fn send(
+    lines: &[(String, String)],
+    agent: &AgentId,
+    daemon: &dyn Daemon,
+    sent: &mut SendState,
+) -> DrainProgress {
     let (mut done, mut most) = (0, sent.most.unwrap_or(lines.len()));
     let (mut is_late, mut answers) = (false, true);
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
@@ -135,22 +140,22 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
                 // After a timeout the size grows by one message at a time, up to what was too slow.
                 most = sent.most.map_or(most.saturating_mul(2), |_| most + 1);
             }
-            Err(Unsent::Refused(reason)) if count == 1 => {
+            Err(SendFailure::Refused(reason)) if count == 1 => {
                 sent.refused += 1;
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 done += 1;
             }
-            Err(Unsent::Refused(_)) => most = count / 2,
-            Err(Unsent::Late(reason)) => {
+            Err(SendFailure::Refused(_)) => most = count / 2,
+            Err(SendFailure::Late(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 (most, is_late, answers) = (count / 2, true, false);
                 break;
             }
-            Err(Unsent::Declined(reason)) => {
+            Err(SendFailure::Declined(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 break;
             }
-            Err(Unsent::Away(reason)) => {
+            Err(SendFailure::Away(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 answers = false;
                 break;
@@ -162,7 +167,7 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
     } else {
         sent.most.map(|most| most.max(1) * 2).filter(|most| *most < MANY)
     };
-    Done { lines: done, answers }
+    DrainProgress { lines: done, answers }
 }
 
 /// The first messages of the same format, at most `most`: their format, a body, and how many they are.

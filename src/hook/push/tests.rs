@@ -19,7 +19,7 @@ use crate::{
     domain::time::Timestamp,
     formats,
     hook::{
-        daemon::{Daemon, Unsent},
+        daemon::{Daemon, SendFailure},
         folder::StateFolder,
     },
 };
@@ -39,16 +39,16 @@ struct Memory {
 }
 
 impl Daemon for Memory {
-    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure> {
         self.requests.set(self.requests.get() + 1);
         if self.is_away.get() {
-            return Err(Unsent::Away("away".to_owned()));
+            return Err(SendFailure::Away("away".to_owned()));
         }
         if self.declines.borrow().as_ref() == Some(agent) {
-            return Err(Unsent::Declined("not for this token".to_owned()));
+            return Err(SendFailure::Declined("not for this token".to_owned()));
         }
         if self.most.get().is_some_and(|most| most < lines.lines().count()) {
-            return Err(Unsent::Late("late".to_owned()));
+            return Err(SendFailure::Late("late".to_owned()));
         }
         let mut stored = self.stored.borrow().clone();
         let mut known: HashMap<String, String> = stored.iter().cloned().collect();
@@ -58,12 +58,12 @@ impl Daemon for Memory {
             match known.insert(id.clone(), line.to_owned()) {
                 None => stored.push((id, line.to_owned())),
                 Some(other) if other == line => {}
-                Some(_) => return Err(Unsent::Refused("client id used before".to_owned())),
+                Some(_) => return Err(SendFailure::Refused("client id used before".to_owned())),
             }
         }
         *self.stored.borrow_mut() = stored;
         if self.is_mute.get() {
-            return Err(Unsent::Away("too late".to_owned()));
+            return Err(SendFailure::Away("too late".to_owned()));
         }
         Ok(())
     }
@@ -108,17 +108,17 @@ impl Hooks {
         }
     }
 
-    fn gather(&self, session: &str, mark: Option<Mark>) {
+    fn gather(&self, session: &str, mark: Option<SessionMark>) {
         self.gather_within(Duration::from_mins(1), session, mark);
     }
 
-    fn gather_within(&self, time: Duration, session: &str, mark: Option<Mark>) {
+    fn gather_within(&self, time: Duration, session: &str, mark: Option<SessionMark>) {
         self.try_gather(time, session, mark).unwrap();
     }
 
-    fn try_gather(&self, time: Duration, session: &str, mark: Option<Mark>) -> io::Result<()> {
+    fn try_gather(&self, time: Duration, session: &str, mark: Option<SessionMark>) -> io::Result<()> {
         let folder = self.files();
-        let gathering = Gathering {
+        let gathering = Gatherer {
             folder: &folder,
             agent: &self.agent,
             host: self.host,
@@ -170,14 +170,14 @@ fn transcript(texts: &[String]) -> Vec<u8> {
 fn at_once(bytes: &[u8]) -> Vec<String> {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), bytes).unwrap();
-    hooks.gather("s", Some(Mark::Clear));
+    hooks.gather("s", Some(SessionMark::Clear));
     hooks.drain();
     hooks.stored()
 }
 
 /// What happens between two hooks.
 #[derive(Clone, Debug)]
-enum Step {
+enum HookStep {
     /// The transcript has grown to this share, in thousandths.
     Grow(usize),
     Gather,
@@ -188,33 +188,33 @@ enum Step {
     LoseCursor,
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = HookStep> {
     prop_oneof![
-        4 => (0_usize..=1_000).prop_map(Step::Grow),
-        4 => Just(Step::Gather),
-        3 => Just(Step::Drain),
-        1 => any::<bool>().prop_map(Step::Away),
-        1 => any::<bool>().prop_map(Step::Mute),
-        1 => Just(Step::LoseCursor),
+        4 => (0_usize..=1_000).prop_map(HookStep::Grow),
+        4 => Just(HookStep::Gather),
+        3 => Just(HookStep::Drain),
+        1 => any::<bool>().prop_map(HookStep::Away),
+        1 => any::<bool>().prop_map(HookStep::Mute),
+        1 => Just(HookStep::LoseCursor),
     ]
 }
 
-fn take(hooks: &Hooks, step: &Step, bytes: &[u8], seen: &mut usize, cursors: &mut Option<Vec<u8>>) {
+fn take(hooks: &Hooks, step: &HookStep, bytes: &[u8], seen: &mut usize, cursors: &mut Option<Vec<u8>>) {
     let path = hooks.transcript("s");
     let cursor_of = |folder: AgentFolder| files(&folder.cursors()).into_iter().next();
     match step {
-        Step::Grow(share) => {
+        HookStep::Grow(share) => {
             *seen = (*seen).max(bytes.len() * share / 1_000);
             fs::write(&path, &bytes[..*seen]).unwrap();
         }
-        Step::Gather => {
+        HookStep::Gather => {
             *cursors = cursor_of(hooks.files()).map(|file| fs::read(file).unwrap());
             hooks.gather("s", None);
         }
-        Step::Drain => hooks.drain(),
-        Step::Away(is_away) => hooks.daemon.is_away.set(*is_away),
-        Step::Mute(is_mute) => hooks.daemon.is_mute.set(*is_mute),
-        Step::LoseCursor => {
+        HookStep::Drain => hooks.drain(),
+        HookStep::Away(is_away) => hooks.daemon.is_away.set(*is_away),
+        HookStep::Mute(is_mute) => hooks.daemon.is_mute.set(*is_mute),
+        HookStep::LoseCursor => {
             if let (Some(file), Some(before)) = (cursor_of(hooks.files()), cursors.as_ref()) {
                 fs::write(file, before).unwrap();
             }
@@ -240,7 +240,7 @@ proptest! {
         hooks.daemon.is_away.set(false);
         hooks.daemon.is_mute.set(false);
         fs::write(hooks.transcript("s"), &bytes).unwrap();
-        hooks.gather("s", Some(Mark::Clear));
+        hooks.gather("s", Some(SessionMark::Clear));
         hooks.drain();
         prop_assert_eq!(hooks.stored(), at_once(&bytes));
         prop_assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
@@ -293,7 +293,7 @@ fn one_message_that_is_refused_holds_nothing_up() {
         "{}",
         hooks.daemon.requests.get()
     );
-    let sent: Sent = read_json(&hooks.files().sent()).unwrap();
+    let sent: SendState = read_json(&hooks.files().sent()).unwrap();
     assert_eq!((sent.refused, sent.last_push_at), (1, Some(Timestamp(0))));
 }
 
@@ -303,7 +303,7 @@ fn what_came_after_the_last_hook_of_a_session_is_taken_by_the_next_one() {
     let texts: Vec<String> = (0..6).map(|number| format!("text {number}")).collect();
     let bytes = transcript(&texts);
     fs::write(hooks.transcript("one"), &bytes[..bytes.len() / 2]).unwrap();
-    hooks.gather("one", Some(Mark::Clear));
+    hooks.gather("one", Some(SessionMark::Clear));
     fs::write(hooks.transcript("one"), &bytes).unwrap();
     fs::write(hooks.transcript("two"), b"").unwrap();
     hooks.gather("two", None);
@@ -358,7 +358,7 @@ fn a_mark_for_which_there_was_no_time_comes_to_its_place_later() {
         .collect();
     let bytes = transcript(&long);
     fs::write(&path, &bytes).unwrap();
-    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    hooks.gather_within(Duration::ZERO, "s", Some(SessionMark::Clear));
     hooks.drain();
     let early = hooks.stored();
     assert!(!early.is_empty() && !early.iter().any(|line| line.contains("clear")));
@@ -379,7 +379,7 @@ fn a_mark_survives_a_hook_that_another_one_kept_out() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
-    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    hooks.gather_within(Duration::ZERO, "s", Some(SessionMark::Clear));
     drop(lock);
     hooks.gather("s", None);
     hooks.drain();
@@ -393,12 +393,12 @@ fn a_session_whose_only_hook_was_kept_out_is_taken_by_anothers() {
     for number in 0..4 * STRAGGLERS_MAX {
         let nothing = format!("nothing {number}");
         hooks
-            .try_gather(Duration::from_mins(1), &nothing, Some(Mark::Clear))
+            .try_gather(Duration::from_mins(1), &nothing, Some(SessionMark::Clear))
             .unwrap_err();
     }
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
-    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    hooks.gather_within(Duration::ZERO, "s", Some(SessionMark::Clear));
     drop(lock);
     fs::write(hooks.transcript("another"), "").unwrap();
     hooks.gather("another", None);
@@ -425,7 +425,7 @@ fn what_other_agents_sessions_left_is_sent_by_any_hook() {
     let mut hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     hooks.daemon.is_away.set(true);
-    hooks.gather("s", Some(Mark::Clear));
+    hooks.gather("s", Some(SessionMark::Clear));
     hooks.drain();
     // Lines that came behind the back of its last hook are its own, too.
     fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
@@ -448,7 +448,7 @@ fn an_agent_that_is_declined_holds_no_other_up() {
         hooks.gather(agent.as_str(), None);
     }
     let all = hooks.state().agents();
-    let Gathered { agent: first, .. } = read_json(&all[0].gathered()).unwrap();
+    let GatherState { agent: first, .. } = read_json(&all[0].gathered()).unwrap();
     hooks.daemon.declines.replace(Some(first.clone()));
     let deadline = Instant::now() + Duration::from_mins(1);
     visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
@@ -458,7 +458,7 @@ fn an_agent_that_is_declined_holds_no_other_up() {
     hooks.daemon.is_away.set(true);
     for agent in &agents {
         hooks.agent = agent.clone();
-        hooks.gather(agent.as_str(), Some(Mark::Clear));
+        hooks.gather(agent.as_str(), Some(SessionMark::Clear));
     }
     hooks.daemon.requests.set(0);
     visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));

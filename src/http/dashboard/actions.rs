@@ -15,7 +15,7 @@ use crate::{
     dashboard::{Filter, QUEUE_STATES, value},
     domain::agent::AgentId,
     keeper::Operator,
-    store::{StoreResult, operate::Handled},
+    store::{StoreResult, operate::OperatorOutcome},
 };
 
 /// The page of the dashboard from which the request comes, by its path.
@@ -50,10 +50,10 @@ where
 }
 
 /// The result of an action on a row of the queue.
-fn handled((back, handled): (Response, Handled), agent: &AgentId) -> Result<Response, Problem> {
+fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Result<Response, Problem> {
     match handled {
-        Handled::Done(_) | Handled::Running(_) => Ok(back),
-        Handled::NoRow => Err(not_queued(agent)),
+        OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(back),
+        OperatorOutcome::NoRow => Err(not_queued(agent)),
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn retry_matching(
     let retried = app.see_through(async move {
         let mut retried = 0;
         for agent in &agents {
-            retried += i64::from(matches!(operator.retry(agent).await?, Handled::Done(_)));
+            retried += i64::from(matches!(operator.retry(agent).await?, OperatorOutcome::Done(_)));
         }
         Ok(retried)
     });

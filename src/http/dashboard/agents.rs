@@ -10,19 +10,19 @@ use axum::{
 use super::{
     super::{
         App, SharedApp,
-        edge::access::{Asking, see},
+        edge::access::{CallerExtension, see},
         request::{
-            extract::{Agent, Numbered as Counted, Parameters, agent_id, invalid},
+            extract::{Agent, AgentNumber, Parameters, agent_id, invalid},
             page,
         },
         response::problem::Problem,
         routes::{
             agents::{known, rows},
-            recall::{Numbered, unknown_exchange},
+            recall::{ExchangePath, unknown_exchange},
             versions::kept,
         },
     },
-    Framed, shown,
+    FramedPage, shown,
 };
 use crate::{
     dashboard::{
@@ -35,7 +35,7 @@ use crate::{
         exchange::FIRST_EXCHANGE,
         legs::{Legs, settle},
         recall::Query,
-        spend::Spent,
+        spend::SpendTotal,
     },
     recall::{self, FOUND_SHOWN},
     store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery},
@@ -51,9 +51,9 @@ const EXCHANGES_SHOWN: i64 = 200;
 /// Lists agents.
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
@@ -73,7 +73,7 @@ pub(super) async fn list(
 async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     let names: Vec<AgentId> = rows.iter().map(|row| row.agent.clone()).collect();
     let spent = app.parts.operator.spent_today(&names).await?;
-    let line = |(row, spent): (AgentRow, Spent)| AgentLine {
+    let line = |(row, spent): (AgentRow, SpendTotal)| AgentLine {
         spent,
         limits: app.settings.spend_agent.overridden(&row.settings),
         row,
@@ -84,7 +84,7 @@ async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
 /// Goes to the agent of that name.
 pub(super) async fn find(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["agent"])?;
@@ -119,7 +119,7 @@ pub(super) async fn strata(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     let row = known(&app, &agent).await?;
@@ -144,7 +144,7 @@ pub(super) async fn archive(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["before"])?;
     let before = parameters.integer("before", 1..=i64::MAX)?;
@@ -172,12 +172,12 @@ pub(super) async fn archive(
 /// Shows an exchange's messages.
 pub(super) async fn exchange(
     State(app): State<SharedApp>,
-    numbered: Numbered,
+    numbered: ExchangePath,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after"])?;
-    let Numbered { agent, exchange } = numbered;
+    let ExchangePath { agent, exchange } = numbered;
     let range = MessageRange {
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: MESSAGES_SHOWN,
@@ -199,11 +199,11 @@ pub(super) async fn exchange(
 /// Shows one message verbatim, as text and nothing else.
 pub(super) async fn raw(
     State(app): State<SharedApp>,
-    numbered: Numbered,
+    numbered: ExchangePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after"])?;
-    let Numbered { agent, exchange } = numbered;
+    let ExchangePath { agent, exchange } = numbered;
     let range = MessageRange {
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: 1,
@@ -223,7 +223,7 @@ pub(super) async fn versions(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["cursor"])?;
     let limit = page::limit(&parameters)?;
@@ -245,9 +245,9 @@ pub(super) async fn versions(
 /// Shows one version.
 pub(super) async fn version(
     State(app): State<SharedApp>,
-    Counted(agent, number): Counted,
+    AgentNumber(agent, number): AgentNumber,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     let row = known(&app, &agent).await?;
@@ -266,7 +266,7 @@ pub(super) async fn diff(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["from", "to"])?;
     let number = |name| {
@@ -291,7 +291,7 @@ pub(super) async fn search(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q"])?;
     known(&app, &agent).await?;

@@ -10,8 +10,11 @@ use axum::{
 };
 
 use super::{
-    super::{App, SharedApp, edge::access::Asking, request::extract::Parameters, response::problem::Problem},
-    Framed, shown,
+    super::{
+        App, SharedApp, edge::access::CallerExtension, request::extract::Parameters,
+        response::problem::Problem,
+    },
+    FramedPage, shown,
 };
 use crate::{
     dashboard::{Overview, Stale, overview_page},
@@ -27,9 +30,9 @@ const STALE_SHOWN: i64 = 5;
 /// Shows the overview. A caller who may see only some agents is sent to the list of these.
 pub(super) async fn show(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     if caller.reach.named().is_some() {

@@ -127,12 +127,12 @@ pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
 }
 
 /// The fields of a form that triggers an action, by name.
-pub(super) type Fields = BTreeMap<String, String>;
+pub(super) type FormFields = BTreeMap<String, String>;
 
 /// Reads a form, and refuses one that isn't from recapd's pages. (Its origin was checked before: `access::origin`.)
-pub(super) async fn check(app: &App, request: Request) -> Result<Fields, Problem> {
+pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Problem> {
     let key = form_key(app, request.uri(), request.headers());
-    let form: Fields = read(request).await?;
+    let form: FormFields = read(request).await?;
     let Some(given) = form.get("key") else {
         return Err(refused("the form has no field `key`"));
     };

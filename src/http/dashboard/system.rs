@@ -4,7 +4,7 @@ use axum::{extract::State, http::Uri, response::Response};
 
 use super::{
     super::{SharedApp, request::extract::Parameters, response::problem::Problem},
-    Framed, shown,
+    FramedPage, shown,
 };
 use crate::{
     dashboard::{System, system_page},
@@ -18,7 +18,7 @@ const RUNNING_SHOWN: usize = 50;
 pub(super) async fn show(
     State(app): State<SharedApp>,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     let parts = &app.parts;

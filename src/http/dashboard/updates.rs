@@ -5,7 +5,7 @@ use axum::{Extension, extract::State, http::Uri, response::Response};
 use super::{
     super::{
         App, SharedApp,
-        edge::access::{self, Asking},
+        edge::access::{self, CallerExtension},
         request::{extract::Parameters, page},
         response::problem::Problem,
         routes::{
@@ -13,7 +13,7 @@ use super::{
             runs::{self, which_agent},
         },
     },
-    Framed, shown,
+    FramedPage, shown,
 };
 use crate::{
     access::Caller,
@@ -21,7 +21,7 @@ use crate::{
         Filter, QUEUE_STATES, QueueList, RETRIED_MAX, RUN_STATES, RunList, queue_page, run_page, runs_page,
     },
     domain::{access::Scope, agent::AgentId, number::i64_or_max},
-    keeper::Searched,
+    keeper::SearchReport,
     store::{
         StoreResult,
         operate::{QueueRow, RunQuery},
@@ -34,9 +34,9 @@ const ROWS_SHOWN: usize = 50;
 /// Shows the queue.
 pub(super) async fn queue(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q", "cursor", "retried"])?;
     let after = page::place(&parameters)?;
@@ -68,18 +68,18 @@ async fn rows(
     caller: &Caller,
     after: Option<&AgentId>,
     filter: &Filter,
-) -> StoreResult<Searched<QueueRow, AgentId>> {
+) -> StoreResult<SearchReport<QueueRow, AgentId>> {
     let operator = &app.parts.operator;
     let limit = i64_or_max(ROWS_SHOWN);
     if let Some(agents) = app.parts.access.seen(caller, after, limit).await? {
         let (mut found, next) = some(operator, agents, limit).await?;
         found.retain(|row| filter.matches_row(row));
-        return Ok(Searched { found, next });
+        return Ok(SearchReport { found, next });
     }
     if let Some(agent) = filter.agent() {
         let row = operator.row(agent).await?;
         let found = row.into_iter().filter(|row| filter.matches_row(row)).collect();
-        return Ok(Searched { found, next: None });
+        return Ok(SearchReport { found, next: None });
     }
     operator
         .search_queue(after, ROWS_SHOWN, |row| filter.matches_row(row))
@@ -97,9 +97,9 @@ pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<Agen
 /// Shows the runs.
 pub(super) async fn runs(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q", "cursor"])?;
     let asked = parameters.text("q").unwrap_or_default();
@@ -134,9 +134,9 @@ pub(super) async fn runs(
 /// Shows one run.
 pub(super) async fn run(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     number: runs::Number,
-    Framed(frame): Framed,
+    FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let run = runs::run_of(&app, &caller, number).await?;
     Ok(shown(run_page(&frame, &run)))

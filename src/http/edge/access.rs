@@ -30,7 +30,7 @@ use axum::{
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use self::rules::Rule;
+use self::rules::RouteRule;
 pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
 use super::{
     audit::Trail,
@@ -45,7 +45,8 @@ use crate::{
         dashboard::session,
         request::extract::agent_id,
         response::problem::{
-            FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Kind, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED,
+            FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, ProblemKind, TOO_MANY_REQUESTS,
+            UNAUTHORIZED,
         },
         routes::{projects, summary},
     },
@@ -59,7 +60,7 @@ const NOTHING_LOADED: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
 
 /// The caller of a request, as handlers get it.
-pub(in crate::http) type Asking = Extension<Arc<Caller>>;
+pub(in crate::http) type CallerExtension = Extension<Arc<Caller>>;
 
 /// Lets a request through to its handler, or answers it.
 pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
@@ -114,7 +115,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
 }
 
 /// What a route demands, if there is one.
-pub(super) fn rule(method: &Method, route: &str) -> Option<Rule> {
+pub(super) fn rule(method: &Method, route: &str) -> Option<RouteRule> {
     rules::known(method, route)
 }
 
@@ -186,7 +187,7 @@ pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Checks that the caller may see the agent or the project that the route is about.
-async fn check_reach(app: &App, caller: &Caller, rule: Rule, parts: &mut Parts) -> Result<(), Problem> {
+async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Parts) -> Result<(), Problem> {
     let Some(named) = caller.reach.named() else {
         return Ok(());
     };
@@ -233,7 +234,7 @@ pub(in crate::http) fn check_may_make(caller: &Caller, agent: &AgentId) -> Resul
 
 /// The text for `{id}` in the path, or the path's end if it has no such place. A path that can't be decoded is an
 /// `unreadable` problem, with the text that a handler's would have.
-async fn path_id(parts: &mut Parts, unreadable: Kind) -> Result<String, Problem> {
+async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
     let parameters =
         parameters.map_err(|rejection| Problem::new(unreadable, format!("Invalid URL: {rejection}")))?;

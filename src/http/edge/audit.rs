@@ -45,14 +45,14 @@ impl Trail {
 }
 
 /// What is known of a request before it is answered.
-pub(super) struct Audited {
+pub(super) struct AuditContext {
     pub(super) trail: Trail,
     pub(super) peer: Option<Peer>,
     pub(super) uri: Uri,
     pub(super) method: Method,
 }
 
-impl Audited {
+impl AuditContext {
     /// Notes the answer of a request to `route` (its template), if it is one that is audited.
     pub(super) fn answered(self, app: &App, route: &str, request_id: &HeaderValue, response: &Response) {
         let status = response.status();

@@ -47,11 +47,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(in crate::http) use self::peer::Peer;
 use self::{
-    doing::{Doing, Sent},
-    pool::{Admitted, Pool},
-    proxy::Origin,
-    rest::Received,
-    stream::{Stream, Timed},
+    doing::{ConnectionState, ResponseBody},
+    pool::{ConnectionSlot, Pool},
+    proxy::PeerOrigin,
+    rest::RequestBody,
+    stream::{Stream, TimedStream},
 };
 use crate::{config::HttpConfig, http::Interface};
 
@@ -117,7 +117,7 @@ pub(in crate::http) async fn serve(
 }
 
 /// The next connection, with its place.
-async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, Origin, Admitted) {
+async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
     loop {
         let (stream, origin) = accepted(listener).await;
         match pool.admit(origin).await {
@@ -127,7 +127,7 @@ async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, Origin, Admitte
     }
 }
 
-async fn accepted(listener: &Listener) -> (Stream, Origin) {
+async fn accepted(listener: &Listener) -> (Stream, PeerOrigin) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
@@ -151,7 +151,7 @@ fn is_of_one(error: &io::Error) -> bool {
 
 /// Answers the requests on one connection.
 async fn answer(
-    (stream, origin, admitted): (Stream, Origin, Admitted),
+    (stream, origin, admitted): (Stream, PeerOrigin, ConnectionSlot),
     (interface, idled): (Interface, Arc<AtomicU64>),
     limits: ConnectionLimits,
     stop: CancellationToken,
@@ -160,12 +160,12 @@ async fn answer(
     let doing = Arc::clone(&admitted.doing);
     let service = service_fn(|request: Request<Incoming>| {
         let is_awaited = request.headers().contains_key(EXPECT);
-        let mut request = request.map(|body| Received::new(body, is_awaited, &rests));
+        let mut request = request.map(|body| RequestBody::new(body, is_awaited, &rests));
         let client = interface.proxies().client(origin, request.headers());
         request.extensions_mut().insert(client);
         asked(request, &interface, &doing, &idled)
     });
-    let timed = Timed::new(stream, limits, Arc::clone(&doing));
+    let timed = TimedStream::new(stream, limits, Arc::clone(&doing));
     let answering = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_timeout)
@@ -200,23 +200,23 @@ async fn answer(
 
 /// Handles one request.
 fn asked(
-    request: Request<Received>,
+    request: Request<RequestBody>,
     interface: &Interface,
-    doing: &Arc<Doing>,
+    doing: &Arc<ConnectionState>,
     idled: &Arc<AtomicU64>,
-) -> impl Future<Output = Result<Response<Sent>, Infallible>> + use<> {
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
     doing.begin();
     let answering = interface.call(request);
     let (doing, idled) = (Arc::clone(doing), Arc::clone(idled));
     async move {
         let answer = answering.await?;
         doing.answer();
-        Ok(answer.map(|body| Sent::new(body, doing, idled)))
+        Ok(answer.map(|body| ResponseBody::new(body, doing, idled)))
     }
 }
 
 /// Waits until nothing is asked and nothing is being sent.
-async fn idle(doing: &Doing) {
+async fn idle(doing: &ConnectionState) {
     while !doing.is_idle() {
         sleep(LINGER).await;
     }
@@ -228,7 +228,7 @@ async fn lingered(stop: &CancellationToken) {
 }
 
 /// Waits until no request is being answered: an incomplete head isn't waited for.
-async fn nothing_left(doing: &Doing) {
+async fn nothing_left(doing: &ConnectionState) {
     loop {
         sleep(ENDING_LOOK).await;
         let is_asked = doing.is_asked.load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ use tracing::{Instrument as _, Span, field::Empty, info_span};
 
 use super::{
     access,
-    audit::{Audited, Trail},
+    audit::{AuditContext, Trail},
     observe,
 };
 use crate::{
@@ -39,8 +39,8 @@ pub(in crate::http) async fn around(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let arrived = Arrived::now(&app, &request);
-    let audited = Audited {
+    let arrived = InFlightRequest::now(&app, &request);
+    let audited = AuditContext {
         trail: Trail::default(),
         peer: request.extensions().get().copied(),
         uri: request.uri().clone(),
@@ -64,7 +64,7 @@ pub(in crate::http) async fn around(
 }
 
 /// A request from its arrival to its answer.
-pub(super) struct Arrived {
+pub(super) struct InFlightRequest {
     began: Instant,
     id: HeaderValue,
     method: Method,
@@ -72,7 +72,7 @@ pub(super) struct Arrived {
     trace: Option<String>,
 }
 
-impl Arrived {
+impl InFlightRequest {
     pub(super) fn now<B>(app: &App, request: &http::Request<B>) -> Self {
         let headers = request.headers();
         Self {

@@ -10,7 +10,7 @@ use axum::{
 };
 use tracing::{Level, span_enabled};
 
-use super::{access, frame::Arrived};
+use super::{access, frame::InFlightRequest};
 use crate::{
     domain::agent::AgentId,
     http::{App, routes::summary},
@@ -38,7 +38,7 @@ fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Respon
     let caller = access::reader_at_once(app, request, agent)?;
     let reading = app.parts.snapshots.at_hand(agent)?;
     access::check_rate(app, Some(&caller), request.extensions()).ok()?;
-    let arrived = Arrived::now(app, request);
+    let arrived = InFlightRequest::now(app, request);
     let response = summary::at_hand(app, agent, &reading, request.headers());
     Some(arrived.answered(app, summary::PATH, response))
 }

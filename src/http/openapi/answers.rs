@@ -13,7 +13,7 @@ use utoipa::{
 use crate::client::PROBLEM_TYPES;
 
 /// The component's name, its status, what it means, and a problem as an example.
-struct Answer {
+struct AnswerSpec {
     name: &'static str,
     status: u16,
     description: &'static str,
@@ -21,7 +21,7 @@ struct Answer {
     example: [&'static str; 4],
 }
 
-const BAD_REQUEST: Answer = Answer {
+const BAD_REQUEST: AnswerSpec = AnswerSpec {
     name: "BadRequest",
     status: 400,
     description: "The request can't be understood. `errors` says where.",
@@ -32,7 +32,7 @@ const BAD_REQUEST: Answer = Answer {
         "did you mean `limit`?",
     ],
 };
-const UNAUTHORIZED: Answer = Answer {
+const UNAUTHORIZED: AnswerSpec = AnswerSpec {
     name: "Unauthorized",
     status: 401,
     description: "This daemon asks for tokens, and none came that opens anything.",
@@ -43,7 +43,7 @@ const UNAUTHORIZED: Answer = Answer {
         "send header `authorization: Bearer rcp_…`; `recapd token create` makes a token",
     ],
 };
-const FORBIDDEN: Answer = Answer {
+const FORBIDDEN: AnswerSpec = AnswerSpec {
     name: "Forbidden",
     status: 403,
     description: "The token is for less than this, or a web page asks. Nothing was changed.",
@@ -54,7 +54,7 @@ const FORBIDDEN: Answer = Answer {
         "`recapd token create NAME --scope SCOPE` makes one",
     ],
 };
-const NOT_FOUND: Answer = Answer {
+const NOT_FOUND: AnswerSpec = AnswerSpec {
     name: "NotFound",
     status: 404,
     description: "What the path or the body names doesn't exist.",
@@ -65,7 +65,7 @@ const NOT_FOUND: Answer = Answer {
         "an agent is made by its first message: POST /v1/agents/{id}/messages",
     ],
 };
-const TOO_SLOW: Answer = Answer {
+const TOO_SLOW: AnswerSpec = AnswerSpec {
     name: "BodyTooSlow",
     status: 408,
     description: "The body didn't arrive in half of `http.request_timeout_ms`.",
@@ -76,7 +76,7 @@ const TOO_SLOW: Answer = Answer {
         "send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)",
     ],
 };
-const CONFLICT: Answer = Answer {
+const CONFLICT: AnswerSpec = AnswerSpec {
     name: "Conflict",
     status: 409,
     description: "It contradicts what is there. Nothing was changed.",
@@ -87,7 +87,7 @@ const CONFLICT: Answer = Answer {
         "give the child an id of its own",
     ],
 };
-const TOO_LARGE: Answer = Answer {
+const TOO_LARGE: AnswerSpec = AnswerSpec {
     name: "TooLarge",
     status: 413,
     description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000).",
@@ -98,7 +98,7 @@ const TOO_LARGE: Answer = Answer {
         "send the messages in several requests, in order, or raise http.body_bytes_max",
     ],
 };
-const UNSUPPORTED: Answer = Answer {
+const UNSUPPORTED: AnswerSpec = AnswerSpec {
     name: "UnsupportedMediaType",
     status: 415,
     description: "The body isn't said to be JSON, or it is compressed.",
@@ -109,7 +109,7 @@ const UNSUPPORTED: Answer = Answer {
         "send header `content-type: application/json`, or application/x-ndjson for lines",
     ],
 };
-const KEY_REUSED: Answer = Answer {
+const KEY_REUSED: AnswerSpec = AnswerSpec {
     name: "KeyReused",
     status: 422,
     description: "The idempotency key was used for another request. Nothing was stored.",
@@ -120,7 +120,7 @@ const KEY_REUSED: Answer = Answer {
         "give each request a key of its own, and the same one only to the same request",
     ],
 };
-const TOO_MANY: Answer = Answer {
+const TOO_MANY: AnswerSpec = AnswerSpec {
     name: "TooManyRequests",
     status: 429,
     description: "This token, or this address, asks more often than `http.requests_per_second` allows. Nothing was changed.",
@@ -131,7 +131,7 @@ const TOO_MANY: Answer = Answer {
         "ask again after `retry-after`, or raise http.requests_per_second",
     ],
 };
-const INTERNAL: Answer = Answer {
+const INTERNAL: AnswerSpec = AnswerSpec {
     name: "Internal",
     status: 500,
     description: "A defect of recapd; its log says more, under the id of the request.",
@@ -142,7 +142,7 @@ const INTERNAL: Answer = Answer {
         "report it with the id of this request, and what the log says about it",
     ],
 };
-const UNAVAILABLE: Answer = Answer {
+const UNAVAILABLE: AnswerSpec = AnswerSpec {
     name: "Unavailable",
     status: 503,
     description: "The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again.",
@@ -154,7 +154,7 @@ const UNAVAILABLE: Answer = Answer {
     ],
 };
 
-const ALL: [Answer; 12] = [
+const ALL: [AnswerSpec; 12] = [
     BAD_REQUEST,
     UNAUTHORIZED,
     FORBIDDEN,
@@ -177,7 +177,7 @@ macro_rules! sets {
 
         impl IntoResponses for $set {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                [$($answer),+].iter().map(Answer::reference).collect()
+                [$($answer),+].iter().map(AnswerSpec::reference).collect()
             }
         }
     )+};
@@ -198,7 +198,7 @@ sets! {
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
 
-impl Answer {
+impl AnswerSpec {
     fn reference(&self) -> (String, RefOr<Response>) {
         let component = Ref::from_response_name(self.name);
         (self.status.to_string(), RefOr::Ref(component))

@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-use super::super::response::problem::{Finding, Place, Wire};
+use super::super::response::problem::{Finding, RequestPlace, Wire};
 use crate::{
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},
@@ -139,7 +139,7 @@ struct AnyMessage {
     dead_code,
     reason = "only described: bodies are taken apart without touching a byte of a message"
 )]
-struct Batch {
+struct BatchBody {
     /// In order.
     #[schema(min_items = 1)]
     messages: Vec<AnyMessage>,
@@ -159,7 +159,7 @@ impl PartialSchema for MessagesBody {
             .description(Some("Several, in order."));
         let any = AnyOfBuilder::new()
             .item(several)
-            .item(Ref::from_schema_name(Batch::name()))
+            .item(Ref::from_schema_name(BatchBody::name()))
             .item(message());
         RefOr::T(any.into())
     }
@@ -173,7 +173,7 @@ impl ToSchema for MessagesBody {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         for (name, schema) in [
             (AnyMessage::name(), AnyMessage::schema()),
-            (Batch::name(), Batch::schema()),
+            (BatchBody::name(), BatchBody::schema()),
         ] {
             schemas.push((name.into_owned(), schema));
         }
@@ -247,7 +247,7 @@ pub(super) fn named_elsewhere() -> Components {
     ComponentsBuilder::new()
         .schema_from::<Wire<'_>>()
         .schema_from::<Finding>()
-        .schema_from::<Place>()
+        .schema_from::<RequestPlace>()
         .schema_from::<AgentId>()
         .schema_from::<Switch>()
         .schema_from::<View>()

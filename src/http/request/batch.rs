@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::body::Writing;
+use super::body::BodyFormat;
 use crate::{
     domain::{
         calibration::ReportedUsage,
@@ -12,7 +12,7 @@ use crate::{
     },
     formats,
     http::response::problem::{
-        BODY_TOO_LARGE, Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES,
+        BODY_TOO_LARGE, Finding, INVALID_BODY, INVALID_MESSAGE, Problem, RequestPlace, TOO_MANY_MESSAGES,
     },
 };
 
@@ -26,8 +26,8 @@ const USAGE_FIELD: &str = "usage";
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
 /// A message in a body.
-struct Piece<'b> {
-    place: Place,
+struct BodyMessage<'b> {
+    place: RequestPlace,
     json: &'b str,
 }
 
@@ -36,7 +36,7 @@ pub(super) const VALUES_MAX: usize = 500_000;
 
 /// What a body holds.
 #[derive(Debug)]
-pub(in crate::http) struct Batch {
+pub(in crate::http) struct MessageBatch {
     /// The messages, in order.
     pub(in crate::http) messages: Vec<Message>,
     /// The provider's usage report on the request that the last answer among them came from.
@@ -46,11 +46,11 @@ pub(in crate::http) struct Batch {
 /// The messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
 /// is read in the format that it certainly has, or else in that of the first message with a certain one.
 pub(in crate::http) fn messages(
-    writing: Writing,
+    writing: BodyFormat,
     body: &[u8],
     format: Option<Format>,
     messages_max: usize,
-) -> Result<Batch, Problem> {
+) -> Result<MessageBatch, Problem> {
     let text = std::str::from_utf8(body).map_err(|error| {
         let detail = format!("byte {} of the body is no UTF-8", error.valid_up_to() + 1);
         Problem::new(INVALID_BODY, detail).hint("send UTF-8")
@@ -58,13 +58,13 @@ pub(in crate::http) fn messages(
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     check_values(text.as_bytes())?;
     let (pieces, usage) = match writing {
-        Writing::Lines => (lines(text, messages_max)?, None),
-        Writing::Document => document(text, messages_max)?,
+        BodyFormat::Lines => (lines(text, messages_max)?, None),
+        BodyFormat::Document => document(text, messages_max)?,
     };
     if pieces.is_empty() {
         return Err(Problem::new(INVALID_BODY, "the body holds no messages").hint("send at least one"));
     }
-    Ok(Batch {
+    Ok(MessageBatch {
         messages: parse_all(&pieces, format)?,
         usage,
     })
@@ -105,7 +105,7 @@ fn check_count(count: usize, messages_max: usize) -> Result<(), Problem> {
         .hint("send them in several requests, in order, or raise http.batch_messages_max"))
 }
 
-fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message>, Problem> {
+fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<Message>, Problem> {
     let likely = pieces.iter().find_map(|piece| formats::detect(piece.json));
     let likely = likely.unwrap_or(Format::OpenAiChat);
     let mut messages = Vec::with_capacity(pieces.len());
@@ -133,7 +133,7 @@ fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message
 }
 
 /// Refuses what sub-agents said among what others did: it would mix conversations. Alone it is that of an agent of its own.
-fn check_conversation(pieces: &[Piece<'_>], messages: &[Message]) -> Result<(), Problem> {
+fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
     if messages.len() < 2 {
         return Ok(());
     }
@@ -159,19 +159,22 @@ fn check_conversation(pieces: &[Piece<'_>], messages: &[Message]) -> Result<(), 
         .findings(findings))
 }
 
-fn lines(text: &str, messages_max: usize) -> Result<Vec<Piece<'_>>, Problem> {
+fn lines(text: &str, messages_max: usize) -> Result<Vec<BodyMessage<'_>>, Problem> {
     let numbered = (1..).zip(text.lines().map(str::trim));
     let filled = numbered.filter(|(_, json)| !json.is_empty());
     check_count(filled.clone().count(), messages_max)?;
-    let pieces = filled.map(|(line, json)| Piece {
-        place: Place::Line(line),
+    let pieces = filled.map(|(line, json)| BodyMessage {
+        place: RequestPlace::Line(line),
         json,
     });
     Ok(pieces.collect())
 }
 
 /// A message, an array of messages, or an object that holds an array of messages, and perhaps a report of usage.
-fn document(text: &str, messages_max: usize) -> Result<(Vec<Piece<'_>>, Option<ReportedUsage>), Problem> {
+fn document(
+    text: &str,
+    messages_max: usize,
+) -> Result<(Vec<BodyMessage<'_>>, Option<ReportedUsage>), Problem> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken(&error))?;
     if raw.get().starts_with('[') {
         return Ok((elements(raw, "", messages_max)?, None));
@@ -180,8 +183,8 @@ fn document(text: &str, messages_max: usize) -> Result<(Vec<Piece<'_>>, Option<R
         let messages = elements(messages, "/messages", messages_max)?;
         return Ok((messages, usage.map(report).transpose()?));
     }
-    let message = Piece {
-        place: Place::Pointer(String::new()),
+    let message = BodyMessage {
+        place: RequestPlace::Pointer(String::new()),
         json: raw.get(),
     };
     Ok((vec![message], None))
@@ -196,12 +199,16 @@ fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
     })
 }
 
-fn elements<'b>(array: &'b RawValue, within: &str, messages_max: usize) -> Result<Vec<Piece<'b>>, Problem> {
+fn elements<'b>(
+    array: &'b RawValue,
+    within: &str,
+    messages_max: usize,
+) -> Result<Vec<BodyMessage<'b>>, Problem> {
     let no_array = |_| misplaced(within, "is no array; give the messages as one");
     let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(no_array)?;
     check_count(elements.len(), messages_max)?;
-    let numbered = elements.into_iter().enumerate().map(|(number, raw)| Piece {
-        place: Place::Pointer(format!("{within}/{number}")),
+    let numbered = elements.into_iter().enumerate().map(|(number, raw)| BodyMessage {
+        place: RequestPlace::Pointer(format!("{within}/{number}")),
         json: raw.get(),
     });
     Ok(numbered.collect())
@@ -231,7 +238,7 @@ fn misplaced(pointer: &str, detail: &str) -> Problem {
     Problem::new(INVALID_BODY, format!("`{pointer}` {detail}"))
         .hint("send a message, an array of messages, {\"messages\": [...]}, or one message per line")
         .findings(vec![Finding {
-            place: Place::Pointer(pointer.to_owned()),
+            place: RequestPlace::Pointer(pointer.to_owned()),
             detail: detail.to_owned(),
         }])
 }
@@ -258,11 +265,11 @@ mod tests {
     fn a_body_of_very_many_values_is_refused_before_it_is_taken_apart() {
         let said = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
         let many = said(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
-        let refused = messages(Writing::Lines, many.as_bytes(), None, MESSAGES_MAX).unwrap_err();
+        let refused = messages(BodyFormat::Lines, many.as_bytes(), None, MESSAGES_MAX).unwrap_err();
         assert!(format!("{refused:?}").contains("500000 values"), "{refused:?}");
         // In a text commas are no values.
         let long = said(&format!(r#""\\\"{}""#, "[,".repeat(VALUES_MAX)));
-        assert!(messages(Writing::Lines, long.as_bytes(), None, MESSAGES_MAX).is_ok());
+        assert!(messages(BodyFormat::Lines, long.as_bytes(), None, MESSAGES_MAX).is_ok());
     }
 
     #[test]
@@ -277,7 +284,7 @@ mod tests {
         );
         let read = |lines: &[&String]| {
             let body: Vec<&str> = lines.iter().map(|line| line.as_str()).collect();
-            messages(Writing::Lines, body.join("\n").as_bytes(), None, MESSAGES_MAX)
+            messages(BodyFormat::Lines, body.join("\n").as_bytes(), None, MESSAGES_MAX)
         };
         assert_eq!(read(&[&main, &main]).unwrap().messages.len(), 2);
         // The talk of one of them is an agent of its own.
@@ -300,7 +307,7 @@ mod tests {
         #[test]
         fn no_line_is_lost_or_changed(lines in vec(line(), 0..8), end in "(\n|\r\n)", mark in "\u{feff}?") {
             let body = mark + &lines.join(&end);
-            for writing in [Writing::Lines, Writing::Document] {
+            for writing in [BodyFormat::Lines, BodyFormat::Document] {
                 let Ok(batch) = messages(writing, body.as_bytes(), None, MESSAGES_MAX) else { continue };
                 prop_assert!((1..=MESSAGES_MAX).contains(&batch.messages.len()));
                 let mut rest = body.as_str();
@@ -311,14 +318,14 @@ mod tests {
                 }
             }
             let filled = lines.iter().filter(|line| !line.trim().is_empty()).count();
-            if let Ok(batch) = messages(Writing::Lines, body.as_bytes(), None, MESSAGES_MAX) {
+            if let Ok(batch) = messages(BodyFormat::Lines, body.as_bytes(), None, MESSAGES_MAX) {
                 prop_assert_eq!(batch.messages.len(), filled);
             }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(body in vec(any::<u8>(), 0..64)) {
-            for writing in [Writing::Lines, Writing::Document] {
+            for writing in [BodyFormat::Lines, BodyFormat::Document] {
                 messages(writing, &body, None, MESSAGES_MAX).ok();
             }
         }

@@ -19,7 +19,7 @@ use axum::{
 use futures::StreamExt as _;
 
 use crate::{
-    access::quota::{Holder, Lack, Quota, SHARE_OF, Taken},
+    access::quota::{Holder, Lack, Quota, QuotaShare, SHARE_OF},
     http::{
         App,
         edge::access,
@@ -52,7 +52,7 @@ const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum Writing {
+pub(in crate::http) enum BodyFormat {
     /// One JSON document.
     Document,
     /// One JSON document on each line.
@@ -72,16 +72,16 @@ pub(in crate::http) fn room(bytes_max: usize) -> Arc<Quota> {
 }
 
 /// The room that a body takes, until this is dropped; `None` for no body.
-pub(in crate::http) type Share = Option<Taken>;
+pub(in crate::http) type BodyShare = Option<QuotaShare>;
 
 /// A body. Whoever keeps the messages read from it keeps its share as well.
 #[derive(Default)]
-pub(in crate::http) struct Held {
+pub(in crate::http) struct BufferedBody {
     pub(in crate::http) bytes: Vec<u8>,
-    pub(in crate::http) share: Share,
+    pub(in crate::http) share: BodyShare,
 }
 
-impl Held {
+impl BufferedBody {
     /// A body of which nothing has come yet.
     fn begun(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
         Ok(Self {
@@ -109,7 +109,7 @@ impl Held {
     pub(in crate::http) async fn parsed<T: Send + 'static>(
         self,
         parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<(T, Share), Problem> {
+    ) -> Result<(T, BodyShare), Problem> {
         let Self { bytes, mut share } = self;
         let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
         let parse = move || {
@@ -128,7 +128,10 @@ impl Held {
 }
 
 /// Reads a body of messages.
-pub(in crate::http) async fn read(app: &App, request: Request) -> Result<(Writing, Held), Problem> {
+pub(in crate::http) async fn read(
+    app: &App,
+    request: Request,
+) -> Result<(BodyFormat, BufferedBody), Problem> {
     let (parts, body) = request.into_parts();
     let writing = writing(&parts.headers)?;
     let limit = Limit {
@@ -139,19 +142,19 @@ pub(in crate::http) async fn read(app: &App, request: Request) -> Result<(Writin
 }
 
 /// Reads a body without messages.
-pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<Held, Problem> {
+pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;
     short(app, &parts, body).await
 }
 
 /// Reads a body without messages, of whatever format.
-pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<Held, Problem> {
+pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
     arrived(app, parts, body, Limit { bytes, ..SHORT }).await
 }
 
-async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<Held, Problem> {
+async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<BufferedBody, Problem> {
     let announced = parts
         .headers
         .get(CONTENT_LENGTH)
@@ -160,7 +163,7 @@ async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<H
         return Err(too_large(limit));
     }
     let time = app.settings.request_timeout() / 2;
-    let mut held = Held::begun(&app.bodies, &access::holder(&parts.extensions));
+    let mut held = BufferedBody::begun(&app.bodies, &access::holder(&parts.extensions));
     let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
     // A body that is refused while it is read is refused for that, whatever becomes of the rest.
@@ -173,7 +176,7 @@ async fn gather(
     app: &App,
     body: Body,
     limit: Limit,
-    held: &mut Result<Held, Problem>,
+    held: &mut Result<BufferedBody, Problem>,
 ) -> Result<(), Problem> {
     let (mut chunks, mut bytes) = (body.into_data_stream(), 0);
     while bytes <= app.settings.body_bytes_max
@@ -182,14 +185,14 @@ async fn gather(
         let chunk =
             chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
         bytes += chunk.len();
-        let before = mem::replace(held, Ok(Held::default()));
+        let before = mem::replace(held, Ok(BufferedBody::default()));
         *held = before.and_then(|held| held.and(&chunk, limit));
     }
     Ok(())
 }
 
 /// The format of a body, which must be declared: a foreign web page can send any other type without asking first.
-fn writing(headers: &HeaderMap) -> Result<Writing, Problem> {
+fn writing(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
     let value = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let encoding = value(CONTENT_ENCODING).unwrap_or("identity");
     if !encoding.eq_ignore_ascii_case("identity") {
@@ -204,8 +207,8 @@ fn writing(headers: &HeaderMap) -> Result<Writing, Problem> {
         .trim()
         .to_ascii_lowercase();
     match kind.as_str() {
-        "application/json" | "application/merge-patch+json" => Ok(Writing::Document),
-        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(Writing::Lines),
+        "application/json" | "application/merge-patch+json" => Ok(BodyFormat::Document),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(BodyFormat::Lines),
         _ => {
             let detail = if given.is_empty() {
                 "the body has no content type".to_owned()
@@ -252,11 +255,11 @@ mod tests {
     /// The room that as many bytes take as need none in the beginning of a body.
     const TAKEN: usize = MADE_OF_A_BYTE * FREE_BYTES;
 
-    fn begun(room: &Arc<Quota>, of: &str) -> Held {
-        Held::begun(room, &Holder::of(None, of)).ok().unwrap()
+    fn begun(room: &Arc<Quota>, of: &str) -> BufferedBody {
+        BufferedBody::begun(room, &Holder::of(None, of)).ok().unwrap()
     }
 
-    fn more(held: Held) -> Result<Held, Problem> {
+    fn more(held: BufferedBody) -> Result<BufferedBody, Problem> {
         held.and(&vec![b'x'; FREE_BYTES], LIMIT)
     }
 
@@ -275,7 +278,7 @@ mod tests {
         // The beginning needs none, and who is refused keeps none.
         let third = more(begun(&room, "c")).ok().unwrap();
         assert!(more(third).err().unwrap().may_pass());
-        let Held { bytes, share } = one;
+        let BufferedBody { bytes, share } = one;
         drop(bytes);
         assert_eq!(room.left(), 0);
         drop((share, other));
@@ -297,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn very_many_short_values_take_room_too() {
         let room = Quota::new(2_000 * MADE_OF_A_VALUE);
-        let held = |values: usize| Held {
+        let held = |values: usize| BufferedBody {
             bytes: format!("[{}]", "1,".repeat(values)).into_bytes(),
             ..begun(&room, "a")
         };

@@ -10,7 +10,7 @@ use axum::{
 use crate::{
     domain::agent::{AgentId, InvalidAgentId},
     http::response::problem::{
-        Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Place, Problem, UNKNOWN_PARAMETER,
+        Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Problem, RequestPlace, UNKNOWN_PARAMETER,
     },
 };
 
@@ -32,9 +32,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
 }
 
 /// The agent of the path, and the number behind it.
-pub(in crate::http) struct Numbered(pub(in crate::http) AgentId, pub(in crate::http) i64);
+pub(in crate::http) struct AgentNumber(pub(in crate::http) AgentId, pub(in crate::http) i64);
 
-impl<S: Send + Sync> FromRequestParts<S> for Numbered {
+impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -130,7 +130,7 @@ pub(in crate::http) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
     Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
         .hint(cure)
         .findings(vec![Finding {
-            place: Place::Parameter(name.to_owned()),
+            place: RequestPlace::Parameter(name.to_owned()),
             detail: what.to_owned(),
         }])
 }
@@ -144,7 +144,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
         .findings(vec![Finding {
-            place: Place::Parameter(name.to_owned()),
+            place: RequestPlace::Parameter(name.to_owned()),
             detail: hint,
         }])
 }
@@ -173,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{super::page, *};
-    use crate::domain::cursor::List;
+    use crate::domain::cursor::PagedList;
 
     proptest! {
         #[test]
@@ -191,7 +191,7 @@ mod tests {
             let all = parameters.flag("all").unwrap_or_default();
             prop_assert!(!all || parameters.text("all").is_some());
             // Nobody guesses a cursor.
-            let cursor = page::cursor::<AgentId>(&parameters, List::Agents);
+            let cursor = page::cursor::<AgentId>(&parameters, PagedList::Agents);
             prop_assert!(cursor.is_err() || parameters.text("cursor").is_none());
         }
     }

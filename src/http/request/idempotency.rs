@@ -87,7 +87,7 @@ impl Key {
 }
 
 /// An answer, and the digest of what was asked.
-struct Answered {
+struct StoredAnswer {
     asked: String,
     /// When the agent was made: it may have been deleted since, and made again.
     created_at: Timestamp,
@@ -96,11 +96,11 @@ struct Answered {
 
 /// The latest answers.
 #[derive(Default)]
-pub(in crate::http) struct Answers(Mutex<Remembered>);
+pub(in crate::http) struct Answers(Mutex<AnswerCache>);
 
 #[derive(Default)]
-struct Remembered {
-    by_key: HashMap<Arc<Key>, Answered>,
+struct AnswerCache {
+    by_key: HashMap<Arc<Key>, StoredAnswer>,
     /// The oldest first.
     order: VecDeque<Arc<Key>>,
 }
@@ -118,7 +118,7 @@ impl Answers {
     pub(in crate::http) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
-        let answered = Answered {
+        let answered = StoredAnswer {
             asked,
             created_at,
             answer,

@@ -8,7 +8,7 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::extract::proposal;
-use crate::http::response::problem::{Finding, Place, Problem};
+use crate::http::response::problem::{Finding, Problem, RequestPlace};
 
 /// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
 /// for; or else with the known ones that are of a wrong type.
@@ -18,7 +18,7 @@ pub(in crate::http) fn with_unknown<T: DeserializeOwned>(problem: Problem, body:
     let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
     let findings: Vec<Finding> = unknown
         .map(|name| Finding {
-            place: Place::member(name),
+            place: RequestPlace::member(name),
             detail: meant(name, known),
         })
         .collect();
@@ -31,7 +31,7 @@ pub(in crate::http) fn with_unknown<T: DeserializeOwned>(problem: Problem, body:
 /// The members that a `T` can't have as they are, each tried alone.
 fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
     let finding = |(name, value): (String, Value)| {
-        let place = Place::member(&name);
+        let place = RequestPlace::member(&name);
         let alone = Value::Object(Map::from_iter([(name, value)]));
         let detail = serde_json::from_value::<T>(alone).err()?.to_string();
         // It would do, with others.
@@ -52,14 +52,14 @@ fn meant(name: &str, known: &[&str]) -> String {
 fn known<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut known: &'static [&'static str] = &[];
     // It can't be made of nothing, but in trying it names its members.
-    drop(<T as Deserialize<'_>>::deserialize(Asked(&mut known)));
+    drop(<T as Deserialize<'_>>::deserialize(MemberRecorder(&mut known)));
     known
 }
 
 /// Records which members a type asks for.
-struct Asked<'a>(&'a mut &'static [&'static str]);
+struct MemberRecorder<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Asked<'_> {
+impl<'de> Deserializer<'de> for MemberRecorder<'_> {
     type Error = value::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {

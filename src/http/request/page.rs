@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::extract::{Parameters, invalid};
 pub(in crate::http) use crate::domain::cursor::cut;
 use crate::{
-    domain::cursor::{Cursor, List, NoCursor},
+    domain::cursor::{Cursor, NoCursor, PagedList},
     http::response::problem::Problem,
 };
 
@@ -23,7 +23,7 @@ pub(in crate::http) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
 /// The entry of `list` after which the page begins.
 pub(in crate::http) fn cursor<T: FromStr>(
     parameters: &Parameters,
-    list: List<'_>,
+    list: PagedList<'_>,
 ) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
@@ -48,6 +48,6 @@ pub(in crate::http) fn place<T: FromStr>(parameters: &Parameters) -> Result<Opti
 }
 
 /// Where the next page of `list` begins, if there is one.
-pub(in crate::http) fn next(list: List<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
+pub(in crate::http) fn next(list: PagedList<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
     entry.map(|entry| Cursor::behind(list, &entry))
 }

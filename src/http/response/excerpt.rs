@@ -7,13 +7,13 @@ use crate::{
     domain::{
         agent::AgentId,
         number::usize_or_max,
-        summary::brief::{Excerpt, Wanted},
+        summary::brief::{BriefOptions, Excerpt},
     },
     http::{
         SharedApp,
         request::extract::{Parameters, invalid},
     },
-    snapshot::Reading,
+    snapshot::Lookup,
     threads,
 };
 
@@ -26,7 +26,7 @@ const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
 /// The excerpt that the parameters ask for; `None` for the whole summary.
-pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>, Problem> {
+pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
     let is_brief = match parameters.text(VIEW) {
         None | Some("full") => false,
         Some("brief") => true,
@@ -40,16 +40,16 @@ pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<Wanted>,
     };
     let chars_max = parameters.integer(MAX_CHARS, 1..=CHARS_MAX)?.map(usize_or_max);
     let tokens_max = parameters.integer(MAX_TOKENS, 1..=TOKENS_MAX)?;
-    Ok(Wanted::new(is_brief, chars_max, tokens_max))
+    Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
 }
 
 /// The excerpt of what was read, made on another thread, since it takes a while. A brief says what runs, unless the database
 /// is away.
 pub(in crate::http) async fn made(
-    wanted: Wanted,
+    wanted: BriefOptions,
     app: &SharedApp,
     agent: &AgentId,
-    reading: &Reading,
+    reading: &Lookup,
 ) -> Result<Excerpt, Problem> {
     let running = if wanted.is_brief() && reading.stale_since.is_none() {
         app.parts.snapshots.running(agent).await

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     domain::time::Timestamp,
-    snapshot::{Reading, Snapshot, Snapshots},
+    snapshot::{Lookup, Snapshot, Snapshots},
     telemetry::metrics::labels::ReadResult,
 };
 
@@ -39,7 +39,7 @@ const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
 /// The prepared responses of a snapshot, which are kept with it.
-pub(in crate::http) struct Prepared {
+pub(in crate::http) struct PreparedResponses {
     /// The document's own headers, sent with it in every format, and without it.
     own: HeaderMap,
     etag: Option<HeaderValue>,
@@ -72,7 +72,7 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
     Bytes::from_owner(Markdown(Arc::clone(snapshot)))
 }
 
-impl Prepared {
+impl PreparedResponses {
     /// The answers that are kept with `snapshot`, prepared now if they weren't before, with its `own` headers. `None` if
     /// somebody keeps something else there.
     pub(in crate::http) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
@@ -127,7 +127,7 @@ impl Prepared {
     /// format.
     pub(in crate::http) fn answer(
         &self,
-        reading: &Reading,
+        reading: &Lookup,
         snapshots: &Arc<Snapshots>,
         (form, asked): (Form, &HeaderMap),
         now: Timestamp,
@@ -182,7 +182,7 @@ impl Prepared {
 fn compress(snapshots: &Snapshots, snapshot: &Snapshot) {
     let text = snapshot.markdown.as_bytes();
     let made = gzip(text).ok().filter(|made| made.len() < text.len());
-    if let (Some(prepared), Some(made)) = (snapshot.kept.get::<Prepared>(), made) {
+    if let (Some(prepared), Some(made)) = (snapshot.kept.get::<PreparedResponses>(), made) {
         let bytes = made.len();
         if prepared.gzip.set(made.into()).is_ok() {
             snapshots.grew(snapshot, bytes);
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn what_somebody_else_keeps_is_none() {
         let snapshot = Snapshot::default();
-        let first = Prepared::kept_with(&snapshot, HeaderMap::new).unwrap();
-        let again = Prepared::kept_with(&snapshot, HeaderMap::new).unwrap();
+        let first = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
+        let again = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
         assert!(std::ptr::eq(first, again));
         let taken = Snapshot::default();
         assert_eq!(taken.kept.get_or_make(|| 7), Some(&7));
-        assert!(Prepared::kept_with(&taken, HeaderMap::new).is_none());
+        assert!(PreparedResponses::kept_with(&taken, HeaderMap::new).is_none());
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     client::PROBLEM_TYPES,
     domain::agent::AgentId,
     store::{FactFault, StoreError},
-    threads::Panicked,
+    threads::ComputationPanic,
 };
 
 /// After how many seconds to retry a failure that may pass.
@@ -30,7 +30,7 @@ pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 /// Something went wrong.
 #[derive(Clone, Debug)]
 pub(in crate::http) struct Problem {
-    kind: Kind,
+    kind: ProblemKind,
     detail: String,
     hint: Option<Box<str>>,
     findings: Box<[Finding]>,
@@ -46,7 +46,7 @@ pub(in crate::http) struct Problem {
 pub(in crate::http) struct Finding {
     /// Where.
     #[serde(flatten)]
-    pub(in crate::http) place: Place,
+    pub(in crate::http) place: RequestPlace,
     /// What, and what to do about it.
     pub(in crate::http) detail: String,
 }
@@ -55,7 +55,7 @@ pub(in crate::http) struct Finding {
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProblemPlace)]
-pub(in crate::http) enum Place {
+pub(in crate::http) enum RequestPlace {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
     /// A line of the body, from 1.
@@ -64,7 +64,7 @@ pub(in crate::http) enum Place {
     Parameter(String),
 }
 
-impl Place {
+impl RequestPlace {
     /// The member `name` of the body.
     pub(in crate::http) fn member(name: &str) -> Self {
         Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
@@ -72,7 +72,7 @@ impl Place {
 }
 
 impl Problem {
-    pub(in crate::http) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub(in crate::http) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -285,8 +285,8 @@ impl Problem {
     }
 }
 
-impl From<Panicked> for Problem {
-    fn from(panicked: Panicked) -> Self {
+impl From<ComputationPanic> for Problem {
+    fn from(panicked: ComputationPanic) -> Self {
         tracing::error!(error = %panicked, "http.panicked");
         StoreError::from(panicked).into()
     }
@@ -355,7 +355,7 @@ mod tests {
     fn a_defect_is_told_from_a_database_that_is_away() {
         let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
         assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
-        let defect = Problem::from(StoreError::from(Panicked("counting tokens")));
+        let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));
         assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(
             defect.detail.starts_with("counting tokens panicked"),

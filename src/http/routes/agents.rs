@@ -7,13 +7,13 @@ use crate::{
     access::Caller,
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         exchange::{Exchange, ExchangeState},
         time::Timestamp,
     },
     http::{
         App, SharedApp,
-        edge::access::Asking,
+        edge::access::CallerExtension,
         openapi::{answers, parameters::Paging},
         request::{extract::Parameters, page},
         response::problem::Problem,
@@ -24,7 +24,7 @@ use crate::{
 /// A page of agents, by id.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AgentPage)]
-pub(super) struct Page {
+pub(super) struct AgentsPage {
     agents: Vec<AgentFigures>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -78,22 +78,22 @@ impl From<&Exchange> for NewestExchange {
 #[utoipa::path(
     get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
     params(Paging),
-    responses((status = 200, description = "A page of agents, by id.", body = Page),
+    responses((status = 200, description = "A page of agents, by id.", body = AgentsPage),
         answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<AgentsPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters, List::Agents)?;
+    let after = page::cursor(&parameters, PagedList::Agents)?;
     let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
     let (rows, last) = page::cut(found, limit, |row| row.agent.clone());
-    Ok(Json(Page {
+    Ok(Json(AgentsPage {
         agents: rows.into_iter().map(AgentFigures::from).collect(),
-        next_cursor: page::next(List::Agents, last),
+        next_cursor: page::next(PagedList::Agents, last),
     }))
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         time::Timestamp,
     },
     http::{
@@ -24,7 +24,7 @@ use crate::{
 /// A page of the audit, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AuditPage)]
-pub(super) struct Page {
+pub(super) struct AuditPage {
     events: Vec<AuditRow>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -38,9 +38,9 @@ pub(super) struct Page {
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
         ("since" = Option<Timestamp>, Query, description = "Only those from then on.")),
-    responses((status = 200, description = "The events that are kept, newest first.", body = Page), answers::Always),
+    responses((status = 200, description = "The events that are kept, newest first.", body = AuditPage), answers::Always),
 )]
-pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "since"])?;
     let limit = page::limit(&parameters)?;
     let since = |text: &str| {
@@ -50,13 +50,13 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
     let query = AuditQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
         since: parameters.text("since").map(since).transpose()?,
-        before: page::cursor(&parameters, List::Audit)?,
+        before: page::cursor(&parameters, PagedList::Audit)?,
         limit: limit + 1,
     };
     let found = app.parts.audited.audit(query).await?;
     let (events, last) = page::cut(found, limit, |row| row.event);
-    Ok(Json(Page {
+    Ok(Json(AuditPage {
         events,
-        next_cursor: page::next(List::Audit, last),
+        next_cursor: page::next(PagedList::Audit, last),
     }))
 }

@@ -38,27 +38,27 @@ use tokio::{
 };
 
 use self::{
-    state::{Happened, Position, State, first_told, happened},
-    watch::{Missed, Watch},
+    state::{EventState, NamedEvent, Position, first_told, happened},
+    watch::{MissedChanges, Watch},
 };
 use super::agents::known;
 use crate::{
     access::{
         Caller,
-        quota::{Holder, Lack, Taken},
+        quota::{Holder, Lack, QuotaShare},
         session::SessionKey,
     },
     domain::agent::AgentId,
     http::{
         SharedApp,
-        edge::access::{self, Asking},
+        edge::access::{self, CallerExtension},
         openapi::{answers, parameters::AgentPath},
         request::extract::{Agent, Parameters},
         response::problem::{Problem, TOO_MANY_SUBSCRIBERS},
     },
     notice::Change,
     store::StoreResult,
-    telemetry::metrics::Subscribed,
+    telemetry::metrics::SubscriberGuard,
 };
 
 /// How often a subscriber's token is checked, and its agent looked at: other daemons don't announce everything.
@@ -153,7 +153,7 @@ impl FromRequestParts<SharedApp> for Subscriber {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let asking = Asking::from_request_parts(parts, app).await;
+        let asking = CallerExtension::from_request_parts(parts, app).await;
         let Extension(caller) = asking.map_err(|_| Problem::internal())?;
         Ok(Self {
             caller,
@@ -180,8 +180,8 @@ struct Subscription {
     ticks_since_beat: u32,
     ends_at: Option<Instant>,
     is_over: bool,
-    _place: Taken,
-    _counted: Subscribed,
+    _place: QuotaShare,
+    _counted: SubscriberGuard,
 }
 
 impl Subscription {
@@ -277,7 +277,7 @@ impl Subscription {
 
     /// Notes a change; `None` stands for changes that weren't heard.
     fn note(&mut self, change: Option<Change>) {
-        if let Err(Missed) = self.watch.note(change) {
+        if let Err(MissedChanges) = self.watch.note(change) {
             self.ready.clear();
             self.ready.push_back(told(&("lagged", json!({}))));
             self.is_over = true;
@@ -300,9 +300,9 @@ impl Subscription {
 
     async fn look(&mut self, agent: AgentId) {
         match self.seen(&agent).await {
-            Ok(Seen::State(state)) => self.tell(agent, &state),
-            Ok(Seen::Hidden) => self.is_over |= !self.watch.is_of_all(),
-            Ok(Seen::Gone) => {
+            Ok(AgentLookup::State(state)) => self.tell(agent, &state),
+            Ok(AgentLookup::Hidden) => self.is_over |= !self.watch.is_of_all(),
+            Ok(AgentLookup::Gone) => {
                 let was_told = self.known.remove(&agent).is_some();
                 if was_told || !self.watch.is_of_all() {
                     self.ready
@@ -315,19 +315,19 @@ impl Subscription {
         }
     }
 
-    async fn seen(&self, agent: &AgentId) -> StoreResult<Seen> {
+    async fn seen(&self, agent: &AgentId) -> StoreResult<AgentLookup> {
         let parts = &self.app.parts;
         if !parts.access.sees(&self.caller, agent).await? {
-            return Ok(Seen::Hidden);
+            return Ok(AgentLookup::Hidden);
         }
         let Some(row) = parts.store.agent(agent).await? else {
-            return Ok(Seen::Gone);
+            return Ok(AgentLookup::Gone);
         };
         let queue = parts.operator.row(agent).await?;
-        Ok(Seen::State(Box::new(State::new(row, queue))))
+        Ok(AgentLookup::State(Box::new(EventState::new(row, queue))))
     }
 
-    fn tell(&mut self, agent: AgentId, state: &State) {
+    fn tell(&mut self, agent: AgentId, state: &EventState) {
         let all = match self.known.get(&agent) {
             Some(before) => happened(before, state),
             None => vec![first_told(state)],
@@ -352,15 +352,15 @@ impl Subscription {
 }
 
 /// The result of looking at an agent.
-enum Seen {
-    State(Box<State>),
+enum AgentLookup {
+    State(Box<EventState>),
     /// The caller may not see the agent.
     Hidden,
     /// There is no such agent.
     Gone,
 }
 
-fn told((name, data): &Happened) -> Event {
+fn told((name, data): &NamedEvent) -> Event {
     Event::default().event(name).data(data.to_string())
 }
 

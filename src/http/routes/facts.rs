@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::agents::known;
 use crate::{
     domain::{
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         summary::fact::edit::{FIELDS, FactEdit, FactEditError, NEW_FIELDS, NewFact},
     },
     http::{
@@ -23,10 +23,10 @@ use crate::{
         },
         request::{
             body,
-            extract::{Agent, Numbered, Parameters, proposal},
+            extract::{Agent, AgentNumber, Parameters, proposal},
             page,
         },
-        response::problem::{Finding, INVALID_BODY, INVALID_FACT, Place, Problem},
+        response::problem::{Finding, INVALID_BODY, INVALID_FACT, Problem, RequestPlace},
     },
     keeper::{FactEditedReply, FactReply},
     store::FactQuery,
@@ -38,7 +38,7 @@ const EDIT_EXAMPLE: &str = r#"send an object such as {"text": "use bun"} or {"cl
 /// A page of facts, by their numbers.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = FactPage)]
-pub(super) struct Page {
+pub(super) struct FactsPage {
     facts: Vec<FactReply>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -50,7 +50,7 @@ pub(super) struct Page {
     params(AgentPath,
         Paging,
         ("all" = Option<Switch>, Query, description = "Also facts that hold no longer.")),
-    responses((status = 200, description = "Facts, by their numbers.", body = Page),
+    responses((status = 200, description = "Facts, by their numbers.", body = FactsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -58,9 +58,9 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<FactsPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "all"])?;
-    let (limit, list) = (page::limit(&parameters)?, List::Facts(&agent));
+    let (limit, list) = (page::limit(&parameters)?, PagedList::Facts(&agent));
     let query = FactQuery {
         after: page::cursor(&parameters, list)?.unwrap_or(0),
         limit: limit + 1,
@@ -69,7 +69,7 @@ pub(super) async fn list(
     known(&app, &agent).await?;
     let found = app.parts.store.facts(&agent, query).await?;
     let (facts, entry) = page::cut(found, limit, |row| row.fact.fact);
-    Ok(Json(Page {
+    Ok(Json(FactsPage {
         facts: facts.into_iter().map(Into::into).collect(),
         next_cursor: page::next(list, entry),
     }))
@@ -112,7 +112,7 @@ pub(super) async fn add(
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,
-    Numbered(agent, fact): Numbered,
+    AgentNumber(agent, fact): AgentNumber,
     request: Request,
 ) -> Result<Json<FactEditedReply>, Problem> {
     let change = read(&app, request, EDIT_EXAMPLE).await?;
@@ -139,7 +139,7 @@ fn refusal(error: &FactEditError, example: &'static str, fields: &[&'static str]
         FactEditError::Invalid { name, expected } => (*name, format!("give {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {
-        place: Place::member(name),
+        place: RequestPlace::member(name),
         detail: hint,
     }])
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::agents::known;
 use crate::{
     domain::{
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         summary::edit::{EditError, FIELDS, ItemEdit},
     },
     http::{
@@ -24,10 +24,10 @@ use crate::{
         },
         request::{
             body,
-            extract::{Agent, Numbered, Parameters, proposal},
+            extract::{Agent, AgentNumber, Parameters, proposal},
             page,
         },
-        response::problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
+        response::problem::{Finding, INVALID_BODY, INVALID_EDIT, Problem, RequestPlace},
     },
     keeper::{EditedReply, ItemReply, listed},
     store::ItemQuery,
@@ -38,7 +38,7 @@ const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the to
 /// A page of items, by their numbers.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ItemPage)]
-pub(super) struct Page {
+pub(super) struct ItemsPage {
     items: Vec<ItemReply>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -50,7 +50,7 @@ pub(super) struct Page {
     params(AgentPath,
         Paging,
         ("all" = Option<Switch>, Query, description = "Also items that aren't in the document any more.")),
-    responses((status = 200, description = "Items, by their numbers.", body = Page),
+    responses((status = 200, description = "Items, by their numbers.", body = ItemsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -58,9 +58,9 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<ItemsPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "all"])?;
-    let (limit, list) = (page::limit(&parameters)?, List::Items(&agent));
+    let (limit, list) = (page::limit(&parameters)?, PagedList::Items(&agent));
     let query = ItemQuery {
         after: page::cursor(&parameters, list)?.unwrap_or(0),
         limit: limit + 1,
@@ -69,7 +69,7 @@ pub(super) async fn list(
     known(&app, &agent).await?;
     let found = app.parts.store.items(&agent, query).await?;
     let (items, entry) = page::cut(found, limit, |item| item.item.item);
-    Ok(Json(Page {
+    Ok(Json(ItemsPage {
         items: listed(app.parts.store.as_ref(), &agent, items).await?,
         next_cursor: page::next(list, entry),
     }))
@@ -89,7 +89,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn change(
     State(app): State<SharedApp>,
-    Numbered(agent, item): Numbered,
+    AgentNumber(agent, item): AgentNumber,
     request: Request,
 ) -> Result<Json<EditedReply>, Problem> {
     Parameters::read(request.uri(), &[])?;
@@ -112,7 +112,7 @@ fn refusal(error: &EditError) -> Problem {
         EditError::Invalid { name, expected } => (*name, format!("give {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {
-        place: Place::member(name),
+        place: RequestPlace::member(name),
         detail: hint,
     }])
 }

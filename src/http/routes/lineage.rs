@@ -12,7 +12,7 @@ use crate::{
     domain::{agent::AgentId, lineage::Step},
     http::{
         App, SharedApp,
-        edge::access::{self, Asking},
+        edge::access::{self, CallerExtension},
         openapi::{answers, parameters::AgentPath},
         request::{
             body,
@@ -28,13 +28,13 @@ use crate::{
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = EmptyBody)]
-pub(super) struct Nothing {}
+pub(super) struct EmptyBody {}
 
 /// The body of a mark.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MarkBody)]
-struct Labelled {
+struct MarkRequest {
     label: Option<String>,
 }
 
@@ -42,7 +42,7 @@ struct Labelled {
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RewindBody)]
-struct Target {
+struct RewindRequest {
     to: Option<String>,
 }
 
@@ -58,7 +58,7 @@ struct Child {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/clear", operation_id = "clear", tag = "lineage",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "What it did.", body = StepReply),
         answers::Always, answers::OfAgent,
         answers::Conflicting,
@@ -69,7 +69,7 @@ pub(super) async fn clear(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
-    let Nothing {} = read(&app, request, "{}").await?;
+    let EmptyBody {} = read(&app, request, "{}").await?;
     take(&app, agent, Step::Clear).await
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn clear(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/mark", operation_id = "mark", tag = "lineage",
     params(AgentPath),
-    request_body(content = Labelled, example = json!({"label": "before the refactoring"})),
+    request_body(content = MarkRequest, example = json!({"label": "before the refactoring"})),
     responses((status = 200, description = "What it did.", body = StepReply),
         answers::Always, answers::OfAgent,
         answers::Conflicting,
@@ -88,7 +88,7 @@ pub(super) async fn mark(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
-    let Labelled { label } = read(&app, request, r#"{"label": "before the refactoring"}"#).await?;
+    let MarkRequest { label } = read(&app, request, r#"{"label": "before the refactoring"}"#).await?;
     take(&app, agent, Step::Mark(label)).await
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn mark(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rewind", operation_id = "rewind", tag = "lineage",
     params(AgentPath),
-    request_body(content = Target, example = json!({"to": "before the refactoring"})),
+    request_body(content = RewindRequest, example = json!({"to": "before the refactoring"})),
     responses((status = 200, description = "What it did.", body = StepReply),
         answers::Always,
         answers::OfAgent,
@@ -108,7 +108,7 @@ pub(super) async fn rewind(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<StepReply>, Problem> {
-    let Target { to } = read(&app, request, r#"{"to": "before the refactoring"}"#).await?;
+    let RewindRequest { to } = read(&app, request, r#"{"to": "before the refactoring"}"#).await?;
     take(&app, agent, Step::Rewind(to)).await
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn rewind(
 )]
 pub(super) async fn fork(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     Agent(parent): Agent,
     request: Request,
 ) -> Result<(StatusCode, Json<ForkReply>), Problem> {

@@ -9,7 +9,7 @@ use axum::{
 use serde::Serialize;
 
 use crate::{
-    domain::{convergence::Reading, message::Format},
+    domain::{convergence::ConvergenceScore, message::Format},
     http::{
         SharedApp,
         openapi::{
@@ -18,7 +18,7 @@ use crate::{
             values::{MessageFormat, MessagesBody},
         },
         request::{
-            batch::{self, Batch},
+            batch::{self, MessageBatch},
             body,
             extract::{Agent, Parameters, invalid},
             idempotency::Key,
@@ -30,22 +30,22 @@ use crate::{
 
 /// What an append did, over HTTP and on the command line alike.
 #[derive(Serialize, utoipa::ToSchema)]
-pub(crate) struct Appended {
+pub(crate) struct AppendReply {
     accepted: i64,
     duplicates: i64,
     exchange: i64,
     window: WindowFigures,
     /// What a raised budget took back.
     #[serde(skip_serializing_if = "Option::is_none")]
-    returned: Option<Evicted>,
-    evicted: Vec<Evicted>,
+    returned: Option<EvictedExchanges>,
+    evicted: Vec<EvictedExchanges>,
     /// The session that ended because its newest exchange is too big.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
     /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    convergence: Option<Reading>,
+    convergence: Option<ConvergenceScore>,
 }
 
 /// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
@@ -59,7 +59,7 @@ struct WindowFigures {
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Moved)]
-struct Evicted {
+struct EvictedExchanges {
     from_exchange: i64,
     through_exchange: i64,
     tokens: i64,
@@ -81,7 +81,7 @@ struct SummaryFigures {
         ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said."),
         ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "For messages without ids that may be sent again: they are stored once under a key, and a repeat gets the same answer while it is remembered, else one that counts duplicates.")),
     request_body(description = "Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
-    responses((status = 200, description = "They are stored, and this is what they did to the window.", body = Appended),
+    responses((status = 200, description = "They are stored, and this is what they did to the window.", body = AppendReply),
         answers::Always,
         answers::Conflicting,
         answers::Keyed,
@@ -103,7 +103,7 @@ pub(super) async fn append(
             Ok((batch, asking.map(|key| key.of_request(&bytes))))
         })
         .await?;
-    let Batch { mut messages, usage } = batch;
+    let MessageBatch { mut messages, usage } = batch;
     if let Some(key) = &key {
         key.name(&mut messages);
     }
@@ -127,9 +127,9 @@ pub(super) async fn append(
     {
         return Ok(json(answer));
     }
-    let appended = Appended {
+    let appended = AppendReply {
         convergence,
-        ..Appended::from(&outcome)
+        ..AppendReply::from(&outcome)
     };
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
@@ -152,7 +152,7 @@ fn named_format(name: &str) -> Result<Format, Problem> {
     })
 }
 
-impl From<&AppendOutcome> for Appended {
+impl From<&AppendOutcome> for AppendReply {
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     fn from(outcome: &AppendOutcome) -> Self {
         let (tokens, budget_tokens) = (outcome.window_tokens, outcome.budget.budget_tokens());
@@ -168,14 +168,14 @@ impl From<&AppendOutcome> for Appended {
                 fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
                 tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
             },
-            returned: outcome.returned.map(|back| Evicted {
+            returned: outcome.returned.map(|back| EvictedExchanges {
                 from_exchange: back.from_exchange,
                 through_exchange: back.through_exchange,
                 tokens: back.tokens,
             }),
             session_ended: outcome.session_ended,
             evicted: evictions
-                .map(|eviction| Evicted {
+                .map(|eviction| EvictedExchanges {
                     from_exchange: eviction.from_exchange,
                     through_exchange: eviction.through_exchange,
                     tokens: eviction.tokens,

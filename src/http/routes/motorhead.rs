@@ -29,7 +29,9 @@ use crate::{
             batch, body,
             extract::{Agent, Parameters},
         },
-        response::problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
+        response::problem::{
+            Finding, INVALID_BODY, INVALID_MESSAGE, Problem, RequestPlace, TOO_MANY_MESSAGES,
+        },
     },
     store::{
         AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage,
@@ -47,7 +49,7 @@ const CONTEXT_ID: &str = "motorhead-context";
 #[schema(as = MotorheadMemory)]
 pub(super) struct Memory {
     /// The window, the newest first.
-    messages: Vec<Said>,
+    messages: Vec<MemoryMessage>,
     /// The newest context that was sent and is in the window, and the summary.
     context: Option<String>,
     /// The summary's tokens.
@@ -57,7 +59,7 @@ pub(super) struct Memory {
 /// A message.
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 #[schema(as = MotorheadMessage)]
-struct Said {
+struct MemoryMessage {
     /// `Human` or `AI`, or `System`; `user`, `assistant` and `system` will do, too.
     role: String,
     content: String,
@@ -66,9 +68,9 @@ struct Said {
 /// What is to be remembered. Further members are passed over, as motorhead does.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = MotorheadMessages)]
-pub(super) struct Given {
+pub(super) struct MemoryRequest {
     /// The oldest first.
-    messages: Vec<Said>,
+    messages: Vec<MemoryMessage>,
     /// What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
     /// in their order.
     context: Option<String>,
@@ -77,11 +79,11 @@ pub(super) struct Given {
 /// It is done.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = MotorheadStatus)]
-pub(super) struct Status {
+pub(super) struct MotorheadStatus {
     status: &'static str,
 }
 
-const OK: Json<Status> = Json(Status { status: "Ok" });
+const OK: Json<MotorheadStatus> = Json(MotorheadStatus { status: "Ok" });
 
 /// Shows what a session remembers. An unknown one remembers nothing.
 #[utoipa::path(
@@ -143,7 +145,7 @@ fn is_context(message: &Message) -> bool {
     id.is_some_and(|id| id.starts_with(CONTEXT_ID))
 }
 
-fn shown(stored: &StoredMessage) -> Option<Said> {
+fn shown(stored: &StoredMessage) -> Option<MemoryMessage> {
     let role = match stored.message.kind {
         Kind::User => "Human",
         Kind::Assistant => "AI",
@@ -151,7 +153,7 @@ fn shown(stored: &StoredMessage) -> Option<Said> {
         _ => return None,
     };
     let content = stored.message.text();
-    (!content.is_empty()).then(|| Said {
+    (!content.is_empty()).then(|| MemoryMessage {
         role: role.to_owned(),
         content,
     })
@@ -161,15 +163,15 @@ fn shown(stored: &StoredMessage) -> Option<Said> {
 #[utoipa::path(
     post, path = "/sessions/{id}/memory", operation_id = "motorhead_post", tag = "messages",
     params(AgentPath),
-    request_body(content = Given, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
-    responses((status = 200, description = "They are stored.", body = Status),
+    request_body(content = MemoryRequest, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
+    responses((status = 200, description = "They are stored.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn append(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Status>, Problem> {
+) -> Result<Json<MotorheadStatus>, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, body) = body::read(&app, request).await?;
     let messages_max = app.settings.batch_messages_max;
@@ -219,7 +221,7 @@ async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Mess
 /// The messages of a body, at most `messages_max`, and a context before them.
 fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
     batch::check_values(&body)?;
-    let given: Given = serde_json::from_slice(&body).map_err(|error| {
+    let given: MemoryRequest = serde_json::from_slice(&body).map_err(|error| {
         Problem::new(INVALID_BODY, error.to_string())
             .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
     })?;
@@ -232,7 +234,7 @@ fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Pro
 }
 
 /// The messages of a request, one by one: each text is freed when its message is made.
-fn messages(given: Given) -> Result<Vec<Message>, Problem> {
+fn messages(given: MemoryRequest) -> Result<Vec<Message>, Problem> {
     let context = given.context.filter(|text| !text.is_empty());
     let context = context.map(|text| context_of(CONTEXT_ID, &text));
     let said = given.messages.into_iter().enumerate().map(|(number, said)| {
@@ -265,7 +267,7 @@ fn kind(role: &str) -> Option<&'static str> {
 fn wrong(number: Option<usize>, detail: String) -> Problem {
     let pointer = number.map_or_else(|| "/context".to_owned(), |number| format!("/messages/{number}"));
     Problem::new(INVALID_MESSAGE, format!("{detail}; nothing was stored")).findings(vec![Finding {
-        place: Place::Pointer(pointer),
+        place: RequestPlace::Pointer(pointer),
         detail,
     }])
 }
@@ -274,14 +276,14 @@ fn wrong(number: Option<usize>, detail: String) -> Problem {
 #[utoipa::path(
     delete, path = "/sessions/{id}/memory", operation_id = "motorhead_delete", tag = "messages",
     params(AgentPath),
-    responses((status = 200, description = "It is gone.", body = Status),
+    responses((status = 200, description = "It is gone.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn delete(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Status>, Problem> {
+) -> Result<Json<MotorheadStatus>, Problem> {
     Parameters::read(&uri, &[])?;
     let keeper = app.parts.keeper.clone();
     let deleted = app.seen_through(async move { keeper.delete(&agent).await });
@@ -305,7 +307,7 @@ mod tests {
             content in "\\PC{0,40}",
         ) {
             for text in [body, said(&roles, &content)] {
-                let Ok(given) = serde_json::from_str::<Given>(&text) else { continue };
+                let Ok(given) = serde_json::from_str::<MemoryRequest>(&text) else { continue };
                 let context = given.context.iter().filter(|text| !text.is_empty()).count();
                 let contents: Vec<String> = given.messages.iter().map(|said| said.content.clone()).collect();
                 let Ok(messages) = messages(given) else { continue };

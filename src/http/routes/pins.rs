@@ -23,14 +23,14 @@ use crate::{
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PinBody)]
-struct Numbered {
+struct PinRequest {
     seq: i64,
 }
 
 /// What a pin or an unpin did.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Pinned)]
-pub(super) struct Done {
+pub(super) struct PinReply {
     /// The message.
     seq: i64,
     pinned: bool,
@@ -42,8 +42,8 @@ pub(super) struct Done {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/pin", operation_id = "pin", tag = "lineage",
     params(AgentPath),
-    request_body(content = Numbered, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = Done),
+    request_body(content = PinRequest, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -53,8 +53,8 @@ pub(super) async fn pin(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Done>, Problem> {
-    let Numbered { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
+) -> Result<Json<PinReply>, Problem> {
+    let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
     take(&app, agent, Step::Pin(seq), (seq, true)).await
 }
 
@@ -62,8 +62,8 @@ pub(super) async fn pin(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/unpin", operation_id = "unpin", tag = "lineage",
     params(AgentPath),
-    request_body(content = Numbered, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = Done),
+    request_body(content = PinRequest, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -73,8 +73,8 @@ pub(super) async fn unpin(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Done>, Problem> {
-    let Numbered { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
+) -> Result<Json<PinReply>, Problem> {
+    let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
     take(&app, agent, Step::Unpin(seq), (seq, false)).await
 }
 
@@ -106,12 +106,12 @@ async fn take(
     agent: AgentId,
     step: Step,
     (seq, pinned): (i64, bool),
-) -> Result<Json<Done>, Problem> {
+) -> Result<Json<PinReply>, Problem> {
     let keeper = app.parts.keeper.clone();
     let outcome = app
         .see_through(async move { keeper.step(&agent, &step).await })
         .await?;
-    Ok(Json(Done {
+    Ok(Json(PinReply {
         seq,
         pinned,
         first_exchange: outcome.first_exchange,

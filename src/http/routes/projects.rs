@@ -17,13 +17,13 @@ use crate::{
     access::Caller,
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         project::ProjectId,
         time::Timestamp,
     },
     http::{
         App, SharedApp,
-        edge::{access::Asking, observe},
+        edge::{access::CallerExtension, observe},
         openapi::{
             answers,
             parameters::{Paging, ProjectPath},
@@ -35,7 +35,7 @@ use crate::{
         },
     },
     snapshot::{
-        Reading,
+        Lookup,
         project::{MemberFigures, ProjectSnapshot},
     },
     store::{ProjectFigures, StoreResult},
@@ -90,15 +90,15 @@ pub(in crate::http) fn unknown(project: &ProjectId) -> Problem {
 /// A page of projects, by name.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ProjectPage)]
-pub(super) struct Page {
-    projects: Vec<Figures>,
+pub(super) struct ProjectsPage {
+    projects: Vec<ProjectRow>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ProjectFigures)]
-struct Figures {
+struct ProjectRow {
     project_id: ProjectId,
     agents: i64,
     updated_at: Timestamp,
@@ -108,27 +108,27 @@ struct Figures {
 #[utoipa::path(
     get, path = "/v1/projects", operation_id = "list_projects", tag = "projects",
     params(Paging),
-    responses((status = 200, description = "A page of projects, by name.", body = Page),
+    responses((status = 200, description = "A page of projects, by name.", body = ProjectsPage),
         answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<ProjectsPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters, List::Projects)?;
+    let after = page::cursor(&parameters, PagedList::Projects)?;
     let found = figures(&app, &caller, after.as_ref(), limit + 1).await?;
     let (found, last) = page::cut(found, limit, |figures| figures.project.clone());
-    let projects = found.into_iter().map(|figures| Figures {
+    let projects = found.into_iter().map(|figures| ProjectRow {
         project_id: figures.project,
         agents: figures.agents,
         updated_at: figures.updated_at,
     });
-    Ok(Json(Page {
+    Ok(Json(ProjectsPage {
         projects: projects.collect(),
-        next_cursor: page::next(List::Projects, last),
+        next_cursor: page::next(PagedList::Projects, last),
     }))
 }
 
@@ -225,7 +225,7 @@ pub(super) async fn leave(
 /// A project's summary as JSON.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ProjectSummary)]
-struct Summary<'a> {
+struct ProjectSummaryView<'a> {
     project_id: &'a ProjectId,
     content: &'a str,
     tokens: i64,
@@ -249,7 +249,7 @@ impl AsRef<[u8]> for Markdown {
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
         ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
-    responses((status = 200, description = "The document.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
         (status = 304, description = "It is known already."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -273,12 +273,15 @@ pub(super) async fn summary(
     Ok(answer)
 }
 
-fn document<'a>(project: &'a ProjectId, reading: &'a Reading<ProjectSnapshot>) -> Document<Summary<'a>> {
+fn document<'a>(
+    project: &'a ProjectId,
+    reading: &'a Lookup<ProjectSnapshot>,
+) -> Document<ProjectSummaryView<'a>> {
     let snapshot = &reading.snapshot;
     Document {
         etag: snapshot.etag.clone(),
         bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
-        json: Summary {
+        json: ProjectSummaryView {
             project_id: project,
             content: &snapshot.markdown,
             tokens: snapshot.tokens,

@@ -8,17 +8,17 @@ use axum::{
 };
 use serde::Serialize;
 
-use super::lineage::{self, Nothing};
+use super::lineage::{self, EmptyBody};
 use crate::{
     access::Caller,
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         time::Timestamp,
     },
     http::{
         App, SharedApp,
-        edge::access::Asking,
+        edge::access::CallerExtension,
         openapi::{
             answers,
             parameters::{AgentPath, Paging},
@@ -32,14 +32,14 @@ use crate::{
     keeper::Operator,
     store::{
         StoreResult,
-        operate::{Handled, QueueRow},
+        operate::{OperatorOutcome, QueueRow},
     },
 };
 
 /// A page of the queue, by agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = QueuePage)]
-pub(super) struct Page {
+pub(super) struct QueuePage {
     /// Since when all updates are paused; null if they aren't.
     paused_since: Option<Timestamp>,
     rows: Vec<QueueRow>,
@@ -67,18 +67,18 @@ pub(super) struct AgentPause {
 #[utoipa::path(
     get, path = "/v1/queue", operation_id = "list_queue", tag = "updates",
     params(Paging),
-    responses((status = 200, description = "A page of the queue, by agent.", body = Page), answers::Always),
+    responses((status = 200, description = "A page of the queue, by agent.", body = QueuePage), answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<QueuePage>, Problem> {
     let (rows, last, paused_since) = queue_of(&app, &caller, &uri).await?;
-    Ok(Json(Page {
+    Ok(Json(QueuePage {
         paused_since,
         rows,
-        next_cursor: page::next(List::Queue, last),
+        next_cursor: page::next(PagedList::Queue, last),
     }))
 }
 
@@ -91,7 +91,7 @@ async fn queue_of(
 ) -> Result<(Vec<QueueRow>, Option<AgentId>, Option<Timestamp>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters, List::Queue)?;
+    let after = page::cursor(&parameters, PagedList::Queue)?;
     let operator = &app.parts.operator;
     let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
     let (rows, next) = if let Some(agents) = seen {
@@ -177,7 +177,7 @@ pub(in crate::http) fn not_queued(agent: &AgentId) -> Problem {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/refresh", operation_id = "refresh_summary", tag = "updates",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 202, description = "It is queued.", body = QueueRow,
             headers(("location" = String, description = "Where the row can be looked at."))),
         answers::Always, answers::OfAgent, answers::WithBody),
@@ -187,7 +187,7 @@ pub(super) async fn refresh(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let EmptyBody {} = lineage::read(&app, request, "{}").await?;
     let (operator, asked) = (app.parts.operator.clone(), agent.clone());
     let row = app
         .see_through(async move { operator.refresh(&asked).await })
@@ -206,7 +206,7 @@ pub(super) async fn refresh(
 #[utoipa::path(
     post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The row now.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
@@ -228,7 +228,7 @@ pub(super) async fn retry(
 #[utoipa::path(
     post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "The row now.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
@@ -253,14 +253,14 @@ async fn by_hand<Act, Done>(
 ) -> Result<Json<QueueRow>, Problem>
 where
     Act: FnOnce(Operator, AgentId) -> Done,
-    Done: Future<Output = StoreResult<Handled>> + Send + 'static,
+    Done: Future<Output = StoreResult<OperatorOutcome>> + Send + 'static,
 {
-    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
     let act = act(app.parts.operator.clone(), agent.clone());
     let handled = app.see_through(act).await?;
     match handled {
-        Handled::Done(row) | Handled::Running(row) => Ok(Json(*row)),
-        Handled::NoRow => Err(not_queued(&agent)),
+        OperatorOutcome::Done(row) | OperatorOutcome::Running(row) => Ok(Json(*row)),
+        OperatorOutcome::NoRow => Err(not_queued(&agent)),
     }
 }
 
@@ -269,7 +269,7 @@ where
 /// Of all daemons on the database, until they are resumed, also over restarts. What runs goes on to its end.
 #[utoipa::path(
     post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "They are paused.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
@@ -279,7 +279,7 @@ pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Res
 /// Goes on with updates.
 #[utoipa::path(
     post, path = "/v1/queue/resume", operation_id = "resume_queue", tag = "updates",
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "They go on.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
@@ -287,7 +287,7 @@ pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Re
 }
 
 async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pause>, Problem> {
-    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
     let operator = app.parts.operator.clone();
     let paused_since = app
         .see_through(async move { operator.set_paused(paused).await })
@@ -302,7 +302,7 @@ async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pa
 #[utoipa::path(
     post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "They are paused.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
@@ -318,7 +318,7 @@ pub(super) async fn pause_agent(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/resume", operation_id = "resume_agent", tag = "updates",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "They go on.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
@@ -336,7 +336,7 @@ async fn set_agent_paused(
     request: Request,
     paused: bool,
 ) -> Result<Json<AgentPause>, Problem> {
-    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
     let (operator, asked) = (app.parts.operator.clone(), agent.clone());
     app.see_through(async move { operator.set_agent_paused(&asked, paused).await })
         .await?;

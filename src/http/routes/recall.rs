@@ -57,12 +57,12 @@ pub(super) async fn search(
 }
 
 /// An exchange of an agent, as the path names it.
-pub(in crate::http) struct Numbered {
+pub(in crate::http) struct ExchangePath {
     pub(in crate::http) agent: AgentId,
     pub(in crate::http) exchange: i64,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Numbered {
+impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -97,7 +97,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Numbered {
 )]
 pub(super) async fn expand(
     State(app): State<SharedApp>,
-    Numbered { agent, exchange }: Numbered,
+    ExchangePath { agent, exchange }: ExchangePath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

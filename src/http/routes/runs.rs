@@ -11,12 +11,12 @@ use crate::{
     access::Caller,
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
         time::{DAY_MS, HOUR_MS},
     },
     http::{
         App, SharedApp,
-        edge::access::{self, Asking},
+        edge::access::{self, CallerExtension},
         openapi::{answers, parameters::Paging},
         request::{
             extract::{Parameters, agent_id, invalid},
@@ -37,7 +37,7 @@ const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 /// A page of runs, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = RunPage)]
-pub(super) struct Page {
+pub(super) struct RunsPage {
     runs: Vec<Run>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -72,17 +72,17 @@ pub(super) struct Stats {
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
         ("outcome" = Option<RunOutcome>, Query, description = "Only those that ended so.")),
-    responses((status = 200, description = "The runs that are kept, newest first.", body = Page), answers::Always),
+    responses((status = 200, description = "The runs that are kept, newest first.", body = RunsPage), answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<RunsPage>, Problem> {
     let (runs, last) = runs_of(&app, &caller, &uri).await?;
-    Ok(Json(Page {
+    Ok(Json(RunsPage {
         runs,
-        next_cursor: page::next(List::Runs, last),
+        next_cursor: page::next(PagedList::Runs, last),
     }))
 }
 
@@ -97,7 +97,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     let query = RunQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
         outcome: parameters.text("outcome").map(outcome).transpose()?,
-        before: page::cursor(&parameters, List::Runs)?,
+        before: page::cursor(&parameters, PagedList::Runs)?,
         limit: limit + 1,
     };
     match &query.agent {
@@ -144,7 +144,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
+    Extension(caller): CallerExtension,
     number: Number,
     uri: Uri,
 ) -> Result<Json<Run>, Problem> {

@@ -13,7 +13,7 @@ use crate::http::{
 /// What the end of a session did.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEnded)]
-pub(super) struct Ended {
+pub(super) struct SessionEndReply {
     /// The session that ended.
     session: i64,
     /// Something was pending, and is summarised now.
@@ -24,7 +24,7 @@ pub(super) struct Ended {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "What it did.", body = Ended),
+    responses((status = 200, description = "What it did.", body = SessionEndReply),
         answers::Always,
         answers::OfAgent),
 )]
@@ -32,13 +32,13 @@ pub(super) async fn end(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Ended>, Problem> {
+) -> Result<Json<SessionEndReply>, Problem> {
     Parameters::read(&uri, &[])?;
     let keeper = app.parts.keeper.clone();
     let ended = app
         .see_through(async move { keeper.end_session(&agent).await })
         .await?;
-    Ok(Json(Ended {
+    Ok(Json(SessionEndReply {
         session: ended.session,
         queued: ended.enqueued.is_some(),
     }))

@@ -18,15 +18,15 @@ use crate::{
             body,
             extract::{Agent, Parameters, proposal},
         },
-        response::problem::{Finding, INVALID_BODY, INVALID_SETTING, Place, Problem},
+        response::problem::{Finding, INVALID_BODY, INVALID_SETTING, Problem, RequestPlace},
     },
-    store::Paused,
+    store::SpendPause,
 };
 
 /// An agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Agent)]
-pub(super) struct Shown {
+pub(super) struct SettingsView {
     #[serde(flatten)]
     figures: AgentFigures,
     /// What it overrides.
@@ -34,14 +34,14 @@ pub(super) struct Shown {
     /// What is in force, and where each value comes from.
     in_force: Vec<InForce>,
     /// The limit of spending for which updates wait, and until when; null if they don't.
-    paused: Option<Paused>,
+    paused: Option<SpendPause>,
 }
 
 /// Shows an agent.
 #[utoipa::path(
     get, path = "/v1/agents/{id}", operation_id = "get_agent", tag = "agents",
     params(AgentPath),
-    responses((status = 200, description = "The agent.", body = Shown),
+    responses((status = 200, description = "The agent.", body = SettingsView),
         answers::Always,
         answers::OfAgent),
 )]
@@ -49,11 +49,11 @@ pub(super) async fn show(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Shown>, Problem> {
+) -> Result<Json<SettingsView>, Problem> {
     Parameters::read(&uri, &[])?;
     let row = known(&app, &agent).await?;
     let configured = &app.settings.configured;
-    Ok(Json(Shown {
+    Ok(Json(SettingsView {
         paused: app.parts.store.paused(&agent).await?,
         in_force: row.settings.in_force(&configured.settings, &configured.basis),
         settings: row.settings.clone(),
@@ -105,7 +105,7 @@ fn refusal(error: SettingsError) -> Problem {
     Problem::new(INVALID_SETTING, detail)
         .hint(hint.clone())
         .findings(vec![Finding {
-            place: Place::member(&name),
+            place: RequestPlace::member(&name),
             detail: hint,
         }])
 }

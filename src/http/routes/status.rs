@@ -33,7 +33,7 @@ pub(super) struct Status {
 
 /// Which recapd this is.
 #[derive(Serialize, utoipa::ToSchema)]
-pub(in crate::http) struct Version {
+pub(in crate::http) struct VersionReply {
     name: &'static str,
     version: &'static str,
 }
@@ -41,11 +41,11 @@ pub(in crate::http) struct Version {
 /// Tells which recapd this is.
 #[utoipa::path(
     get, path = "/version", operation_id = "get_daemon_version", tag = "daemon",
-    responses((status = 200, description = "Name and version.", body = inline(Version)), answers::Always),
+    responses((status = 200, description = "Name and version.", body = inline(VersionReply)), answers::Always),
 )]
-pub(super) async fn version(uri: Uri) -> Result<Json<Version>, Problem> {
+pub(super) async fn version(uri: Uri) -> Result<Json<VersionReply>, Problem> {
     Parameters::read(&uri, &[])?;
-    Ok(Json(Version {
+    Ok(Json(VersionReply {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
     }))

@@ -15,7 +15,7 @@ use crate::{
     access::quota::Lack,
     domain::{
         agent::AgentId,
-        summary::brief::{Excerpt, Wanted},
+        summary::brief::{BriefOptions, Excerpt},
     },
     http::{
         App, SharedApp,
@@ -26,11 +26,11 @@ use crate::{
             document::{Document, Form, insert, unavailable},
             excerpt,
             negotiate::is_known,
-            prepared::Prepared,
+            prepared::PreparedResponses,
             problem::{Problem, TOO_MANY_REQUESTS},
         },
     },
-    snapshot::{Reading, Snapshot, SummaryReply},
+    snapshot::{Lookup, Snapshot, SummaryReply},
     telemetry::metrics::labels::ReadResult,
 };
 
@@ -68,7 +68,7 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     let headers = request.headers();
-    let Asked { wanted, wait } = Asked::read(&app, request.uri())?;
+    let SummaryQuery { wanted, wait } = SummaryQuery::read(&app, request.uri())?;
     let form = Form::wanted(headers);
     let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
@@ -108,7 +108,7 @@ fn too_many_waits(lack: Lack) -> Problem {
 pub(in crate::http) fn at_hand(
     app: &App,
     agent: &AgentId,
-    reading: &Reading,
+    reading: &Lookup,
     headers: &HeaderMap,
 ) -> Response {
     let began = Instant::now();
@@ -119,12 +119,12 @@ pub(in crate::http) fn at_hand(
 
 /// What the parameters ask for.
 #[derive(Default)]
-struct Asked {
-    wanted: Option<Wanted>,
+struct SummaryQuery {
+    wanted: Option<BriefOptions>,
     wait: Option<Duration>,
 }
 
-impl Asked {
+impl SummaryQuery {
     fn read(app: &SharedApp, uri: &Uri) -> Result<Self, Problem> {
         if uri.query().is_none() {
             return Ok(Self::default());
@@ -144,15 +144,15 @@ impl Asked {
 }
 
 /// The response with the whole document, from what is prepared.
-fn whole(app: &App, agent: &AgentId, reading: &Reading, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
+fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
     let own = || own_headers(snapshot);
     let alone;
-    let prepared = if let Some(kept) = Prepared::kept_with(snapshot, own) {
+    let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
         kept
     } else {
         // There is no room for it beside the snapshot: it is prepared for this answer alone.
-        alone = Prepared::new(&snapshot.etag, own());
+        alone = PreparedResponses::new(&snapshot.etag, own());
         &alone
     };
     prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
@@ -165,18 +165,14 @@ fn whole(app: &App, agent: &AgentId, reading: &Reading, asked: (Form, &HeaderMap
     })
 }
 
-fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
+fn json(agent: &AgentId, reading: &Lookup) -> Vec<u8> {
     let snapshot = &reading.snapshot;
     let reply = SummaryReply::of(agent, snapshot, reading.stale_since, None);
     serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
 }
 
 /// A part of the document.
-fn document<'a>(
-    agent: &'a AgentId,
-    reading: &'a Reading,
-    excerpt: &'a Excerpt,
-) -> Document<SummaryReply<'a>> {
+fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -> Document<SummaryReply<'a>> {
     Document {
         etag: reading.snapshot.etag.clone(),
         bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),

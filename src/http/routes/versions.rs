@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     agents::known,
-    lineage::{self, Nothing},
+    lineage::{self, EmptyBody},
 };
 use crate::{
     domain::{
         agent::AgentId,
-        cursor::{Cursor, List},
+        cursor::{Cursor, PagedList},
     },
     http::{
         SharedApp,
@@ -24,7 +24,7 @@ use crate::{
             parameters::{AgentPath, Paging},
         },
         request::{
-            extract::{Agent, Numbered, Parameters},
+            extract::{Agent, AgentNumber, Parameters},
             page,
         },
         response::{negotiate::preferred, problem::Problem},
@@ -39,7 +39,7 @@ const MARKDOWN: &str = "text/markdown";
 /// A page of versions, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = VersionPage)]
-pub(super) struct Page {
+pub(super) struct VersionsPage {
     versions: Vec<VersionFigures>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<Cursor>,
@@ -48,7 +48,7 @@ pub(super) struct Page {
 /// A version with its text.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Version)]
-struct Shown {
+struct VersionView {
     #[serde(flatten)]
     figures: VersionFigures,
     content: String,
@@ -58,7 +58,7 @@ struct Shown {
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RollbackBody)]
-struct Target {
+struct RollbackRequest {
     version: i64,
 }
 
@@ -67,7 +67,7 @@ struct Target {
     get, path = "/v1/agents/{id}/summary/versions", operation_id = "list_versions", tag = "summary",
     params(AgentPath,
         Paging),
-    responses((status = 200, description = "The versions that are kept, newest first.", body = Page),
+    responses((status = 200, description = "The versions that are kept, newest first.", body = VersionsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -75,9 +75,9 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<VersionsPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let (limit, list) = (page::limit(&parameters)?, List::Versions(&agent));
+    let (limit, list) = (page::limit(&parameters)?, PagedList::Versions(&agent));
     let before = page::cursor(&parameters, list)?;
     known(&app, &agent).await?;
     let query = VersionQuery {
@@ -86,7 +86,7 @@ pub(super) async fn list(
     };
     let found = app.parts.store.versions(&agent, query).await?;
     let (versions, entry) = page::cut(found, limit, |figures| figures.version);
-    Ok(Json(Page {
+    Ok(Json(VersionsPage {
         versions,
         next_cursor: page::next(list, entry),
     }))
@@ -97,13 +97,13 @@ pub(super) async fn list(
     get, path = "/v1/agents/{id}/summary/versions/{version}", operation_id = "get_version", tag = "summary",
     params(AgentPath,
         ("version" = i64, Path, description = "The version.", minimum = 1)),
-    responses((status = 200, description = "The version.", content((Shown = "application/json"), (String = "text/markdown"))),
+    responses((status = 200, description = "The version.", content((VersionView = "application/json"), (String = "text/markdown"))),
         answers::Always,
         answers::OfAgent),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
-    Numbered(agent, number): Numbered,
+    AgentNumber(agent, number): AgentNumber,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -115,7 +115,7 @@ pub(super) async fn read(
         let kind = [("content-type", "text/markdown; charset=utf-8")];
         (vary, kind, content).into_response()
     } else {
-        (vary, Json(Shown { figures, content })).into_response()
+        (vary, Json(VersionView { figures, content })).into_response()
     })
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn read(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rollback", operation_id = "roll_back", tag = "summary",
     params(AgentPath),
-    request_body(content = Target, example = json!({"version": 12})),
+    request_body(content = RollbackRequest, example = json!({"version": 12})),
     responses((status = 200, description = "What it did.", body = RevisedReply),
         answers::Always,
         answers::OfAgent,
@@ -134,7 +134,7 @@ pub(super) async fn roll_back(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<RevisedReply>, Problem> {
-    let Target { version } = lineage::read(&app, request, r#"{"version": 12}"#).await?;
+    let RollbackRequest { version } = lineage::read(&app, request, r#"{"version": 12}"#).await?;
     let keeper = app.parts.keeper.clone();
     let done = app.see_through(async move { keeper.roll_back(&agent, version).await });
     Ok(Json(done.await?))
@@ -144,7 +144,7 @@ pub(super) async fn roll_back(
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rebuild", operation_id = "rebuild", tag = "summary",
     params(AgentPath),
-    request_body(content = Nothing, example = json!({})),
+    request_body(content = EmptyBody, example = json!({})),
     responses((status = 200, description = "What it did.", body = RevisedReply),
         answers::Always,
         answers::OfAgent,
@@ -155,7 +155,7 @@ pub(super) async fn rebuild(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<RevisedReply>, Problem> {
-    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let EmptyBody {} = lineage::read(&app, request, "{}").await?;
     let keeper = app.parts.keeper.clone();
     let done = app.see_through(async move { keeper.rebuild(&agent).await });
     Ok(Json(done.await?))

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     domain::{
-        journal::{Head, Line, MessageRecord},
+        journal::{Head, JournalLine, MessageRecord},
         time::Timestamp,
     },
     journal::import::LINE_BYTES_MAX,
@@ -24,7 +24,7 @@ const END_BYTES: u64 = 16 << 10;
 
 /// Where lines may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WritePosition {
     /// After the message before them, if that was received at this time or later.
     Next { since: Timestamp },
     /// After this message, whatever their numbers.
@@ -35,7 +35,7 @@ pub(super) enum Place {
 
 /// The result of writing lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     /// They are in the file.
     All,
     /// None was written: the file ends with another message than the one before them.
@@ -68,9 +68,9 @@ impl Last {
     }
 
     fn read(line: &[u8]) -> Option<Self> {
-        match Line::parse(str::from_utf8(line).ok()?).ok()? {
-            Line::Message(record) => Some(Self::of(&record)),
-            Line::Head(_) => None,
+        match JournalLine::parse(str::from_utf8(line).ok()?).ok()? {
+            JournalLine::Message(record) => Some(Self::of(&record)),
+            JournalLine::Head(_) => None,
         }
     }
 }
@@ -115,31 +115,35 @@ impl End {
 }
 
 /// Appends the lines of messages to a file: all of them, unless the disk fails.
-pub(super) fn append(path: &Path, place: Place, records: &[MessageRecord]) -> io::Result<Written> {
-    let begins = place == Place::Beginning;
+pub(super) fn append(
+    path: &Path,
+    place: WritePosition,
+    records: &[MessageRecord],
+) -> io::Result<WriteOutcome> {
+    let begins = place == WritePosition::Beginning;
     let mut file = match open_private(path, begins) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Written::NoFile),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WriteOutcome::NoFile),
         opened => opened?,
     };
     hold(&file)?;
     let end = End::of(&file)?;
     if end.is_empty && !begins {
-        return Ok(Written::NoFile);
+        return Ok(WriteOutcome::NoFile);
     }
     let next = records.first().map(|record| record.seq);
     let follows = |last: Last| match place {
-        Place::Next { since } => next == Some(last.seq + 1) && !last.is_before(since),
-        Place::Behind(known) => last == known,
-        Place::Beginning => false,
+        WritePosition::Next { since } => next == Some(last.seq + 1) && !last.is_before(since),
+        WritePosition::Behind(known) => last == known,
+        WritePosition::Beginning => false,
     };
     if let Some(last) = end.last.filter(|&last| !follows(last)) {
-        return Ok(Written::Nothing(last));
+        return Ok(WriteOutcome::Nothing(last));
     }
     if let Some(bytes) = end.torn_at {
         file.set_len(bytes)?;
     }
     file.write_all(text(records).as_bytes())?;
-    Ok(Written::All)
+    Ok(WriteOutcome::All)
 }
 
 /// The messages' lines.
@@ -149,14 +153,14 @@ fn text(records: &[MessageRecord]) -> String {
 }
 
 /// A file that isn't whole yet, under another name. It is locked while this exists.
-pub(super) struct Beginning {
+pub(super) struct DraftFile {
     file: File,
     name: PathBuf,
     /// The message that it ends with; `None` if it has to be begun from its first line on.
     pub(super) last: Option<Last>,
 }
 
-impl Beginning {
+impl DraftFile {
     /// Opens what was begun under this name, or a new file.
     pub(super) fn open(name: PathBuf) -> io::Result<Self> {
         let file = open_private(&name, true)?;

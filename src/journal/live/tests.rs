@@ -5,13 +5,13 @@ use std::fs::File;
 use super::*;
 use crate::{
     domain::{
-        journal::{Head, Line},
+        journal::{Head, JournalLine},
         message::Format,
         time::Timestamp,
     },
     store::{
         StoreError, StoreResult,
-        archive::{Restore, Restored},
+        archive::{Restore, RestoreOutcome},
     },
 };
 
@@ -19,7 +19,7 @@ use crate::{
 const SINCE: Timestamp = Timestamp(-1_000_000);
 
 /// What an agent said, `record`s of its name.
-struct Database {
+struct FixtureDatabase {
     has_heads: bool,
     last_seq: i64,
     /// Behind this message nothing can be read.
@@ -29,7 +29,7 @@ struct Database {
 }
 
 /// Knows no agent: what is appended stands alone.
-const EMPTY: Database = Database {
+const EMPTY: FixtureDatabase = FixtureDatabase {
     has_heads: false,
     last_seq: 0,
     readable: i64::MAX,
@@ -37,14 +37,14 @@ const EMPTY: Database = Database {
 };
 
 /// Knows an agent with a past of more than two chunks.
-const LONG: Database = Database {
+const LONG: FixtureDatabase = FixtureDatabase {
     has_heads: true,
     last_seq: 600,
     ..EMPTY
 };
 
 #[async_trait::async_trait]
-impl Archive for Database {
+impl Archive for FixtureDatabase {
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
         let head = format!(
             r#"{{"journal": 1, "agent_id": "{agent}", "settings": {{}}, "created_at": "2026-11-01T09:00:00Z", "as_of": null,
@@ -67,8 +67,8 @@ impl Archive for Database {
         Ok(found.take(usize::try_from(range.messages_max).unwrap()).collect())
     }
 
-    async fn restore(&self, _: Restore) -> Result<Restored, ArchiveError> {
-        Ok(Restored::default())
+    async fn restore(&self, _: Restore) -> Result<RestoreOutcome, ArchiveError> {
+        Ok(RestoreOutcome::default())
     }
 }
 
@@ -77,14 +77,14 @@ fn open(folder: &Path) -> Journal {
     over(folder, EMPTY)
 }
 
-fn over(folder: &Path, database: Database) -> Journal {
+fn over(folder: &Path, database: FixtureDatabase) -> Journal {
     let journal = Journal::open(folder, Arc::new(database)).unwrap();
     journal.waiting(Duration::from_mins(1))
 }
 
 /// A journal of an agent that has said so much, and whose file ends with this line.
 fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, AgentId) {
-    let journal = over(folder, Database { last_seq, ..EMPTY });
+    let journal = over(folder, FixtureDatabase { last_seq, ..EMPTY });
     std::fs::write(journal.path(&line.agent_id), line.line() + "\n").unwrap();
     (journal, line.agent_id.clone())
 }
@@ -96,9 +96,9 @@ fn numbers(journal: &Journal, agent: &AgentId) -> Vec<i64> {
 }
 
 fn number(line: &str) -> i64 {
-    match Line::parse(line).unwrap() {
-        Line::Message(record) => record.seq,
-        Line::Head(head) => panic!("{head:?}"),
+    match JournalLine::parse(line).unwrap() {
+        JournalLine::Message(record) => record.seq,
+        JournalLine::Head(head) => panic!("{head:?}"),
     }
 }
 
@@ -107,7 +107,10 @@ fn number(line: &str) -> i64 {
 fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
     let (head, messages) = text.split_once('\n').unwrap();
-    assert!(matches!(Line::parse(head), Ok(Line::Head(_))), "{head}");
+    assert!(
+        matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))),
+        "{head}"
+    );
     let numbers: Vec<i64> = messages.lines().map(number).collect();
     assert_eq!(numbers, (1..=last_seq).collect::<Vec<i64>>());
 }
@@ -214,7 +217,7 @@ async fn the_last_line_may_be_long() {
 async fn nobody_writes_a_line_twice_or_beside_another() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 1));
-    let other = over(folder.path(), Database { last_seq: 4, ..EMPTY });
+    let other = over(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
     let held = File::options().append(true).open(journal.path(&id)).unwrap();
     held.lock().unwrap();
     assert!(say(&journal, &id, 2).await.is_err());
@@ -252,7 +255,7 @@ fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
 #[tokio::test]
 async fn another_life_is_not_gone_on_from_but_set_aside() {
     let folder = tempfile::tempdir().unwrap();
-    let database = Database { last_seq: 5, ..LONG };
+    let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
     for (number, ended_at) in [(1, 2), (2, 4), (3, 9)] {
         let line = leave_earlier_life(&journal, &id, ended_at);
@@ -270,7 +273,7 @@ async fn another_life_is_not_gone_on_from_but_set_aside() {
 #[tokio::test]
 async fn another_life_is_set_aside_later_where_the_disk_failed() {
     let folder = tempfile::tempdir().unwrap();
-    let database = Database { last_seq: 5, ..LONG };
+    let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
     leave_earlier_life(&journal, &id, 4);
     let held = File::options().append(true).open(journal.path(&id)).unwrap();
@@ -304,12 +307,15 @@ fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
     let append = |seq| {
         file::append(
             &path,
-            Place::Behind(Last::of(&record("a", seq))),
+            WritePosition::Behind(Last::of(&record("a", seq))),
             &[record("a", 5)],
         )
     };
-    assert_eq!(append(1).unwrap(), Written::Nothing(Last::of(&record("a", 2))));
-    assert_eq!(append(2).unwrap(), Written::All);
+    assert_eq!(
+        append(1).unwrap(),
+        WriteOutcome::Nothing(Last::of(&record("a", 2)))
+    );
+    assert_eq!(append(2).unwrap(), WriteOutcome::All);
     assert_eq!(numbers(&journal, &id), [2, 5]);
 }
 
@@ -319,7 +325,7 @@ async fn a_file_without_a_whole_line_is_begun_anew() {
     let folder = tempfile::tempdir().unwrap();
     let id = "a".parse().unwrap();
     for (has_heads, lines) in [(true, 3), (false, 1)] {
-        let database = Database {
+        let database = FixtureDatabase {
             has_heads,
             last_seq: 2,
             ..EMPTY
@@ -342,7 +348,7 @@ async fn a_file_without_a_whole_line_is_begun_anew() {
 async fn a_file_that_could_not_be_begun_is_begun_later() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
-    let database = Database {
+    let database = FixtureDatabase {
         has_heads: true,
         last_seq: 2,
         ..EMPTY
@@ -387,7 +393,7 @@ async fn as_much_of_a_past_is_copied_as_is_said() {
 #[tokio::test]
 async fn a_past_of_whole_chunks_becomes_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let database = Database {
+    let database = FixtureDatabase {
         last_seq: 512,
         ..LONG
     };
@@ -430,7 +436,7 @@ async fn a_beginning_goes_on_where_it_was_left() {
 #[tokio::test]
 async fn a_database_that_fails_leaves_what_was_copied() {
     let folder = tempfile::tempdir().unwrap();
-    let failing = Database {
+    let failing = FixtureDatabase {
         readable: 256,
         ..LONG
     };
@@ -448,7 +454,7 @@ async fn a_database_that_fails_leaves_what_was_copied() {
 async fn a_beginning_is_waited_for_no_longer_than_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (
-        over(folder.path(), Database { hangs: true, ..LONG }),
+        over(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
         "a".parse().unwrap(),
     );
     let failed = say(&journal, &id, 600).await.unwrap_err();
@@ -550,7 +556,7 @@ async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
 #[tokio::test]
 async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let failing = Database {
+    let failing = FixtureDatabase {
         readable: 256,
         ..LONG
     };

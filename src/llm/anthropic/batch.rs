@@ -5,9 +5,9 @@ use serde_json::{Value, value::RawValue};
 
 use super::Anthropic;
 use crate::{
-    domain::{batch::Listed, time::Timestamp},
+    domain::{batch::ListedBatch, time::Timestamp},
     llm::{
-        batch::{BatchCall, BatchSight, Ended, Results},
+        batch::{BatchCall, BatchSight, FinishedBatch, Results},
         remote::batch::{BatchProtocol, Outcome},
     },
 };
@@ -15,12 +15,12 @@ use crate::{
 const BATCHES: &str = "/messages/batches";
 
 #[derive(Serialize)]
-struct Create<'a> {
-    requests: Vec<Request<'a>>,
+struct CreateBatch<'a> {
+    requests: Vec<BatchEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct BatchEntry<'a> {
     custom_id: &'a str,
     params: &'a RawValue,
 }
@@ -37,11 +37,11 @@ impl BatchProtocol for Anthropic {
             RawValue::from_string(call.body.clone())
         };
         let bodies: Vec<Box<RawValue>> = calls.iter().map(request).collect::<Result<_, _>>()?;
-        let requests = calls.iter().zip(&bodies).map(|(call, body)| Request {
+        let requests = calls.iter().zip(&bodies).map(|(call, body)| BatchEntry {
             custom_id: &call.key,
             params: body,
         });
-        let create = Create {
+        let create = CreateBatch {
             requests: requests.collect(),
         };
         Ok((BATCHES.to_owned(), serde_json::to_vec(&create)?))
@@ -54,12 +54,12 @@ impl BatchProtocol for Anthropic {
         }
     }
 
-    fn read_list(&self, page: &Value) -> (Vec<Listed>, Option<String>) {
+    fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>) {
         let batches = page["data"].as_array().into_iter().flatten();
         let listed = |batch: &Value| {
             let counts = batch["request_counts"].as_object();
             let requests = counts.map(|counts| counts.values().filter_map(Value::as_i64).sum());
-            Some(Listed {
+            Some(ListedBatch {
                 id: batch["id"].as_str()?.to_owned(),
                 name: None,
                 requests,
@@ -81,7 +81,7 @@ impl BatchProtocol for Anthropic {
     /// Reads a batch. The URL of the results isn't used: the key belongs to the host it was given for.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchSight> {
         Some(match batch["processing_status"].as_str()? {
-            "ended" => BatchSight::Ended(Ended {
+            "ended" => BatchSight::Ended(FinishedBatch {
                 results: vec![Results::At(format!("{BATCHES}/{id}/results"))],
                 otherwise: "missing",
             }),

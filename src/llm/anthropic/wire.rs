@@ -11,7 +11,7 @@ use crate::llm::{
 
 /// A request's body.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct MessagesRequest<'a> {
     model: &'a str,
     max_tokens: i64,
     system: [SystemText<'a>; 1],
@@ -44,24 +44,24 @@ struct OutputConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
 }
 
 #[derive(Serialize)]
-struct Format {
+struct OutputFormat {
     r#type: &'static str,
     /// Raw, because the order of its fields matters.
     schema: &'static RawValue,
 }
 
-impl<'a> Request<'a> {
+impl<'a> MessagesRequest<'a> {
     pub(super) fn new(
         settings: &'a RemoteSettings,
         request: &'a ModelRequest,
         dialect: AnthropicDialect,
     ) -> serde_json::Result<Self> {
         let format = match dialect.format {
-            AnswerFormat::Schema => Some(Format {
+            AnswerFormat::Schema => Some(OutputFormat {
                 r#type: "json_schema",
                 schema: serde_json::from_str(request.prompt.schema.json)?,
             }),
@@ -88,18 +88,18 @@ impl<'a> Request<'a> {
 
 /// An answer's body.
 #[derive(Deserialize)]
-pub(super) struct Message {
-    content: Vec<Block>,
+pub(super) struct MessageAnswer {
+    content: Vec<AnswerBlock>,
     stop_reason: Option<String>,
     #[serde(default)]
     stop_details: Option<StopDetails>,
     #[serde(default)]
-    usage: Usage,
+    usage: MessageUsage,
 }
 
 /// A block of an answer; of those that aren't text nothing is read.
 #[derive(Deserialize)]
-struct Block {
+struct AnswerBlock {
     r#type: String,
     #[serde(default)]
     text: Option<String>,
@@ -115,7 +115,7 @@ struct StopDetails {
 
 /// What an answer took.
 #[derive(Default, Deserialize)]
-pub(super) struct Usage {
+pub(super) struct MessageUsage {
     #[serde(default)]
     input_tokens: Option<i64>,
     #[serde(default)]
@@ -134,7 +134,7 @@ struct OutputDetails {
     thinking_tokens: Option<i64>,
 }
 
-impl Message {
+impl MessageAnswer {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let message: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         match message.stop_reason.as_deref() {
@@ -157,7 +157,7 @@ impl Message {
     }
 }
 
-impl Usage {
+impl MessageUsage {
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         let cached = self.cache_read_input_tokens.unwrap_or_default();

@@ -33,7 +33,7 @@ pub enum CircuitState {
 
 /// What the end of a call shows about the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CallVerdict {
     /// It works.
     Answered,
     /// It doesn't; it asked to be left alone for that long.
@@ -46,7 +46,7 @@ pub(super) enum Verdict {
 
 /// Which call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum CallPermit {
     /// An ordinary one.
     Ordinary,
     /// The one that decides whether the provider is back.
@@ -81,9 +81,9 @@ impl Circuit {
     }
 
     /// Which call may be made, or how long to wait.
-    pub(super) fn ask(&mut self, now: Timestamp) -> Result<Asked, i64> {
+    pub(super) fn ask(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
         match self.state {
-            CircuitState::Closed => Ok(Asked::Ordinary),
+            CircuitState::Closed => Ok(CallPermit::Ordinary),
             // More than the whole rest is left only if the clock was set back.
             CircuitState::Open { until }
                 if now < until && until.since_ms(now) < self.resting_ms.saturating_add(SETBACK_MS_MIN) =>
@@ -92,33 +92,35 @@ impl Circuit {
             }
             CircuitState::Open { .. } => {
                 self.state = CircuitState::HalfOpen;
-                Ok(Asked::Probe)
+                Ok(CallPermit::Probe)
             }
             CircuitState::HalfOpen => Err(PROBE_WAIT_MS),
         }
     }
 
     /// Ends a call. One that was under way when the circuit opened changes nothing any more.
-    pub(super) fn ended(&mut self, asked: Asked, verdict: Verdict, now: Timestamp) {
+    pub(super) fn ended(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
         let its_state = match asked {
-            Asked::Ordinary => CircuitState::Closed,
-            Asked::Probe => CircuitState::HalfOpen,
+            CallPermit::Ordinary => CircuitState::Closed,
+            CallPermit::Probe => CircuitState::HalfOpen,
         };
         if self.state != its_state {
             return;
         }
         match verdict {
-            Verdict::Answered => self.close(),
+            CallVerdict::Answered => self.close(),
             // The next probe is due.
-            Verdict::Nothing if asked == Asked::Probe => self.state = CircuitState::Open { until: now },
-            Verdict::Failed { rest_ms } => {
+            CallVerdict::Nothing if asked == CallPermit::Probe => {
+                self.state = CircuitState::Open { until: now }
+            }
+            CallVerdict::Failed { rest_ms } => {
                 self.failures += 1;
-                if asked == Asked::Probe || self.is_enough() {
+                if asked == CallPermit::Probe || self.is_enough() {
                     self.open(now, rest_ms);
                 }
             }
-            Verdict::Refused if self.settings.failures > 0 => self.open(now, 0),
-            Verdict::Nothing | Verdict::Refused => {}
+            CallVerdict::Refused if self.settings.failures > 0 => self.open(now, 0),
+            CallVerdict::Nothing | CallVerdict::Refused => {}
         }
     }
 
@@ -143,7 +145,7 @@ impl Circuit {
 mod tests {
     use super::*;
 
-    const FAILED: Verdict = Verdict::Failed { rest_ms: 0 };
+    const FAILED: CallVerdict = CallVerdict::Failed { rest_ms: 0 };
 
     fn circuit() -> Circuit {
         Circuit::new(BreakerSettings {
@@ -153,7 +155,7 @@ mod tests {
     }
 
     /// What a call made at that time comes to; `None` if none may be made.
-    fn call(circuit: &mut Circuit, at_ms: i64, verdict: Verdict) -> Option<CircuitState> {
+    fn call(circuit: &mut Circuit, at_ms: i64, verdict: CallVerdict) -> Option<CircuitState> {
         let asked = circuit.ask(Timestamp(at_ms)).ok()?;
         circuit.ended(asked, verdict, Timestamp(at_ms));
         Some(circuit.state())
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
         let mut circuit = circuit();
-        for verdict in [FAILED, FAILED, Verdict::Answered, FAILED, FAILED] {
+        for verdict in [FAILED, FAILED, CallVerdict::Answered, FAILED, FAILED] {
             assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
         }
         assert_eq!(call(&mut circuit, 1_000, FAILED), Some(open(31_000)));
@@ -180,23 +182,23 @@ mod tests {
         for _ in 0..3 {
             call(&mut circuit, 0, FAILED);
         }
-        assert_eq!(circuit.ask(Timestamp(30_000)), Ok(Asked::Probe));
+        assert_eq!(circuit.ask(Timestamp(30_000)), Ok(CallPermit::Probe));
         assert_eq!(circuit.state(), CircuitState::HalfOpen);
         assert_eq!(
             circuit.ask(Timestamp(30_000)),
             Err(PROBE_WAIT_MS),
             "one at a time"
         );
-        circuit.ended(Asked::Probe, FAILED, Timestamp(31_000));
+        circuit.ended(CallPermit::Probe, FAILED, Timestamp(31_000));
         assert_eq!(circuit.state(), open(91_000), "twice the rest");
-        assert_eq!(call(&mut circuit, 90_999, Verdict::Answered), None);
+        assert_eq!(call(&mut circuit, 90_999, CallVerdict::Answered), None);
         assert_eq!(
-            call(&mut circuit, 91_000, Verdict::Nothing),
+            call(&mut circuit, 91_000, CallVerdict::Nothing),
             Some(open(91_000)),
             "nothing was learned"
         );
         assert_eq!(
-            call(&mut circuit, 91_000, Verdict::Answered),
+            call(&mut circuit, 91_000, CallVerdict::Answered),
             Some(CircuitState::Closed)
         );
         // And it has forgotten.
@@ -219,12 +221,12 @@ mod tests {
 
     #[test]
     fn a_refused_account_opens_it_at_once_and_the_providers_time_is_kept() {
-        assert_eq!(call(&mut circuit(), 0, Verdict::Refused), Some(open(30_000)));
+        assert_eq!(call(&mut circuit(), 0, CallVerdict::Refused), Some(open(30_000)));
         let mut circuit = circuit();
         call(&mut circuit, 0, FAILED);
         call(&mut circuit, 0, FAILED);
         assert_eq!(
-            call(&mut circuit, 0, Verdict::Failed { rest_ms: 90_000 }),
+            call(&mut circuit, 0, CallVerdict::Failed { rest_ms: 90_000 }),
             Some(open(90_000))
         );
     }
@@ -236,13 +238,13 @@ mod tests {
             circuit.ask(Timestamp(0)).unwrap();
         }
         for _ in 0..9 {
-            circuit.ended(Asked::Ordinary, FAILED, Timestamp(1_000));
+            circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(1_000));
         }
         assert_eq!(circuit.state(), open(31_000));
-        circuit.ended(Asked::Ordinary, Verdict::Answered, Timestamp(2_000));
+        circuit.ended(CallPermit::Ordinary, CallVerdict::Answered, Timestamp(2_000));
         assert_eq!(circuit.state(), open(31_000));
         circuit.ask(Timestamp(31_000)).unwrap();
-        circuit.ended(Asked::Ordinary, FAILED, Timestamp(32_000));
+        circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(32_000));
         assert_eq!(circuit.state(), CircuitState::HalfOpen, "the probe decides");
     }
 
@@ -252,12 +254,12 @@ mod tests {
             failures: 0,
             rest_ms: 30_000,
         });
-        for verdict in [FAILED; 20].into_iter().chain([Verdict::Refused]) {
+        for verdict in [FAILED; 20].into_iter().chain([CallVerdict::Refused]) {
             assert_eq!(call(&mut off, 0, verdict), Some(CircuitState::Closed));
         }
         let mut circuit = circuit();
-        call(&mut circuit, 10_000, Verdict::Refused);
+        call(&mut circuit, 10_000, CallVerdict::Refused);
         assert_eq!(circuit.ask(Timestamp(10_000)), Err(30_000));
-        assert_eq!(circuit.ask(Timestamp(9_000)), Ok(Asked::Probe));
+        assert_eq!(circuit.ask(Timestamp(9_000)), Ok(CallPermit::Probe));
     }
 }

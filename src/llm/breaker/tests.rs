@@ -6,23 +6,23 @@ use crate::{
     domain::{prompt::Prompt, reply},
     llm::{
         Cause,
-        fixtures::{Answer, Told},
-        limits::Held,
+        fixtures::{CannedAnswer, CannedModel},
+        limits::LimitWait,
     },
 };
 
-fn down() -> Answer {
-    Err(LlmError::Transient(Fault::new(
+fn down() -> CannedAnswer {
+    Err(LlmError::Transient(TransientFailure::new(
         Cause::Network,
         "connection reset",
     )))
 }
 
 /// The same failure, after which the provider is left alone.
-fn outage(wait_s: u64) -> Answer {
-    Err(LlmError::Transient(Fault {
+fn outage(wait_s: u64) -> CannedAnswer {
+    Err(LlmError::Transient(TransientFailure {
         outage: Some(Duration::from_secs(wait_s)),
-        ..Fault::new(Cause::Network, "connection reset")
+        ..TransientFailure::new(Cause::Network, "connection reset")
     }))
 }
 
@@ -32,14 +32,14 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
     let clock = Arc::new(ManualClock::new(Timestamp(0)));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let breaker = Breaker::new(
-        Arc::new(Told(Mutex::new(answers))),
+        Arc::new(CannedModel(Mutex::new(answers))),
         BreakerSettings {
             failures: 2,
             rest_ms: 30_000,
         },
         clock.clone(),
     );
-    let listener: Listener = Arc::new({
+    let listener: BreakerListener = Arc::new({
         let heard = Arc::clone(&heard);
         move |_: &str, _: &str, state| heard.lock().unwrap().push(state)
     });
@@ -54,7 +54,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     };
     let ask = async || breaker.answer(&request).await;
     let rests = |wait_s| LlmError::Waiting {
@@ -88,24 +88,24 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
 fn what_answers_tell_of_the_provider() {
     let words = String::new;
     for (answer, told) in [
-        (Ok(ModelAnswer::default()), Verdict::Answered),
-        (down(), Verdict::Failed { rest_ms: 0 }),
-        (Err(LlmError::Auth(words())), Verdict::Refused),
+        (Ok(ModelAnswer::default()), CallVerdict::Answered),
+        (down(), CallVerdict::Failed { rest_ms: 0 }),
+        (Err(LlmError::Auth(words())), CallVerdict::Refused),
         (
             Err(LlmError::Refused {
                 message: words(),
                 usage: None,
             }),
-            Verdict::Answered,
+            CallVerdict::Answered,
         ),
-        (Err(LlmError::Permanent(words())), Verdict::Answered),
-        (Err(LlmError::Truncated { usage: None }), Verdict::Answered),
+        (Err(LlmError::Permanent(words())), CallVerdict::Answered),
+        (Err(LlmError::Truncated { usage: None }), CallVerdict::Answered),
         (
             Err(LlmError::RateLimited {
                 retry_after: None,
                 message: words(),
             }),
-            Verdict::Answered,
+            CallVerdict::Answered,
         ),
     ] {
         assert_eq!(verdict(&answer), told, "{answer:?}");
@@ -117,7 +117,7 @@ fn what_answers_tell_of_the_provider() {
 async fn a_probe_that_is_given_up_makes_way_for_the_next() {
     let clock = Arc::new(ManualClock::new(Timestamp(0)));
     let breaker = Breaker::new(
-        Arc::new(Told(Mutex::new(vec![Err(LlmError::Auth(String::new()))]))),
+        Arc::new(CannedModel(Mutex::new(vec![Err(LlmError::Auth(String::new()))]))),
         BreakerSettings {
             failures: 2,
             rest_ms: 30_000,
@@ -134,7 +134,7 @@ async fn a_probe_that_is_given_up_makes_way_for_the_next() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     };
     assert!(breaker.answer(&request).await.is_err());
     clock.advance_ms(30_000);

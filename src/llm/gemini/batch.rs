@@ -5,21 +5,21 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Gemini, bare};
 use crate::{
-    domain::{batch::Listed, time::Timestamp},
+    domain::{batch::ListedBatch, time::Timestamp},
     llm::{
-        batch::{BatchCall, BatchSight, Ended, Results},
+        batch::{BatchCall, BatchSight, FinishedBatch, Results},
         remote::batch::{BatchProtocol, Outcome},
     },
 };
 
 #[derive(Serialize)]
-struct Create<'a> {
-    batch: Batch<'a>,
+struct CreateBatch<'a> {
+    batch: GeminiBatch<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Batch<'a> {
+struct GeminiBatch<'a> {
     display_name: &'a str,
     input_config: InputConfig<'a>,
 }
@@ -31,11 +31,11 @@ struct InputConfig<'a> {
 
 #[derive(Serialize)]
 struct Requests<'a> {
-    requests: Vec<Request<'a>>,
+    requests: Vec<BatchEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct BatchEntry<'a> {
     request: Box<RawValue>,
     metadata: Metadata<'a>,
 }
@@ -55,13 +55,13 @@ impl BatchProtocol for Gemini {
     ) -> serde_json::Result<(String, Vec<u8>)> {
         let request = |call: &'_ BatchCall| RawValue::from_string(call.body.clone());
         let requests = calls.iter().map(|call| {
-            Ok(Request {
+            Ok(BatchEntry {
                 request: request(call)?,
                 metadata: Metadata { key: &call.key },
             })
         });
-        let create = Create {
-            batch: Batch {
+        let create = CreateBatch {
+            batch: GeminiBatch {
                 display_name: name,
                 input_config: InputConfig {
                     requests: Requests {
@@ -81,11 +81,11 @@ impl BatchProtocol for Gemini {
         }
     }
 
-    fn read_list(&self, page: &Value) -> (Vec<Listed>, Option<String>) {
+    fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>) {
         let batches = page["operations"].as_array().into_iter().flatten();
         let listed = |operation: &Value| {
             let batch = &operation["metadata"];
-            Some(Listed {
+            Some(ListedBatch {
                 id: operation["name"].as_str()?.to_owned(),
                 name: Some(batch["displayName"].as_str().unwrap_or_default().to_owned()),
                 requests: None,
@@ -123,7 +123,7 @@ impl BatchProtocol for Gemini {
         let results = places
             .into_iter()
             .find_map(|place| place["inlinedResponses"]["inlinedResponses"].as_array());
-        Some(BatchSight::Ended(Ended {
+        Some(BatchSight::Ended(FinishedBatch {
             results: results
                 .map(|lines| Results::Here(lines.clone()))
                 .into_iter()
@@ -205,7 +205,7 @@ mod tests {
             json!({"name": "batches/1", "done": true, "metadata": {"state": "BATCH_STATE_EXPIRED"}});
         assert_eq!(
             Gemini.read_batch("batches/1", &expired),
-            Some(BatchSight::Ended(Ended {
+            Some(BatchSight::Ended(FinishedBatch {
                 results: Vec::new(),
                 otherwise: "expired"
             }))

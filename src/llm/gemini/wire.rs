@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{GeminiDialect, Thinking};
+use super::{GeminiDialect, ThinkingLimit};
 use crate::llm::{
     ModelAnswer, ModelRequest,
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
@@ -12,7 +12,7 @@ use crate::llm::{
 /// A request's body.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Request<'a> {
+pub(super) struct GenerateRequest<'a> {
     system_instruction: Content<'a>,
     contents: [Content<'a>; 1],
     generation_config: GenerationConfig,
@@ -22,11 +22,11 @@ pub(super) struct Request<'a> {
 struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    parts: [Part<'a>; 1],
+    parts: [ContentPart<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct ContentPart<'a> {
     text: &'a str,
 }
 
@@ -50,7 +50,7 @@ enum ThinkingConfig {
     ThinkingBudget(i64),
 }
 
-impl<'a> Request<'a> {
+impl<'a> GenerateRequest<'a> {
     pub(super) fn new(
         settings: &'a RemoteSettings,
         request: &'a ModelRequest,
@@ -68,9 +68,9 @@ impl<'a> Request<'a> {
                 response_mime_type: (dialect.format != AnswerFormat::Free).then_some("application/json"),
                 response_json_schema: schema,
                 thinking_config: match dialect.thinking {
-                    Thinking::Level(level) => Some(ThinkingConfig::ThinkingLevel(level)),
-                    Thinking::Budget(tokens) => Some(ThinkingConfig::ThinkingBudget(tokens)),
-                    Thinking::Unsaid => None,
+                    ThinkingLimit::Level(level) => Some(ThinkingConfig::ThinkingLevel(level)),
+                    ThinkingLimit::Budget(tokens) => Some(ThinkingConfig::ThinkingBudget(tokens)),
+                    ThinkingLimit::Unsaid => None,
                 },
             },
         })
@@ -79,7 +79,7 @@ impl<'a> Request<'a> {
 
 impl<'a> Content<'a> {
     fn new(role: Option<&'static str>, text: &'a str) -> Self {
-        let parts = [Part { text }];
+        let parts = [ContentPart { text }];
         Self { role, parts }
     }
 }
@@ -87,13 +87,13 @@ impl<'a> Content<'a> {
 /// An answer's body. Every field may be missing: Google leaves out what is empty.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Generated {
+pub(super) struct GenerateAnswer {
     #[serde(default)]
     candidates: Vec<Candidate>,
     #[serde(default)]
     prompt_feedback: Option<PromptFeedback>,
     #[serde(default)]
-    usage_metadata: Usage,
+    usage_metadata: UsageMetadata,
 }
 
 #[derive(Deserialize)]
@@ -107,13 +107,13 @@ struct PromptFeedback {
 #[serde(rename_all = "camelCase")]
 struct Candidate {
     #[serde(default)]
-    content: Said,
+    content: CandidateContent,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Said {
+struct CandidateContent {
     #[serde(default)]
     parts: Vec<SaidPart>,
 }
@@ -129,7 +129,7 @@ struct SaidPart {
 /// What an answer took.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Usage {
+pub(super) struct UsageMetadata {
     #[serde(rename = "promptTokenCount")]
     prompt: i64,
     #[serde(rename = "cachedContentTokenCount")]
@@ -140,7 +140,7 @@ pub(super) struct Usage {
     thoughts: i64,
 }
 
-impl Generated {
+impl GenerateAnswer {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let mut generated: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let blocked = generated
@@ -168,7 +168,7 @@ impl Generated {
     }
 
     /// What was thought before it was answered isn't said.
-    fn answer(self, said: Said) -> ModelAnswer {
+    fn answer(self, said: CandidateContent) -> ModelAnswer {
         let parts = said.parts.into_iter().filter(|part| !part.thought);
         ModelAnswer {
             text: parts.filter_map(|part| part.text).collect(),
@@ -177,7 +177,7 @@ impl Generated {
     }
 }
 
-impl Usage {
+impl UsageMetadata {
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         ModelAnswer {

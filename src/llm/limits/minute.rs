@@ -32,9 +32,9 @@ pub struct MinuteLimits {
 #[derive(Debug)]
 pub(super) struct Minute {
     limits: MinuteLimits,
-    calls: VecDeque<Call>,
+    calls: VecDeque<MinuteCall>,
     /// The calls that were sent away to wait, in order.
-    turns: VecDeque<Turn>,
+    turns: VecDeque<DelayedCall>,
     last_id: u64,
     /// The provider said not to come back before this.
     not_before: Timestamp,
@@ -43,7 +43,7 @@ pub(super) struct Minute {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct MinuteCall {
     id: u64,
     at: Timestamp,
     tokens: i64,
@@ -51,7 +51,7 @@ struct Call {
 
 /// A call that was sent away.
 #[derive(Debug)]
-struct Turn {
+struct DelayedCall {
     agent: AgentId,
     tokens: i64,
     asked_at: Timestamp,
@@ -60,7 +60,7 @@ struct Turn {
 
 /// A call that may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reserved {
+pub(super) struct Reservation {
     /// Its number, for [`Minute::correct`] and [`Minute::give_back`].
     pub(super) id: u64,
     /// In how many milliseconds it may be made.
@@ -88,7 +88,7 @@ impl Minute {
         tokens: i64,
         agent: Option<&AgentId>,
         wait_ms_max: i64,
-    ) -> Result<Reserved, i64> {
+    ) -> Result<Reservation, i64> {
         self.forget(now, wait_ms_max);
         let turn = self.turns.iter().position(|turn| Some(&turn.agent) == agent);
         let ahead = turn.unwrap_or(self.turns.len());
@@ -105,9 +105,9 @@ impl Minute {
         self.last_id += 1;
         let id = self.last_id;
         if self.limits != MinuteLimits::default() {
-            self.calls.push_back(Call { id, at, tokens });
+            self.calls.push_back(MinuteCall { id, at, tokens });
         }
-        Ok(Reserved { id, wait_ms })
+        Ok(Reservation { id, wait_ms })
     }
 
     /// Replaces a call's estimated tokens by those it really took.
@@ -169,7 +169,7 @@ impl Minute {
         let Some(agent) = agent.filter(|_| self.turns.len() < TURNS_MAX) else {
             return;
         };
-        let turn = Turn {
+        let turn = DelayedCall {
             agent: agent.clone(),
             tokens,
             asked_at,
@@ -186,7 +186,7 @@ impl Minute {
         let planned = self.plan(&mut calls, now, ahead);
         let after = self.earliest(&calls, now, tokens);
         calls.clone_from(&self.calls);
-        calls.push_back(Call { id: 0, at, tokens });
+        calls.push_back(MinuteCall { id: 0, at, tokens });
         if self.plan(&mut calls, now, ahead) == planned {
             (at, true)
         } else {
@@ -195,17 +195,17 @@ impl Minute {
     }
 
     /// Adds the first `count` turns to `calls`, each as early as it may be; returns when each may be made.
-    fn plan(&self, calls: &mut VecDeque<Call>, now: Timestamp, count: usize) -> Vec<Timestamp> {
+    fn plan(&self, calls: &mut VecDeque<MinuteCall>, now: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut planned = Vec::with_capacity(count);
         for turn in self.turns.iter().take(count) {
             let (at, tokens) = (self.earliest(calls, now, turn.tokens), turn.tokens);
-            calls.push_back(Call { id: 0, at, tokens });
+            calls.push_back(MinuteCall { id: 0, at, tokens });
             planned.push(at);
         }
         planned
     }
 
-    fn earliest(&self, calls: &VecDeque<Call>, now: Timestamp, tokens: i64) -> Timestamp {
+    fn earliest(&self, calls: &VecDeque<MinuteCall>, now: Timestamp, tokens: i64) -> Timestamp {
         let newest = calls.back().map_or(now, |call| call.at);
         let mut at = now.max(newest).max(self.not_before);
         let mut requests = i64_or_max(calls.len());

@@ -5,8 +5,8 @@ use crate::{
     clock::ManualClock,
     domain::{prompt::Prompt, reply, time::Timestamp},
     llm::{
-        Cause, Fault,
-        fixtures::{Answer, Told},
+        Cause, TransientFailure,
+        fixtures::{CannedAnswer, CannedModel},
     },
 };
 
@@ -24,7 +24,7 @@ fn request() -> ModelRequest {
         facts: Vec::new(),
         output_tokens_max: 300,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     }
 }
 
@@ -44,20 +44,24 @@ fn refused(retry_after: Option<Duration>) -> LlmError {
 }
 
 fn overloaded(retry_after: Option<Duration>) -> LlmError {
-    LlmError::Transient(Fault {
+    LlmError::Transient(TransientFailure {
         retry_after,
-        ..Fault::new(Cause::Overloaded, "overloaded")
+        ..TransientFailure::new(Cause::Overloaded, "overloaded")
     })
 }
 
-fn limited(answers: Vec<Answer>, concurrency: usize, limits: MinuteLimits) -> (Limited, Arc<ManualClock>) {
+fn limited(
+    answers: Vec<CannedAnswer>,
+    concurrency: usize,
+    limits: MinuteLimits,
+) -> (LimitedModel, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(Timestamp(1_000_000)));
-    let told = Arc::new(Told(Mutex::new(answers.into_iter().rev().collect())));
+    let told = Arc::new(CannedModel(Mutex::new(answers.into_iter().rev().collect())));
     let time: Arc<dyn Clock> = clock.clone();
-    (Limited::new(told, concurrency, limits, time), clock)
+    (LimitedModel::new(told, concurrency, limits, time), clock)
 }
 
-async fn wait_s(model: &Limited) -> Option<u64> {
+async fn wait_s(model: &LimitedModel) -> Option<u64> {
     match model.answer(&request()).await {
         Err(LlmError::Waiting { wait, .. }) => Some(wait.as_secs()),
         _ => None,
@@ -113,7 +117,7 @@ async fn what_the_provider_says_holds_for_all() {
 
 #[tokio::test]
 async fn refusals_without_a_time_wait_longer_each() {
-    let mut answers: Vec<Answer> = std::iter::repeat_with(|| Err(refused(None))).take(8).collect();
+    let mut answers: Vec<CannedAnswer> = std::iter::repeat_with(|| Err(refused(None))).take(8).collect();
     answers.extend([Ok(took(1, None)), Err(refused(None))]);
     let (model, clock) = limited(answers, 9, MinuteLimits::default());
     let mut told = Vec::new();

@@ -15,7 +15,7 @@ mod tests;
 
 pub(super) use course::Course;
 
-use self::part::{Part, chosen};
+use self::part::{AccountPart, chosen};
 use super::{compose::Texts, cuts::fit};
 use crate::domain::{
     summary::item::{GIST_CHARS_MAX, brief_chars_max, text_chars_max},
@@ -49,7 +49,7 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
                 .unwrap_or_default();
         }
     }
-    let parts: Vec<Part> = (0..)
+    let parts: Vec<AccountPart> = (0..)
         .zip(&courses)
         .flat_map(|(at, course)| part::of(at, course))
         .collect();

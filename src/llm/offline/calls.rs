@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    values::{self, Telling},
+    values::{self, ShownValue},
     weigh::number,
 };
 use crate::domain::transcript::{Transcript, Voice};
@@ -45,7 +45,7 @@ pub(super) struct Call {
     /// The tool.
     pub(super) name: String,
     /// Its telling arguments.
-    pub(super) values: Vec<Telling>,
+    pub(super) values: Vec<ShownValue>,
     /// The line of the transcript in which it stands.
     pub(super) line: usize,
     /// Its result reports a failure: nothing was done.

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     calls::Call,
-    clauses::{Clause, Source},
-    reading::{Batch, Reading},
-    render::{FAILED_CALL, Piece, Voice},
-    values::{self, Telling, WORD_SCORE},
+    clauses::{Clause, ClauseSource},
+    reading::{Corpus, ExchangeReading},
+    render::{FAILED_CALL, PieceVoice, TextPiece},
+    values::{self, ShownValue, WORD_SCORE},
     weigh::Term,
 };
 
@@ -27,7 +27,7 @@ const FAILURE_GAIN: f64 = 2.0;
 /// A piece that may be told.
 pub(super) struct Candidate {
     /// The piece.
-    pub(super) piece: Piece,
+    pub(super) piece: TextPiece,
     /// The words that it tells.
     pub(super) terms: Vec<Term>,
     /// Words that needn't be told any more once this is, beyond `terms`.
@@ -42,7 +42,7 @@ pub(super) struct Candidate {
 
 /// How calls are told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Folding {
+pub(super) struct CallStyle {
     /// How many arguments are shown of a tool that changes something; of a look-up half as many.
     pub(super) values_max: usize,
     /// A tool's calls of all turns are told together, which takes least room; otherwise those of each turn.
@@ -50,7 +50,7 @@ pub(super) struct Folding {
 }
 
 /// What may be told of a run: the clauses that tell most by themselves, in their order, then the calls.
-pub(super) fn of(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
+pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = run
         .iter()
         .flat_map(|reading| {
@@ -78,15 +78,15 @@ pub(super) fn of(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candid
     candidates
 }
 
-fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
+fn said(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
     let voice = match clause.source {
-        Source::Failure => Voice::Failure,
-        _ if reading.is_talk => Voice::Speaker,
-        Source::User => Voice::User,
-        Source::Model => Voice::Model,
+        ClauseSource::Failure => PieceVoice::Failure,
+        _ if reading.is_talk => PieceVoice::Speaker,
+        ClauseSource::User => PieceVoice::User,
+        ClauseSource::Model => PieceVoice::Model,
     };
     Candidate {
-        own: if clause.source == Source::Failure {
+        own: if clause.source == ClauseSource::Failure {
             FAILURE_GAIN
         } else {
             0.0
@@ -95,7 +95,7 @@ fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
         covers: Vec::new(),
         is_change: false,
         prior: clause.prior,
-        piece: Piece {
+        piece: TextPiece {
             place: (reading.index, clause.line, at),
             turn: Some(reading.turn(clause.line)),
             voice,
@@ -106,9 +106,9 @@ fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
 }
 
 /// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
-fn done(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
+fn done(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
     let mut at_key: HashMap<_, usize> = HashMap::new();
-    let mut folded: Vec<Folded<'_>> = Vec::new();
+    let mut folded: Vec<FoldedCalls<'_>> = Vec::new();
     for reading in run {
         for call in &reading.calls {
             let turn = reading.turn(call.line);
@@ -119,7 +119,7 @@ fn done(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
             );
             let at = *at_key.entry(key).or_insert(folded.len());
             if at == folded.len() {
-                folded.push(Folded::new(call, (reading.index, call.line, 0), turn));
+                folded.push(FoldedCalls::new(call, (reading.index, call.line, 0), turn));
             }
             if let Some(tool) = folded.get_mut(at) {
                 tool.calls += 1;
@@ -138,17 +138,17 @@ fn done(batch: &Batch, run: &[Reading], folding: Folding) -> Vec<Candidate> {
 }
 
 /// The calls of one tool in a turn or in several, those that failed apart.
-struct Folded<'a> {
+struct FoldedCalls<'a> {
     name: &'a str,
     failed: bool,
     place: (usize, usize, usize),
     /// The turn, unless there are several.
     turn: Option<(usize, usize)>,
     calls: usize,
-    values: Vec<&'a Telling>,
+    values: Vec<&'a ShownValue>,
 }
 
-impl<'a> Folded<'a> {
+impl<'a> FoldedCalls<'a> {
     fn new(call: &'a Call, place: (usize, usize, usize), turn: (usize, usize)) -> Self {
         Self {
             name: &call.name,
@@ -160,7 +160,7 @@ impl<'a> Folded<'a> {
         }
     }
 
-    fn candidate(&self, batch: &Batch, values_max: usize) -> Candidate {
+    fn candidate(&self, batch: &Corpus, values_max: usize) -> Candidate {
         let influence = batch.profiles.influence(self.name);
         // What failed has changed nothing.
         let is_change = !self.failed && influence >= INFLUENCE_TELLING;
@@ -190,10 +190,10 @@ impl<'a> Folded<'a> {
                 shown.join(" ")
             )),
             prior: 1.0,
-            piece: Piece {
+            piece: TextPiece {
                 place: self.place,
                 turn: self.turn,
-                voice: Voice::Call,
+                voice: PieceVoice::Call,
                 name: String::new(),
                 text: format!(
                     "{}{times}{values}{}",
@@ -206,9 +206,9 @@ impl<'a> Folded<'a> {
 }
 
 /// The most telling of `values`, each once, in their order.
-fn telling<'a>(values: &[&'a Telling], values_max: usize) -> Vec<&'a str> {
+fn telling<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
     let mut seen = HashSet::new();
-    let mut distinct: Vec<(usize, &Telling)> = values
+    let mut distinct: Vec<(usize, &ShownValue)> = values
         .iter()
         .copied()
         .enumerate()

@@ -8,7 +8,7 @@ use super::{
     },
     cuts::negates,
     sentences::{Sentence, paragraphs},
-    weigh::{Shape, Term, Vocabulary},
+    weigh::{Term, Vocabulary, WordShape},
 };
 use crate::domain::text::floor_cut;
 
@@ -27,7 +27,7 @@ const SENTENCES_MAX: usize = 240;
 
 /// Who says a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ClauseSource {
     /// The user.
     User,
     /// The model, or the second speaker.
@@ -40,7 +40,7 @@ pub(super) enum Source {
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
     /// Who says it.
-    pub(super) source: Source,
+    pub(super) source: ClauseSource,
     /// The speaker's name; empty if unknown.
     pub(super) speaker: String,
     /// One clean line.
@@ -55,7 +55,7 @@ pub(super) struct Clause {
 
 /// The role a text plays in its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TextRole {
     /// One of two people who talk.
     Talk,
     /// What the user wants.
@@ -68,7 +68,7 @@ pub(super) enum Role {
 
 /// The sentences of one text with their priors, without words yet. `continues_code` says that the text before it, by
 /// the same voice, ended within a block of code.
-pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(String, f64)> {
+pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
     let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
     let mut clauses: Vec<(String, f64)> = paragraphs
@@ -80,7 +80,7 @@ pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(Stri
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
             // Whom a model quotes it agrees with; whom a user quotes is somebody else.
-            let is_foreign = said.is_quoted && matches!(role, Role::Request | Role::Talk);
+            let is_foreign = said.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
             let text = without_opening(said.text, role);
             let text = if is_foreign { format!("‘{text}’") } else { text };
             (text, prior)
@@ -93,8 +93,8 @@ pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(Stri
 }
 
 /// The clauses of a sentence of talk, where each fact counts alone; a request or an answer is told whole.
-fn parts(said: Sentence, role: Role) -> Vec<Sentence> {
-    if role != Role::Talk {
+fn parts(said: Sentence, role: TextRole) -> Vec<Sentence> {
+    if role != TextRole::Talk {
         return vec![said];
     }
     let part = |text: &str| Sentence {
@@ -104,26 +104,26 @@ fn parts(said: Sentence, role: Role) -> Vec<Sentence> {
     coordinate::clauses(&said.text).into_iter().map(part).collect()
 }
 
-fn by_place(role: Role, index: usize, is_last_paragraph: bool) -> f64 {
+fn by_place(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
     match role {
-        Role::Talk => 1.0,
-        Role::Request if index == 0 => 1.5,
-        Role::Request if index < PASTE_SENTENCES => 1.2,
-        Role::Request => 0.5,
-        Role::Narration => 0.45,
-        Role::Answer if index == 0 || is_last_paragraph => 1.1,
-        Role::Answer => 0.8,
+        TextRole::Talk => 1.0,
+        TextRole::Request if index == 0 => 1.5,
+        TextRole::Request if index < PASTE_SENTENCES => 1.2,
+        TextRole::Request => 0.5,
+        TextRole::Narration => 0.45,
+        TextRole::Answer if index == 0 || is_last_paragraph => 1.1,
+        TextRole::Answer => 0.8,
     }
 }
 
-fn by_form(role: Role, said: &Sentence) -> f64 {
+fn by_form(role: TextRole, said: &Sentence) -> f64 {
     let text = said.text.as_str();
     let form = match role {
         _ if greets(text) && text.split_whitespace().count() <= GREETING_WORDS => 0.25,
-        Role::Talk if asks(text) => 0.45,
-        Role::Talk => by_person(text),
-        Role::Request => by_request(text),
-        Role::Narration | Role::Answer => by_answer(said),
+        TextRole::Talk if asks(text) => 0.45,
+        TextRole::Talk => by_person(text),
+        TextRole::Request => by_request(text),
+        TextRole::Narration | TextRole::Answer => by_answer(said),
     };
     if is_code(text) { form * 0.2 } else { form }
 }
@@ -241,9 +241,9 @@ fn is_rule_or_table(said: &str, visible: usize) -> bool {
 
 /// A sentence without the courtesy it opens with, and a request without its formula: `Sure, I'd like to leave` becomes
 /// `leave`.
-fn without_opening(said: String, role: Role) -> String {
+fn without_opening(said: String, role: TextRole) -> String {
     let rest = without_courtesy(&said);
-    let rest = if role == Role::Request {
+    let rest = if role == TextRole::Request {
         without_formula(rest)
     } else {
         rest
@@ -271,7 +271,7 @@ fn is_courtesy(opening: &str) -> bool {
     let lower = opening.to_lowercase();
     let words = lower.split_whitespace();
     let is_polite =
-        || words.clone().all(Shape::is_empty_talk) && words.clone().any(|word| COURTESY.contains(word));
+        || words.clone().all(WordShape::is_empty_talk) && words.clone().any(|word| COURTESY.contains(word));
     ANSWERS.contains(lower.trim())
         || ((greets(opening) || is_polite())
             && !words
@@ -310,7 +310,7 @@ impl Clause {
     pub(super) fn read(
         vocabulary: &mut Vocabulary,
         exchange: usize,
-        source: Source,
+        source: ClauseSource,
         (text, prior): (String, f64),
         (speaker, line): (&str, usize),
     ) -> Self {
@@ -367,7 +367,7 @@ mod tests {
             ),
         ];
         for (said, expected) in cases {
-            assert_eq!(without_opening(said.to_owned(), Role::Request), expected);
+            assert_eq!(without_opening(said.to_owned(), TextRole::Request), expected);
         }
     }
 
@@ -377,8 +377,14 @@ mod tests {
             let said = of_text("> I deleted the tables.\nWho was that?", role, false);
             said.into_iter().map(|(text, _)| text).collect()
         };
-        assert_eq!(texts(Role::Request), ["‘I deleted the tables.’", "Who was that?"]);
-        assert_eq!(texts(Role::Answer), ["I deleted the tables.", "Who was that?"]);
+        assert_eq!(
+            texts(TextRole::Request),
+            ["‘I deleted the tables.’", "Who was that?"]
+        );
+        assert_eq!(
+            texts(TextRole::Answer),
+            ["I deleted the tables.", "Who was that?"]
+        );
     }
 
     #[test]
@@ -400,8 +406,8 @@ mod tests {
     #[test]
     fn requests_and_answers_weigh_more_than_narration_and_questions() {
         let prior = |text: &str, role| of_text(text, role, false)[0].1;
-        assert!(prior("Cancel it.", Role::Request) > prior("It is cancelled.", Role::Answer));
-        assert!(prior("It is cancelled.", Role::Answer) > prior("I will look.", Role::Narration));
-        assert!(prior("Shall I?", Role::Answer) < prior("I shall.", Role::Answer));
+        assert!(prior("Cancel it.", TextRole::Request) > prior("It is cancelled.", TextRole::Answer));
+        assert!(prior("It is cancelled.", TextRole::Answer) > prior("I will look.", TextRole::Narration));
+        assert!(prior("Shall I?", TextRole::Answer) < prior("I shall.", TextRole::Answer));
     }
 }

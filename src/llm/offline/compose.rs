@@ -3,25 +3,25 @@
 use std::collections::HashSet;
 
 use super::{
-    candidates::{self, Candidate, Folding},
-    reading::{Batch, Reading},
-    render::{self, Piece, Voice},
+    candidates::{self, CallStyle, Candidate},
+    reading::{Corpus, ExchangeReading},
+    render::{self, PieceVoice, TextPiece},
     weigh::{Term, number},
 };
 use crate::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
 /// How calls are told in each text.
-const TEXT_CALLS: Folding = Folding {
+const TEXT_CALLS: CallStyle = CallStyle {
     values_max: 6,
     spans_turns: false,
 };
 /// See [`TEXT_CALLS`].
-const BRIEF_CALLS: Folding = Folding {
+const BRIEF_CALLS: CallStyle = CallStyle {
     values_max: 4,
     spans_turns: false,
 };
 /// See [`TEXT_CALLS`].
-const GIST_CALLS: Folding = Folding {
+const GIST_CALLS: CallStyle = CallStyle {
     values_max: 4,
     spans_turns: true,
 };
@@ -79,7 +79,7 @@ impl Texts {
 }
 
 /// The detailed text of a run that stands for much: a point for each exchange, as long as its share of the words.
-pub(super) fn long_text(batch: &Batch, run: &[Reading], chars_max: usize) -> String {
+pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usize) -> String {
     let said = run
         .iter()
         .fold(0_usize, |sum, reading| sum.saturating_add(reading.said_chars))
@@ -96,7 +96,7 @@ pub(super) fn long_text(batch: &Batch, run: &[Reading], chars_max: usize) -> Str
 }
 
 /// The texts for a run of exchanges.
-pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
+pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
     Texts {
         text: tell(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
         brief: tell(batch, run, (BRIEF_CHARS_MAX, BRIEF_CALLS)),
@@ -105,7 +105,7 @@ pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
 }
 
 /// One line about a run, of that length and with calls told like that.
-fn tell(batch: &Batch, run: &[Reading], (chars_max, folding): (usize, Folding)) -> String {
+fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, CallStyle)) -> String {
     // A run is interrupted as a whole or not at all.
     let interrupted = run.iter().any(|reading| reading.interrupted);
     let candidates = candidates::of(batch, run, folding);
@@ -121,8 +121,8 @@ fn tell(batch: &Batch, run: &[Reading], (chars_max, folding): (usize, Folding)) 
 
 /// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each
 /// adds to what is already told, for its length.
-fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piece> {
-    let mut told = Told::new(batch, chars_max);
+fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
+    let mut told = StoryState::new(batch, chars_max);
     for (at, share) in anchors(batch, candidates, chars_max) {
         told.take(candidates, at, share);
     }
@@ -134,7 +134,7 @@ fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piec
 
 /// Which pieces come first, with the characters each may take: in a task the greatest change (so that the aim leaves
 /// room for it), the aim, further changes and the last outcome; in talk none.
-fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
+fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
         .map(|at| (at, chars_max / 2))
@@ -148,7 +148,7 @@ fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(us
         .collect()
 }
 
-fn told_by(candidates: &[Candidate], voice: Voice) -> impl Iterator<Item = (usize, &Candidate)> {
+fn told_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
     candidates
         .iter()
         .enumerate()
@@ -156,15 +156,15 @@ fn told_by(candidates: &[Candidate], voice: Voice) -> impl Iterator<Item = (usiz
 }
 
 /// What a candidate tells by itself.
-fn worth(batch: &Batch, candidate: &Candidate) -> f64 {
+fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
     candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
 }
 
-fn aim(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let is_aim = |one: &Candidate| {
         one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
     };
-    let said = || told_by(candidates, Voice::User);
+    let said = || told_by(candidates, PieceVoice::User);
     said()
         .find(|(_, one)| is_aim(one))
         .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
@@ -173,7 +173,7 @@ fn aim(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
 
 /// The greatest changes, the greatest first.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
-    let mut changes: Vec<(usize, &Candidate)> = told_by(candidates, Voice::Call)
+    let mut changes: Vec<(usize, &Candidate)> = told_by(candidates, PieceVoice::Call)
         .filter(|(_, one)| one.is_change)
         .collect();
     changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
@@ -188,29 +188,29 @@ fn changes(candidates: &[Candidate]) -> Vec<usize> {
 }
 
 /// The most telling thing the model says in the last exchange in which it says anything.
-fn outcome(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let exchange = |candidate: &Candidate| candidate.piece.place.0;
-    let last = told_by(candidates, Voice::Model)
+    let last = told_by(candidates, PieceVoice::Model)
         .map(|(_, one)| exchange(one))
         .max()?;
-    told_by(candidates, Voice::Model)
+    told_by(candidates, PieceVoice::Model)
         .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
         .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
         .map(|(at, _)| at)
 }
 
 /// What is told so far.
-struct Told<'a> {
-    batch: &'a Batch,
+struct StoryState<'a> {
+    batch: &'a Corpus,
     room: usize,
     gain_min: f64,
     taken: HashSet<usize>,
     words: HashSet<Term>,
-    pieces: Vec<Piece>,
+    pieces: Vec<TextPiece>,
 }
 
-impl<'a> Told<'a> {
-    fn new(batch: &'a Batch, room: usize) -> Self {
+impl<'a> StoryState<'a> {
+    fn new(batch: &'a Corpus, room: usize) -> Self {
         Self {
             batch,
             room,
@@ -265,7 +265,7 @@ impl<'a> Told<'a> {
         let piece = candidate.piece.fitted(room);
         let is_stump = piece.chars() * 2 < candidate.piece.chars().min(PIECE_CHARS_MAX);
         if piece.text.is_empty()
-            || (is_stump && !self.pieces.is_empty() && candidate.piece.voice != Voice::User)
+            || (is_stump && !self.pieces.is_empty() && candidate.piece.voice != PieceVoice::User)
         {
             return;
         }

@@ -79,7 +79,7 @@ enum Unit {
 }
 
 /// A word in lower case, and where it stands.
-struct Word {
+struct DateWord {
     begin: usize,
     end: usize,
     text: String,
@@ -118,7 +118,7 @@ pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str>
 
 /// Where `phrase` ends in `said`, if it stands there alone: `last night's table`, `yesterday (Sunday)`, `2.5 years ago`,
 /// `/logs/yesterday.md` and `at last, Friday` stay as they are.
-fn end_of(said: &str, phrase: &[Word]) -> Option<usize> {
+fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
     let (first, last) = (phrase.first()?, phrase.last()?);
     let before = said.get(..first.begin)?;
     let after = said.get(last.end..)?;
@@ -135,14 +135,14 @@ fn is_of_name(c: char) -> bool {
 }
 
 /// The words of a text.
-fn words(said: &str) -> Vec<Word> {
+fn words(said: &str) -> Vec<DateWord> {
     let mut words = Vec::new();
     let mut begin = None;
     for (at, c) in said.char_indices().chain([(said.len(), ' ')]) {
         match (c.is_alphanumeric(), begin) {
             (true, None) => begin = Some(at),
             (false, Some(from)) => {
-                words.push(Word {
+                words.push(DateWord {
                     begin: from,
                     end: at,
                     text: said.get(from..at).unwrap_or_default().to_lowercase(),
@@ -156,7 +156,7 @@ fn words(said: &str) -> Vec<Word> {
 }
 
 /// The date that the first words of `rest` mean behind the words `before` them, and how many words that are.
-fn date(before: &[Word], rest: &[Word], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
+fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
     let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
     let back = |count: usize| {
         let index = before.len().checked_sub(count)?;
@@ -180,7 +180,7 @@ fn date(before: &[Word], rest: &[Word], at: Timestamp, is_own_day: bool) -> Opti
     Some((by_direction(word(0), word(1), at)?, 2))
 }
 
-fn begins(words: &[Word], phrase: &str) -> bool {
+fn begins(words: &[DateWord], phrase: &str) -> bool {
     let mut texts = words.iter().map(|word| word.text.as_str());
     phrase.split(' ').all(|word| texts.next() == Some(word))
 }

@@ -2,9 +2,9 @@
 
 use super::{
     candidates::INFLUENCE_TELLING,
-    clauses::{Clause, Source},
+    clauses::{Clause, ClauseSource},
     cues::{DECISIONS, FIXES, demands, holds},
-    reading::{Batch, Reading},
+    reading::{Corpus, ExchangeReading},
 };
 use crate::domain::summary::item::Importance;
 
@@ -14,7 +14,7 @@ const TRIVIAL_WEIGHT: f64 = 3.0;
 const CUE_SENTENCE_BYTES_MAX: usize = 240;
 
 /// The importance of a run of exchanges.
-pub(super) fn of(batch: &Batch, run: &[Reading]) -> Importance {
+pub(super) fn of(batch: &Corpus, run: &[ExchangeReading]) -> Importance {
     let changes = changes(batch, run);
     if is_trivial(batch, run) {
         Importance::Trivial
@@ -31,10 +31,11 @@ pub(super) fn of(batch: &Batch, run: &[Reading]) -> Importance {
     }
 }
 
-fn user_sentences(run: &[Reading]) -> impl Iterator<Item = (bool, &str)> {
+fn user_sentences(run: &[ExchangeReading]) -> impl Iterator<Item = (bool, &str)> {
     run.iter().flat_map(|reading| {
-        let by_user =
-            |clause: &&Clause| clause.source == Source::User && clause.text.len() <= CUE_SENTENCE_BYTES_MAX;
+        let by_user = |clause: &&Clause| {
+            clause.source == ClauseSource::User && clause.text.len() <= CUE_SENTENCE_BYTES_MAX
+        };
         reading
             .clauses
             .iter()
@@ -43,13 +44,17 @@ fn user_sentences(run: &[Reading]) -> impl Iterator<Item = (bool, &str)> {
     })
 }
 
-fn is_trivial(batch: &Batch, run: &[Reading]) -> bool {
+fn is_trivial(batch: &Corpus, run: &[ExchangeReading]) -> bool {
     let calls = run.iter().any(|reading| !reading.calls.is_empty());
     let weight: f64 = run
         .iter()
         .flat_map(|reading| &reading.clauses)
         .map(|clause| {
-            let share = if clause.source == Source::User { 1.0 } else { 0.5 };
+            let share = if clause.source == ClauseSource::User {
+                1.0
+            } else {
+                0.5
+            };
             share * clause.prior.min(1.0) * batch.vocabulary.weight_of(&clause.terms)
         })
         .sum();
@@ -57,7 +62,7 @@ fn is_trivial(batch: &Batch, run: &[Reading]) -> bool {
 }
 
 /// How many calls of the run change something.
-fn changes(batch: &Batch, run: &[Reading]) -> usize {
+fn changes(batch: &Corpus, run: &[ExchangeReading]) -> usize {
     run.iter()
         .flat_map(|reading| &reading.calls)
         .filter(|call| !call.failed && batch.profiles.influence(&call.name) >= INFLUENCE_TELLING)
@@ -65,9 +70,9 @@ fn changes(batch: &Batch, run: &[Reading]) -> usize {
 }
 
 /// Only look-ups, and at least one failure among them.
-fn is_fruitless(run: &[Reading], changes: usize) -> bool {
-    let has_failed = |reading: &Reading| {
-        let is_failure = |clause: &Clause| clause.source == Source::Failure;
+fn is_fruitless(run: &[ExchangeReading], changes: usize) -> bool {
+    let has_failed = |reading: &ExchangeReading| {
+        let is_failure = |clause: &Clause| clause.source == ClauseSource::Failure;
         reading.calls.iter().any(|call| call.failed) || reading.clauses.iter().any(is_failure)
     };
     changes == 0 && run.iter().any(has_failed)
@@ -83,7 +88,7 @@ mod tests {
 
     fn importance_of(lines: &[(Voice, &str, &str)]) -> Importance {
         let transcript = Transcript::of_lines(1, Timestamp(0), lines);
-        let batch = Batch::read(&[transcript]);
+        let batch = Corpus::read(&[transcript]);
         of(&batch, &batch.exchanges)
     }
 

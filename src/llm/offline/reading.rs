@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     calls::{Call, Profiles},
-    clauses::{self, Clause, Role, Source},
+    clauses::{self, Clause, ClauseSource, TextRole},
     dates, failures,
     sentences::leaves_code_open,
     topics::{RUN_EXCHANGES_MAX, RUN_PAUSE_MS_MAX},
@@ -25,9 +25,9 @@ const ANSWER_PRIOR: f64 = 1.8;
 
 /// The exchanges of a request with all that is known about their words and tools.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct Corpus {
     /// The exchanges, in order.
-    pub(super) exchanges: Vec<Reading>,
+    pub(super) exchanges: Vec<ExchangeReading>,
     /// The words.
     pub(super) vocabulary: Vocabulary,
     /// The tools.
@@ -36,7 +36,7 @@ pub(super) struct Batch {
 
 /// One exchange.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ExchangeReading {
     /// Its number.
     pub(super) exchange: i64,
     /// Its place in the batch, from 0.
@@ -61,16 +61,16 @@ pub(super) struct Reading {
     user_begins: Vec<usize>,
 }
 
-impl Batch {
+impl Corpus {
     /// Reads the exchanges.
     pub(super) fn read(transcripts: &[Transcript]) -> Self {
         let mut vocabulary = Vocabulary::default();
-        let mut exchanges: Vec<Reading> = transcripts
+        let mut exchanges: Vec<ExchangeReading> = transcripts
             .iter()
             .enumerate()
             .map(|(index, transcript)| {
                 let begin = run_begin(transcripts.get(..=index).unwrap_or_default());
-                Reading::of(transcript, index, begin, &mut vocabulary)
+                ExchangeReading::of(transcript, index, begin, &mut vocabulary)
             })
             .collect();
         discount_repetitions(&mut exchanges);
@@ -83,7 +83,7 @@ impl Batch {
     }
 }
 
-impl Reading {
+impl ExchangeReading {
     /// `begin` is when the run that it becomes part of may begin.
     fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
         let lines = &transcript.lines;
@@ -108,7 +108,7 @@ impl Reading {
                     let call = called.take().and_then(|called| calls.get_mut(called));
                     for (source, said) in returned(line, call) {
                         let (said, name) = match source {
-                            Source::User => (dated(said, line.at), user),
+                            ClauseSource::User => (dated(said, line.at), user),
                             _ => (said, ""),
                         };
                         clauses.push(Clause::read(vocabulary, index, source, said, (name, at)));
@@ -118,9 +118,9 @@ impl Reading {
                 Voice::User | Voice::Assistant => {
                     called = None;
                     let source = if line.voice == Voice::User {
-                        Source::User
+                        ClauseSource::User
                     } else {
-                        Source::Model
+                        ClauseSource::Model
                     };
                     let continues = open_code == Some(line.voice);
                     open_code = (leaves_code_open(&line.text) != continues).then_some(line.voice);
@@ -204,7 +204,7 @@ fn call(line: &Line, at: usize) -> Call {
 }
 
 /// What a result tells: the words of the user's in it, or else what it says of a failure.
-fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(Source, (String, f64))> {
+fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
     let said = users(line, call.as_deref());
     let failed =
@@ -215,11 +215,11 @@ fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(Source, (String, f64))
     if said.is_empty() {
         let failure = failed.then(|| failures::words(&line.text)).flatten();
         return failure
-            .map(|text| (Source::Failure, (text, 1.0)))
+            .map(|text| (ClauseSource::Failure, (text, 1.0)))
             .into_iter()
             .collect();
     }
-    said.into_iter().map(|said| (Source::User, said)).collect()
+    said.into_iter().map(|said| (ClauseSource::User, said)).collect()
 }
 
 /// What the user said on refusing a call, or in answer to a question that the model asked by a tool. What else
@@ -231,7 +231,7 @@ fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     });
     let refusal = own_words::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
     if let Some(words) = refusal {
-        return clauses::of_text(words, Role::Request, false);
+        return clauses::of_text(words, TextRole::Request, false);
     }
     own_words::answers(&line.text)
         .into_iter()
@@ -257,18 +257,18 @@ pub(super) fn is_talk(lines: &[Line]) -> bool {
     said_only && (named(Voice::User) || named(Voice::Assistant))
 }
 
-fn role(lines: &[Line], at: usize, is_talk: bool) -> Role {
+fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
     let next = lines.get(at + 1).map(|line| line.voice);
     match lines.get(at).map(|line| line.voice) {
-        _ if is_talk => Role::Talk,
-        Some(Voice::User) => Role::Request,
-        _ if next == Some(Voice::Call) => Role::Narration,
-        _ => Role::Answer,
+        _ if is_talk => TextRole::Talk,
+        Some(Voice::User) => TextRole::Request,
+        _ if next == Some(Voice::Call) => TextRole::Narration,
+        _ => TextRole::Answer,
     }
 }
 
 /// What is said word for word in several exchanges is a phrase, not news: it counts by its share.
-fn discount_repetitions(exchanges: &mut [Reading]) {
+fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     let mut said: HashMap<&str, (usize, usize)> = HashMap::new();
     for reading in exchanges.iter() {
         for clause in &reading.clauses {
@@ -292,8 +292,8 @@ fn discount_repetitions(exchanges: &mut [Reading]) {
 }
 
 /// Where all tasks are one user's and one model's, nobody has to be told who that is.
-fn forget_lone_names(exchanges: &mut [Reading]) {
-    for source in [Source::User, Source::Model] {
+fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
+    for source in [ClauseSource::User, ClauseSource::Model] {
         let said = |clause: &Clause| clause.source == source;
         let mut names = exchanges
             .iter()

@@ -18,7 +18,7 @@ const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
 
 /// Who tells a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum PieceVoice {
     /// The user, in a task.
     User,
     /// The model, in a task.
@@ -33,26 +33,26 @@ pub(super) enum Voice {
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct TextPiece {
     /// Exchange, line and sentence: the order in which pieces are told.
     pub(super) place: (usize, usize, usize),
     /// The exchange, and how often the user had begun to speak in it; none for calls of several turns.
     pub(super) turn: Option<(usize, usize)>,
     /// Who tells it.
-    pub(super) voice: Voice,
+    pub(super) voice: PieceVoice,
     /// The speaker's name; empty where it is clear.
     pub(super) name: String,
     /// The piece's words.
     pub(super) text: String,
 }
 
-impl Piece {
+impl TextPiece {
     /// Its length in characters, with what goes around it.
     pub(super) fn chars(&self) -> usize {
         let around = match self.voice {
-            Voice::User => 2,
-            Voice::Failure => FAILED.len(),
-            Voice::Speaker | Voice::Model | Voice::Call => 0,
+            PieceVoice::User => 2,
+            PieceVoice::Failure => FAILED.len(),
+            PieceVoice::Speaker | PieceVoice::Model | PieceVoice::Call => 0,
         };
         let named = if self.name.is_empty() {
             0
@@ -70,7 +70,7 @@ impl Piece {
     /// Whether it goes on with the words of the piece `before`: a quotation ends where others had their turn.
     fn continues(&self, before: &Self) -> bool {
         (before.voice, &before.name) == (self.voice, &self.name)
-            && (self.voice != Voice::User || self.is_of_turn(before))
+            && (self.voice != PieceVoice::User || self.is_of_turn(before))
     }
 
     /// The piece cut to at most `chars_max` characters with what goes around it; empty if nothing is left.
@@ -79,7 +79,7 @@ impl Piece {
         let failed = self
             .text
             .strip_suffix(FAILED_CALL)
-            .filter(|_| self.voice == Voice::Call);
+            .filter(|_| self.voice == PieceVoice::Call);
         // Without its end a call that failed would be told as done.
         let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
         let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
@@ -91,19 +91,19 @@ impl Piece {
 }
 
 /// The pieces as one line of at most `chars_max` characters, in their order.
-pub(super) fn line(pieces: &[Piece], chars_max: usize) -> String {
-    let mut ordered: Vec<&Piece> = pieces.iter().collect();
+pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
+    let mut ordered: Vec<&TextPiece> = pieces.iter().collect();
     ordered.sort_by_key(|piece| piece.place);
     let mut line = String::new();
-    let mut before: Option<&Piece> = None;
+    let mut before: Option<&TextPiece> = None;
     for piece in ordered {
         append(&mut line, before, piece);
         before = Some(piece);
     }
     if matches!(
         before,
-        Some(Piece {
-            voice: Voice::User,
+        Some(TextPiece {
+            voice: PieceVoice::User,
             ..
         })
     ) {
@@ -113,10 +113,10 @@ pub(super) fn line(pieces: &[Piece], chars_max: usize) -> String {
     fit(line.trim_start_matches(MARKS), chars_max)
 }
 
-fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
+fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
     let continues = before.is_some_and(|before| piece.continues(before));
     if let Some(before) = before {
-        if before.voice == Voice::User && !continues {
+        if before.voice == PieceVoice::User && !continues {
             line.push('”');
         }
         line.push_str(joint(before, piece, line));
@@ -126,16 +126,16 @@ fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
         line.push_str(": ");
     }
     match piece.voice {
-        Voice::User if !continues => line.push('“'),
-        Voice::Failure => line.push_str(FAILED),
+        PieceVoice::User if !continues => line.push('“'),
+        PieceVoice::Failure => line.push_str(FAILED),
         _ => {}
     }
     line.push_str(&piece.text);
 }
 
 /// What stands between two pieces: an arrow towards what came of the first, otherwise a pause.
-fn joint(before: &Piece, after: &Piece, line: &str) -> &'static str {
-    use Voice::{Call, Failure, Model, User};
+fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
+    use PieceVoice::{Call, Failure, Model, User};
     let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
     let is_of_turn = after.is_of_turn(before);
     match (before.voice, after.voice) {
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     /// A piece of the exchange's first turn, or of the one after line 9.
-    fn piece(line: usize, voice: Voice, text: &str) -> Piece {
-        Piece {
+    fn piece(line: usize, voice: PieceVoice, text: &str) -> TextPiece {
+        TextPiece {
             place: (0, line, 0),
             turn: Some((0, 1 + line / 10)),
             voice,
@@ -166,8 +166,8 @@ mod tests {
         }
     }
 
-    fn named(line: usize, name: &str, voice: Voice, text: &str) -> Piece {
-        Piece {
+    fn named(line: usize, name: &str, voice: PieceVoice, text: &str) -> TextPiece {
+        TextPiece {
             name: name.to_owned(),
             ..piece(line, voice, text)
         }
@@ -176,21 +176,21 @@ mod tests {
     #[test]
     fn a_task_reads_from_wish_to_outcome_and_talk_by_names() {
         let task = [
-            piece(3, Voice::Failure, "Error: locked"),
-            piece(1, Voice::User, "Move the shelf"),
-            piece(2, Voice::Call, "move(S7)"),
-            piece(4, Voice::Model, "It is locked."),
-            piece(10, Voice::User, "leave it"),
+            piece(3, PieceVoice::Failure, "Error: locked"),
+            piece(1, PieceVoice::User, "Move the shelf"),
+            piece(2, PieceVoice::Call, "move(S7)"),
+            piece(4, PieceVoice::Model, "It is locked."),
+            piece(10, PieceVoice::User, "leave it"),
         ];
         insta::assert_snapshot!(line(&task, 200), @"“Move the shelf” → move(S7) → failed: Error: locked → It is locked. “leave it”");
         let people = [
-            named(1, "Ida", Voice::Speaker, "I moved to Bergen."),
-            named(2, "Ida", Voice::Speaker, "In May"),
-            named(3, "Omar", Voice::Speaker, "# so far away"),
+            named(1, "Ida", PieceVoice::Speaker, "I moved to Bergen."),
+            named(2, "Ida", PieceVoice::Speaker, "In May"),
+            named(3, "Omar", PieceVoice::Speaker, "# so far away"),
         ];
         insta::assert_snapshot!(line(&people, 200), @"Ida: I moved to Bergen. In May; Omar: # so far away");
         assert_eq!(
-            line(&[piece(0, Voice::Model, "## Heading\u{1b}[1m!\n")], 200),
+            line(&[piece(0, PieceVoice::Model, "## Heading\u{1b}[1m!\n")], 200),
             "Heading!"
         );
         assert_eq!(line(&[], 200), "");
@@ -200,18 +200,18 @@ mod tests {
     #[test]
     fn no_arrow_leads_to_the_answer_of_another_question() {
         let asked = [
-            piece(0, Voice::User, "Which port is it?"),
-            piece(11, Voice::Model, "The host is db-7."),
+            piece(0, PieceVoice::User, "Which port is it?"),
+            piece(11, PieceVoice::Model, "The host is db-7."),
         ];
         assert_eq!(line(&asked, 200), "“Which port is it?”; The host is db-7.");
-        let spanning = Piece {
+        let spanning = TextPiece {
             turn: None,
-            ..piece(1, Voice::Call, "edit ×2(a.rs, b.rs)")
+            ..piece(1, PieceVoice::Call, "edit ×2(a.rs, b.rs)")
         };
         let done = [
-            piece(0, Voice::User, "Fix a.rs"),
+            piece(0, PieceVoice::User, "Fix a.rs"),
             spanning,
-            piece(2, Voice::Model, "It is fixed."),
+            piece(2, PieceVoice::Model, "It is fixed."),
         ];
         assert_eq!(line(&done, 200), "“Fix a.rs”; edit ×2(a.rs, b.rs); It is fixed.");
     }
@@ -219,12 +219,12 @@ mod tests {
     #[test]
     fn quotations_and_failures_stay_apart_from_those_of_others() {
         let said = [
-            piece(0, Voice::User, "Shall we use Postgres?"),
-            piece(10, Voice::User, "Yes."),
-            named(12, "Ann", Voice::User, "I live in Oslo."),
-            named(13, "Bob", Voice::User, "I don't."),
-            piece(14, Voice::Call, "read(a.rs)"),
-            piece(18, Voice::Failure, "no such host"),
+            piece(0, PieceVoice::User, "Shall we use Postgres?"),
+            piece(10, PieceVoice::User, "Yes."),
+            named(12, "Ann", PieceVoice::User, "I live in Oslo."),
+            named(13, "Bob", PieceVoice::User, "I don't."),
+            piece(14, PieceVoice::Call, "read(a.rs)"),
+            piece(18, PieceVoice::Failure, "no such host"),
         ];
         assert_eq!(
             line(&said, 200),

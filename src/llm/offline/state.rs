@@ -32,7 +32,7 @@ const COMMITS_MAX: usize = 4;
 
 /// What `transcripts` change of the facts that hold `before` them.
 pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChanges {
-    let mut state = State {
+    let mut state = StateDraft {
         before,
         changes: FactChanges::default(),
         subjects: Vec::new(),
@@ -50,14 +50,14 @@ fn is_talk(transcript: &Transcript) -> bool {
 }
 
 /// The state in the making.
-struct State<'a> {
+struct StateDraft<'a> {
     before: &'a [Fact],
     changes: FactChanges,
     /// The newest fact of each subject; without words where it is settled.
     subjects: Vec<(Subject, FactDraft)>,
 }
 
-impl State<'_> {
+impl StateDraft<'_> {
     /// `asked` is what the user asked for last.
     fn follow(&mut self, transcript: &Transcript, course: &Course, asked: &mut String) {
         let exchange = transcript.exchange;

@@ -13,7 +13,7 @@ use crate::{
         transcript::{Line, Transcript, Voice},
         zone::Zone,
     },
-    llm::{ChatModel as _, ModelRequest, limits::Held},
+    llm::{ChatModel as _, ModelRequest, limits::LimitWait},
 };
 
 fn transcript(exchange: i64, minute: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
@@ -458,7 +458,7 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
         facts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
-        held: Held::default(),
+        held: LimitWait::default(),
     };
     let answer = OfflineModel.answer(&request).await.unwrap();
     assert_eq!((answer.input_tokens, answer.output_tokens), (0, 0));

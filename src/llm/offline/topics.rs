@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::{
-    clauses::Source,
-    reading::{Batch, Reading},
-    weigh::{Shape, Term, Vocabulary, number},
+    clauses::ClauseSource,
+    reading::{Corpus, ExchangeReading},
+    weigh::{Term, Vocabulary, WordShape, number},
 };
 use crate::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 
@@ -26,13 +26,13 @@ const TINY_WEIGHT: f64 = 2.2;
 const RUN_COST: f64 = 0.2;
 
 /// The runs of exchanges that become items, in order, disjoint and complete.
-pub(super) fn runs(batch: &Batch) -> Vec<Range<usize>> {
+pub(super) fn runs(batch: &Corpus) -> Vec<Range<usize>> {
     let links = links(batch);
     divide(&batch.exchanges, &links)
 }
 
 /// For each exchange how strongly it hangs on the one before; `None` if they must not be joined.
-fn links(batch: &Batch) -> Vec<Option<f64>> {
+fn links(batch: &Corpus) -> Vec<Option<f64>> {
     let pace_ms = pace_ms(&batch.exchanges);
     let tiny: Vec<bool> = batch
         .exchanges
@@ -60,7 +60,7 @@ fn links(batch: &Batch) -> Vec<Option<f64>> {
 }
 
 /// The usual pause between exchanges of the batch.
-fn pace_ms(exchanges: &[Reading]) -> i64 {
+fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
     let mut pauses: Vec<i64> = exchanges
         .iter()
         .zip(exchanges.iter().skip(1))
@@ -83,7 +83,7 @@ fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
 }
 
 /// A greeting opens something new; a tiny exchange hangs on its neighbour, after a greeting on the next one.
-fn by_form(before: &Reading, after: &Reading, before_tiny: bool, after_tiny: bool) -> f64 {
+fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
     let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
     let small = match (before_tiny, after_tiny) {
         (_, true) if !after.greets => 0.3,
@@ -95,11 +95,11 @@ fn by_form(before: &Reading, after: &Reading, before_tiny: bool, after_tiny: boo
     opening + small
 }
 
-fn is_tiny(reading: &Reading, vocabulary: &Vocabulary) -> bool {
+fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
     let asked = reading
         .clauses
         .iter()
-        .filter(|clause| clause.source == Source::User || reading.is_talk)
+        .filter(|clause| clause.source == ClauseSource::User || reading.is_talk)
         .map(|clause| vocabulary.weight_of(&clause.terms))
         .sum::<f64>();
     reading.calls.is_empty() && asked < TINY_WEIGHT
@@ -107,7 +107,7 @@ fn is_tiny(reading: &Reading, vocabulary: &Vocabulary) -> bool {
 
 /// How much of the rarer side's words both sides of the link before exchange `at` share, from 0 to 1, less what any
 /// two blocks share.
-fn likeness(batch: &Batch, at: usize) -> f64 {
+fn likeness(batch: &Corpus, at: usize) -> f64 {
     const CHANCE: f64 = 0.09;
     let before = batch
         .exchanges
@@ -127,7 +127,7 @@ fn likeness(batch: &Batch, at: usize) -> f64 {
 }
 
 /// The words of some exchanges, sorted, each once, with their weight for telling topics apart.
-fn block(batch: &Batch, exchanges: &[Reading]) -> Vec<(Term, f64)> {
+fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
     let mut terms: Vec<Term> = exchanges
         .iter()
         .flat_map(|reading| reading.terms.iter().copied())
@@ -144,7 +144,7 @@ fn block(batch: &Batch, exchanges: &[Reading]) -> Vec<(Term, f64)> {
 /// Words said in few exchanges mark a topic; those said in most mark none.
 fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
-    let by_shape = if vocabulary.shape(term) == Shape::Identifier {
+    let by_shape = if vocabulary.shape(term) == WordShape::Identifier {
         2.0
     } else {
         1.0
@@ -154,13 +154,13 @@ fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
 
 /// The division with the greatest sum of kept links less the runs' costs, within the limits; found run by run from
 /// the front (dynamic programming over the last [`RUN_EXCHANGES_MAX`] places).
-fn divide(exchanges: &[Reading], links: &[Option<f64>]) -> Vec<Range<usize>> {
+fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usize>> {
     // best[end]: the worth of the best division of the first `end` exchanges, and where its last run starts.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
     for end in 1..=exchanges.len() {
         let mut choice = (f64::NEG_INFINITY, end - 1);
         let mut kept = 0.0;
-        let mut said = Said::default();
+        let mut said = RunText::default();
         for start in (0..end).rev().take(RUN_EXCHANGES_MAX) {
             let Some(reading) = exchanges.get(start) else {
                 break;
@@ -196,14 +196,14 @@ fn walk_back(best: &[(f64, usize)]) -> Vec<Range<usize>> {
 
 /// What is said in a run so far.
 #[derive(Default)]
-struct Said {
+struct RunText {
     bytes: usize,
     talk_bytes: usize,
 }
 
-impl Said {
+impl RunText {
     /// Adds an exchange; `false` if that is too much for one item.
-    fn takes(&mut self, reading: &Reading) -> bool {
+    fn takes(&mut self, reading: &ExchangeReading) -> bool {
         self.bytes += reading.said_chars;
         self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };
         self.bytes <= TASK_BYTES_MAX && self.talk_bytes <= TALK_BYTES_MAX
@@ -212,18 +212,18 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, DAY_MS, runs};
+    use super::{Corpus, DAY_MS, runs};
     use crate::domain::{
         time::{SECOND_MS, Timestamp},
         transcript::{Transcript, Voice},
     };
 
     /// An exchange of one user line: number, seconds, text.
-    type Said<'a> = (i64, i64, &'a str);
+    type RunText<'a> = (i64, i64, &'a str);
     /// A name, the exchanges, and the first and last exchange of each run expected.
-    type Case<'a> = (&'a str, &'a [Said<'a>], &'a [(i64, i64)]);
+    type Case<'a> = (&'a str, &'a [RunText<'a>], &'a [(i64, i64)]);
 
-    fn transcripts(said: &[Said<'_>]) -> Vec<Transcript> {
+    fn transcripts(said: &[RunText<'_>]) -> Vec<Transcript> {
         said.iter()
             .map(|&(exchange, seconds, text)| {
                 Transcript::of_lines(
@@ -237,7 +237,7 @@ mod tests {
 
     fn runs_of(transcripts: &[Transcript]) -> Vec<(i64, i64)> {
         let number = |at: usize| transcripts[at].exchange;
-        runs(&Batch::read(transcripts))
+        runs(&Corpus::read(transcripts))
             .into_iter()
             .map(|run| (number(run.start), number(run.end - 1)))
             .collect()
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_long_run_is_divided_at_its_limit() {
-        let said: Vec<Said<'_>> = (1..=30)
+        let said: Vec<RunText<'_>> = (1..=30)
             .map(|n| (n, n * 10, "more of the same parser work"))
             .collect();
         let runs = runs_of(&transcripts(&said));

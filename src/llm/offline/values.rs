@@ -23,7 +23,7 @@ pub(super) const WORD_SCORE: f64 = 0.7;
 
 /// A value worth showing.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Telling {
+pub(super) struct ShownValue {
     /// The value, one clean line.
     pub(super) text: String,
     /// How much it tells, from 0 to 3.
@@ -33,7 +33,7 @@ pub(super) struct Telling {
 }
 
 /// The values of a call's `arguments` in the order in which they stand, each once.
-pub(super) fn of(arguments: &str) -> Vec<Telling> {
+pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
     let mut leaves = Leaves(Vec::new());
     if arguments.starts_with(['{', '[']) {
         // Long arguments come cut, and then they are no JSON any more; what stands before the cut is enough.
@@ -53,7 +53,7 @@ fn before_cut(arguments: &str) -> &str {
 }
 
 /// Collects strings and numbers of any JSON in the order in which they stand, which a `serde_json::Value` forgets.
-struct Leaves(Vec<Telling>);
+struct Leaves(Vec<ShownValue>);
 
 impl<'de> DeserializeSeed<'de> for &mut Leaves {
     type Value = ();
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for &mut Leaves {
     }
 }
 
-fn push(values: &mut Vec<Telling>, text: &str) {
+fn push(values: &mut Vec<ShownValue>, text: &str) {
     if values.len() >= VALUES_MAX {
         return;
     }
@@ -125,7 +125,7 @@ fn push(values: &mut Vec<Telling>, text: &str) {
         text.push('…');
     }
     if !text.is_empty() && values.iter().all(|value| value.text != text) {
-        values.push(Telling {
+        values.push(ShownValue {
             text,
             score,
             shows_files,
@@ -182,7 +182,7 @@ fn score(text: &str) -> f64 {
 }
 
 /// Whether `text` names one thing: an id, a path, a date, rather than an everyday word or prose.
-pub(super) fn is_identifier(value: &Telling) -> bool {
+pub(super) fn is_identifier(value: &ShownValue) -> bool {
     value.score >= 2.0
 }
 

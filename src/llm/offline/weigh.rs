@@ -14,7 +14,7 @@ pub(super) type Term = usize;
 
 /// What a word looks like; later ones tell more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shape {
+pub(super) enum WordShape {
     /// Carries no content of its own.
     Function,
     /// Courtesy and applause.
@@ -33,7 +33,7 @@ pub(super) enum Shape {
     Identifier,
 }
 
-impl Shape {
+impl WordShape {
     /// How much a word of this shape tells, before its rarity.
     fn weight(self) -> f64 {
         match self {
@@ -93,14 +93,14 @@ fn has_inner_dot(word: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     terms: HashMap<String, Term>,
-    entries: Vec<Entry>,
+    entries: Vec<VocabularyEntry>,
     clauses: usize,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct VocabularyEntry {
     /// The most telling shape seen, names aside.
-    other: Option<Shape>,
+    other: Option<WordShape>,
     /// How often it looked like a name, and how often like something else.
     named: usize,
     unnamed: usize,
@@ -111,9 +111,9 @@ struct Entry {
     last_exchange: Option<usize>,
 }
 
-impl Entry {
-    fn see(&mut self, shape: Shape) {
-        if shape == Shape::Name {
+impl VocabularyEntry {
+    fn see(&mut self, shape: WordShape) {
+        if shape == WordShape::Name {
             self.named += 1;
         } else {
             self.unnamed += 1;
@@ -122,10 +122,10 @@ impl Entry {
     }
 
     /// A capital makes no name of a word that is mostly written without, such as one in a title.
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> WordShape {
         match self.other {
-            Some(shape) if shape > Shape::Name || self.named <= self.unnamed => shape,
-            _ => Shape::Name,
+            Some(shape) if shape > WordShape::Name || self.named <= self.unnamed => shape,
+            _ => WordShape::Name,
         }
     }
 }
@@ -138,8 +138,8 @@ impl Vocabulary {
         for (index, word) in words(clause).into_iter().enumerate() {
             let lower = word.to_lowercase().replace('’', "'");
             let key = stem(&lower);
-            let shape = Shape::of(word, key, index == 0);
-            if shape == Shape::Function {
+            let shape = WordShape::of(word, key, index == 0);
+            if shape == WordShape::Function {
                 continue;
             }
             let term = self.term(key, shape);
@@ -153,11 +153,11 @@ impl Vocabulary {
         terms
     }
 
-    fn term(&mut self, key: &str, shape: Shape) -> Term {
+    fn term(&mut self, key: &str, shape: WordShape) -> Term {
         let next = self.entries.len();
         let term = *self.terms.entry(key.to_owned()).or_insert(next);
         if term == next {
-            self.entries.push(Entry::default());
+            self.entries.push(VocabularyEntry::default());
         }
         if let Some(entry) = self.entries.get_mut(term) {
             entry.see(shape);
@@ -182,7 +182,7 @@ impl Vocabulary {
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
         // An identifier tells something however often its owner is talked about.
-        let rarity = if entry.shape() >= Shape::Number {
+        let rarity = if entry.shape() >= WordShape::Number {
             rarity.max(0.5)
         } else {
             rarity
@@ -202,7 +202,7 @@ impl Vocabulary {
     pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
         terms
             .iter()
-            .filter(|&&term| self.shape(term) == Shape::Plain)
+            .filter(|&&term| self.shape(term) == WordShape::Plain)
             .count()
     }
 
@@ -212,8 +212,10 @@ impl Vocabulary {
     }
 
     /// What `term` looks like.
-    pub(super) fn shape(&self, term: Term) -> Shape {
-        self.entries.get(term).map_or(Shape::Function, Entry::shape)
+    pub(super) fn shape(&self, term: Term) -> WordShape {
+        self.entries
+            .get(term)
+            .map_or(WordShape::Function, VocabularyEntry::shape)
     }
 
     /// The sum of the weights of `terms`.
@@ -272,21 +274,25 @@ mod tests {
     #[test]
     fn shapes_tell_identifiers_names_and_everyday_words_apart() {
         let cases = [
-            ("the", true, Shape::Function),
-            ("thanks", true, Shape::Polite),
-            ("fix", false, Shape::Short),
-            ("screenplay", true, Shape::Plain),
-            ("Denver", true, Shape::Plain),
-            ("Denver", false, Shape::Name),
-            ("$1,194", false, Shape::Number),
-            ("2024-05-19", false, Shape::Number),
-            ("NQNU5R", false, Shape::Identifier),
-            ("src/main.rs", false, Shape::Identifier),
-            ("run_install", false, Shape::Identifier),
-            ("sendChat", false, Shape::Identifier),
+            ("the", true, WordShape::Function),
+            ("thanks", true, WordShape::Polite),
+            ("fix", false, WordShape::Short),
+            ("screenplay", true, WordShape::Plain),
+            ("Denver", true, WordShape::Plain),
+            ("Denver", false, WordShape::Name),
+            ("$1,194", false, WordShape::Number),
+            ("2024-05-19", false, WordShape::Number),
+            ("NQNU5R", false, WordShape::Identifier),
+            ("src/main.rs", false, WordShape::Identifier),
+            ("run_install", false, WordShape::Identifier),
+            ("sendChat", false, WordShape::Identifier),
         ];
         for (word, opens, expected) in cases {
-            assert_eq!(Shape::of(word, &word.to_lowercase(), opens), expected, "{word}");
+            assert_eq!(
+                WordShape::of(word, &word.to_lowercase(), opens),
+                expected,
+                "{word}"
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{OllamaDialect, Thinking};
+use super::{OllamaDialect, ThinkOption};
 use crate::llm::{
     ModelAnswer, ModelRequest,
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
@@ -11,9 +11,9 @@ use crate::llm::{
 
 /// A request's body. Ollama knows its own sampling best, so nothing is said about that.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct OllamaRequest<'a> {
     model: &'a str,
-    messages: [Message<'a>; 2],
+    messages: [ChatMessage<'a>; 2],
     stream: bool,
     /// What doesn't fit is an error, not cut off.
     truncate: bool,
@@ -27,7 +27,7 @@ pub(super) struct Request<'a> {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
@@ -45,14 +45,14 @@ struct Options {
     num_predict: i64,
 }
 
-impl<'a> Request<'a> {
+impl<'a> OllamaRequest<'a> {
     pub(super) fn new(
         settings: &'a RemoteSettings,
         num_ctx: i64,
         request: &'a ModelRequest,
         dialect: OllamaDialect,
     ) -> serde_json::Result<Self> {
-        let message = |role, content| Message { role, content };
+        let message = |role, content| ChatMessage { role, content };
         let format = match dialect.format {
             AnswerFormat::Schema => Some(request.prompt.schema.json),
             AnswerFormat::Object => Some("\"json\""),
@@ -69,15 +69,15 @@ impl<'a> Request<'a> {
             shift: false,
             format: format.map(serde_json::from_str).transpose()?,
             think: match dialect.thinking {
-                Thinking::Off => Some(Think::Off(false)),
-                Thinking::Level(level) => Some(Think::Level(level)),
-                Thinking::Unsaid => None,
+                ThinkOption::Off => Some(Think::Off(false)),
+                ThinkOption::Level(level) => Some(Think::Level(level)),
+                ThinkOption::Unsaid => None,
             },
             options: Options {
                 num_ctx,
                 num_predict: match dialect.thinking {
-                    Thinking::Off => request.output_tokens_max,
-                    Thinking::Level(_) | Thinking::Unsaid => settings.limit_with_thinking(request),
+                    ThinkOption::Off => request.output_tokens_max,
+                    ThinkOption::Level(_) | ThinkOption::Unsaid => settings.limit_with_thinking(request),
                 },
             },
         })
@@ -87,7 +87,7 @@ impl<'a> Request<'a> {
 /// An answer's body.
 #[derive(Deserialize)]
 pub(super) struct Chat {
-    message: Said,
+    message: AnswerMessage,
     #[serde(default)]
     done: bool,
     #[serde(default)]
@@ -99,7 +99,7 @@ pub(super) struct Chat {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct AnswerMessage {
     #[serde(default)]
     content: String,
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json, value::RawValue};
 use super::OpenAiChat;
 use crate::{
     domain::{
-        batch::Listed,
+        batch::ListedBatch,
         time::{SECOND_MS, Timestamp},
     },
     llm::{
-        batch::{BatchCall, BatchSight, Ended, Results},
+        batch::{BatchCall, BatchSight, FinishedBatch, Results},
         remote::{
             Protocol,
             batch::{BatchProtocol, Outcome},
@@ -25,7 +25,7 @@ const FILES: &str = "/files";
 const NAME: &str = "recapd_batch";
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct BatchLine<'a> {
     custom_id: &'a str,
     method: &'static str,
     url: &'a str,
@@ -40,7 +40,7 @@ fn url(protocol: &impl Protocol) -> String {
 fn lines(url: &str, calls: &[BatchCall]) -> serde_json::Result<Vec<u8>> {
     let mut lines = Vec::new();
     for call in calls {
-        let line = Line {
+        let line = BatchLine {
             custom_id: &call.key,
             method: "POST",
             url,
@@ -66,10 +66,10 @@ fn list(after: Option<&str>) -> String {
     }
 }
 
-fn read_list(page: &Value) -> (Vec<Listed>, Option<String>) {
+fn read_list(page: &Value) -> (Vec<ListedBatch>, Option<String>) {
     let batches = page["data"].as_array().into_iter().flatten();
     let listed = |batch: &Value| {
-        Some(Listed {
+        Some(ListedBatch {
             id: batch["id"].as_str()?.to_owned(),
             // A batch without a name isn't recapd's.
             name: Some(batch["metadata"][NAME].as_str().unwrap_or_default().to_owned()),
@@ -93,7 +93,7 @@ fn read_batch(batch: &Value) -> Option<BatchSight> {
     };
     let files = ["output_file_id", "error_file_id"].map(|file| batch[file].as_str());
     let files = files.into_iter().flatten().filter(|id| is_plain(id));
-    Some(BatchSight::Ended(Ended {
+    Some(BatchSight::Ended(FinishedBatch {
         results: files
             .map(|id| Results::At(format!("{FILES}/{id}/content")))
             .collect(),
@@ -147,7 +147,7 @@ macro_rules! openai_batches {
                 list(after)
             }
 
-            fn read_list(&self, page: &Value) -> (Vec<Listed>, Option<String>) {
+            fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>) {
                 read_list(page)
             }
 

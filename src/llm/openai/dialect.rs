@@ -24,7 +24,7 @@ pub enum OutputLimitField {
 /// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and
 /// servers may refuse a limit that is too high, so it is made for those that were seen to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum ThinkingRoom {
     /// No answer was cut off after thinking.
     Unasked,
     /// One was.
@@ -41,7 +41,7 @@ pub struct ChatDialect {
     pub(super) limits_completion: bool,
     /// Whether the field of the limit was set in the configuration.
     pub(super) limit_is_fixed: bool,
-    pub(super) room: Room,
+    pub(super) room: ThinkingRoom,
     pub(super) effort: Effort,
     /// OpenRouter cuts the middle out of prompts that don't fit small models, unless it is told not to.
     pub(super) is_openrouter: bool,
@@ -60,7 +60,7 @@ impl ChatDialect {
                 OutputLimitField::Auto => is_openai || reasons,
             },
             limit_is_fixed: field != OutputLimitField::Auto,
-            room: Room::Unasked,
+            room: ThinkingRoom::Unasked,
             effort: if reasons { settings.effort } else { Effort::Default },
             is_openrouter: address.host_str() == Some("openrouter.ai"),
         }
@@ -85,8 +85,8 @@ impl Dialect for ChatDialect {
             "output tokens",
             "completion tokens",
         ];
-        if self.room == Room::Made && any_of(words, &LIMIT_WORDS) {
-            let room = Room::Refused;
+        if self.room == ThinkingRoom::Made && any_of(words, &LIMIT_WORDS) {
+            let room = ThinkingRoom::Refused;
             return Some(Self { room, ..self });
         }
         if !self.limit_is_fixed && words.contains(self.limit_field()) && is_unknown(words) {
@@ -104,16 +104,16 @@ impl Dialect for ChatDialect {
     }
 
     fn after_cut_off(self, body: &Value) -> Option<Self> {
-        let can_have_room = self.room == Room::Unasked && !self.limits_completion;
+        let can_have_room = self.room == ThinkingRoom::Unasked && !self.limits_completion;
         (can_have_room && thought(body)).then_some(Self {
-            room: Room::Made,
+            room: ThinkingRoom::Made,
             ..self
         })
     }
 
     fn after_overflow(self) -> Option<Self> {
-        (self.room == Room::Made).then_some(Self {
-            room: Room::Refused,
+        (self.room == ThinkingRoom::Made).then_some(Self {
+            room: ThinkingRoom::Refused,
             ..self
         })
     }
@@ -169,7 +169,7 @@ mod tests {
             format,
             limits_completion,
             limit_is_fixed: false,
-            room: Room::Unasked,
+            room: ThinkingRoom::Unasked,
             effort: Effort::Default,
             is_openrouter: false,
         }
@@ -256,7 +256,8 @@ mod tests {
                    "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
         };
         let plain = dialect(AnswerFormat::Schema, false);
-        let [made, refused] = [Room::Made, Room::Refused].map(|room| ChatDialect { room, ..plain });
+        let [made, refused] =
+            [ThinkingRoom::Made, ThinkingRoom::Refused].map(|room| ChatDialect { room, ..plain });
         for (message, reasoning_tokens) in [
             (json!({"content": null}), 7),
             (json!({"content": "", "reasoning_content": "Hm"}), 0),

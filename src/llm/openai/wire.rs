@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::dialect::{ChatDialect, Room};
+use super::dialect::{ChatDialect, ThinkingRoom};
 use crate::{
     domain::reply::Schema,
     llm::{
@@ -14,9 +14,9 @@ use crate::{
 
 /// A request's body. It never holds `temperature`: models that reason refuse it.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct ChatRequest<'a> {
     model: &'a str,
-    messages: [Message<'a>; 2],
+    messages: [ChatMessage<'a>; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub(super) struct Request<'a> {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
@@ -50,13 +50,13 @@ struct NamedSchema {
     schema: &'static RawValue,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ChatRequest<'a> {
     pub(super) fn new(
         settings: &'a RemoteSettings,
         request: &'a ModelRequest,
         dialect: ChatDialect,
     ) -> serde_json::Result<Self> {
-        let message = |role, content| Message { role, content };
+        let message = |role, content| ChatMessage { role, content };
         let limits_completion = dialect.limits_completion;
         Ok(Self {
             model: &settings.model,
@@ -65,8 +65,8 @@ impl<'a> Request<'a> {
                 message("user", &request.prompt.user),
             ],
             max_tokens: (!limits_completion).then(|| match dialect.room {
-                Room::Made => settings.limit_with_thinking(request),
-                Room::Unasked | Room::Refused => request.output_tokens_max,
+                ThinkingRoom::Made => settings.limit_with_thinking(request),
+                ThinkingRoom::Unasked | ThinkingRoom::Refused => request.output_tokens_max,
             }),
             max_completion_tokens: limits_completion.then(|| settings.limit_with_thinking(request)),
             response_format: ResponseFormat::new(dialect.format, request.prompt.schema)?,
@@ -97,19 +97,19 @@ impl ResponseFormat {
 pub(super) struct Completion {
     choices: Vec<Choice>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<ChatUsage>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
     #[serde(default)]
-    message: Option<Said>,
+    message: Option<AnswerMessage>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Said {
+struct AnswerMessage {
     #[serde(default)]
     content: Value,
     #[serde(default)]
@@ -118,7 +118,7 @@ struct Said {
 
 /// What an answer took.
 #[derive(Default, Deserialize)]
-pub(super) struct Usage {
+pub(super) struct ChatUsage {
     #[serde(default)]
     prompt_tokens: Option<i64>,
     #[serde(default)]
@@ -153,7 +153,7 @@ impl Completion {
     }
 }
 
-impl Usage {
+impl ChatUsage {
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         let prompt = self.prompt_tokens_details.unwrap_or_default();

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::{Protocol, RemoteModel, place};
 use crate::{
-    domain::batch::{Listed, Wanted},
+    domain::batch::{BatchIdentity, ListedBatch},
     llm::{
-        Cause, Fault, LlmError, ModelAnswer, ModelRequest,
-        batch::{BatchCall, BatchModel, BatchResult, BatchSight, Ended, RESULTS_BYTES_MAX, Results},
+        Cause, LlmError, ModelAnswer, ModelRequest, TransientFailure,
+        batch::{BatchCall, BatchModel, BatchResult, BatchSight, FinishedBatch, RESULTS_BYTES_MAX, Results},
         fault,
         http::{self, HttpReply},
     },
@@ -47,7 +47,7 @@ pub trait BatchProtocol: Protocol {
     fn list(&self, after: Option<&str>) -> String;
 
     /// A page of the list, and the `after` of the next one.
-    fn read_list(&self, page: &Value) -> (Vec<Listed>, Option<String>);
+    fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>);
 
     /// The path of a batch.
     fn path_of(&self, id: &str) -> String;
@@ -105,7 +105,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
         self.id_of(&made)
     }
 
-    async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError> {
+    async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError> {
         let (mut found, mut after) = (Vec::new(), None);
         for _ in 0..LIST_PAGES_MAX {
             let page = self.get(&self.protocol.list(after.as_deref())).await?;
@@ -132,7 +132,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             .ok_or_else(|| strange("the answer is no batch"))
     }
 
-    async fn results(&self, ended: &Ended) -> Result<Vec<BatchResult>, LlmError> {
+    async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError> {
         let mut results = Vec::new();
         for place in &ended.results {
             match place {
@@ -261,14 +261,14 @@ fn permanent(error: &serde_json::Error) -> LlmError {
 }
 
 fn strange(what: &str) -> LlmError {
-    LlmError::Transient(Fault::new(Cause::Server, what))
+    LlmError::Transient(TransientFailure::new(Cause::Server, what))
 }
 
 /// The same error with another message.
 fn tersely(error: LlmError, words: &str) -> LlmError {
     let words = words.to_owned();
     match error {
-        LlmError::Transient(fault) => LlmError::Transient(Fault {
+        LlmError::Transient(fault) => LlmError::Transient(TransientFailure {
             message: words,
             ..fault
         }),

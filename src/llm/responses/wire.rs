@@ -11,26 +11,26 @@ use crate::llm::{
 
 /// A request's body.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct ResponsesRequest<'a> {
     model: &'a str,
     instructions: &'a str,
     input: &'a str,
     max_output_tokens: i64,
     store: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<Text>,
+    text: Option<TextOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
 }
 
 #[derive(Serialize)]
-struct Text {
-    format: Format,
+struct TextOptions {
+    format: TextFormat,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
+enum TextFormat {
     JsonSchema {
         name: &'static str,
         strict: bool,
@@ -45,19 +45,19 @@ struct Reasoning {
     effort: &'static str,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ResponsesRequest<'a> {
     pub(super) fn new(
         settings: &'a RemoteSettings,
         request: &'a ModelRequest,
         dialect: ResponsesDialect,
     ) -> serde_json::Result<Self> {
         let format = match dialect.format {
-            AnswerFormat::Schema => Some(Format::JsonSchema {
+            AnswerFormat::Schema => Some(TextFormat::JsonSchema {
                 name: request.prompt.schema.name,
                 strict: true,
                 schema: serde_json::from_str(request.prompt.schema.json)?,
             }),
-            AnswerFormat::Object => Some(Format::JsonObject),
+            AnswerFormat::Object => Some(TextFormat::JsonObject),
             AnswerFormat::Free => None,
         };
         Ok(Self {
@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
             input: &request.prompt.user,
             max_output_tokens: settings.limit_with_thinking(request),
             store: false,
-            text: format.map(|format| Text { format }),
+            text: format.map(|format| TextOptions { format }),
             reasoning: dialect.effort.word().map(|effort| Reasoning { effort }),
         })
     }
@@ -77,11 +77,11 @@ impl<'a> Request<'a> {
 pub(super) struct Response {
     #[serde(default)]
     status: Option<String>,
-    output: Vec<Item>,
+    output: Vec<AnswerItem>,
     #[serde(default)]
     incomplete_details: Option<Incomplete>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<ResponseUsage>,
 }
 
 #[derive(Deserialize)]
@@ -92,14 +92,14 @@ struct Incomplete {
 
 /// An item of an answer; only messages hold content that is read.
 #[derive(Deserialize)]
-struct Item {
+struct AnswerItem {
     r#type: String,
     #[serde(default)]
-    content: Option<Vec<Part>>,
+    content: Option<Vec<ContentPart>>,
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct ContentPart {
     r#type: String,
     #[serde(default)]
     text: Option<String>,
@@ -109,7 +109,7 @@ struct Part {
 
 /// What an answer took.
 #[derive(Default, Deserialize)]
-pub(super) struct Usage {
+pub(super) struct ResponseUsage {
     #[serde(default)]
     input_tokens: Option<i64>,
     #[serde(default)]
@@ -172,7 +172,7 @@ impl Response {
     }
 }
 
-impl Usage {
+impl ResponseUsage {
     /// An answer that took it, without its text.
     pub(super) fn answer(self) -> ModelAnswer {
         let input = self.input_tokens_details.unwrap_or_default();

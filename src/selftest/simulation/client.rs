@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::world::{Life, World};
+use super::world::{SimulatedTask, World};
 use crate::{
     domain::{
         agent::AgentId,
@@ -33,7 +33,7 @@ pub(super) struct Client {
     last: u64,
 }
 
-enum Request {
+enum ClientRequest {
     Say(Vec<Message>),
     Step(Step),
     Budget(SettingsPatch),
@@ -43,7 +43,7 @@ enum Request {
 
 impl Client {
     /// The next request for `agent`, as a client makes it that doesn't give up at once.
-    pub(super) fn request(&mut self, world: &Arc<World>, keeper: Keeper, agent: AgentId) -> Life {
+    pub(super) fn request(&mut self, world: &Arc<World>, keeper: Keeper, agent: AgentId) -> SimulatedTask {
         let request = self.draw(world);
         let world = Arc::clone(world);
         Box::pin(async move {
@@ -57,19 +57,19 @@ impl Client {
         })
     }
 
-    fn draw(&mut self, world: &World) -> Request {
+    fn draw(&mut self, world: &World) -> ClientRequest {
         match world.draw(|random| random.u8(..40)) {
-            0..3 => Request::Step(Step::Mark(None)),
-            3..6 => Request::Step(Step::Rewind(None)),
-            6 => Request::Step(Step::Clear),
+            0..3 => ClientRequest::Step(Step::Mark(None)),
+            3..6 => ClientRequest::Step(Step::Rewind(None)),
+            6 => ClientRequest::Step(Step::Clear),
             7..9 => {
                 let budget_tokens = world.draw(|random| random.i64(40..400));
                 let patch = SettingsPatch::parse(json!({"budget_tokens": budget_tokens}));
-                patch.map_or(Request::EndSession, Request::Budget)
+                patch.map_or(ClientRequest::EndSession, ClientRequest::Budget)
             }
-            9 => Request::EndSession,
-            10 => Request::Age,
-            _ => Request::Say(self.turn(world)),
+            9 => ClientRequest::EndSession,
+            10 => ClientRequest::Age,
+            _ => ClientRequest::Say(self.turn(world)),
         }
     }
 
@@ -100,12 +100,12 @@ impl Client {
     }
 }
 
-async fn ask(keeper: &Keeper, agent: &AgentId, request: &Request) -> StoreResult<()> {
+async fn ask(keeper: &Keeper, agent: &AgentId, request: &ClientRequest) -> StoreResult<()> {
     match request {
-        Request::Say(messages) => keeper.append(agent, messages.clone()).await.map(drop),
-        Request::Step(step) => keeper.step(agent, step).await.map(drop),
-        Request::Budget(patch) => keeper.change_settings(agent, patch).await.map(drop),
-        Request::EndSession => keeper.end_session(agent).await.map(drop),
-        Request::Age => keeper.append(agent, Vec::new()).await.map(drop),
+        ClientRequest::Say(messages) => keeper.append(agent, messages.clone()).await.map(drop),
+        ClientRequest::Step(step) => keeper.step(agent, step).await.map(drop),
+        ClientRequest::Budget(patch) => keeper.change_settings(agent, patch).await.map(drop),
+        ClientRequest::EndSession => keeper.end_session(agent).await.map(drop),
+        ClientRequest::Age => keeper.append(agent, Vec::new()).await.map(drop),
     }
 }

@@ -14,7 +14,7 @@ use super::{
     course::Course,
     store::SimulatedStore,
     thinker::Thinker,
-    world::{Life, SkewedClock, World},
+    world::{SimulatedTask, SkewedClock, World},
 };
 use crate::{
     clock::Clock,
@@ -42,7 +42,7 @@ pub(super) struct Surroundings {
 }
 
 /// A life of a daemon, and what is under way in it.
-pub(super) struct Daemon {
+pub(super) struct SimulatedDaemon {
     number: usize,
     pub(super) clock: Arc<SkewedClock>,
     pub(super) keeper: Keeper,
@@ -56,7 +56,7 @@ pub(super) struct Daemon {
 
 /// Something under way.
 pub(super) struct Actor {
-    life: Life,
+    life: SimulatedTask,
     /// When it wants to go on; never, if something else has to happen first.
     pub(super) wait: Option<Timestamp>,
     woken: Arc<Woken>,
@@ -72,7 +72,7 @@ impl Wake for Woken {
 }
 
 impl Actor {
-    pub(super) fn new(life: Life) -> Self {
+    pub(super) fn new(life: SimulatedTask) -> Self {
         Self {
             life,
             wait: None,
@@ -95,7 +95,7 @@ impl Actor {
     }
 }
 
-impl Daemon {
+impl SimulatedDaemon {
     /// A daemon that has just been started, perhaps for another time.
     pub(super) fn start(
         world: &Arc<World>,
@@ -157,7 +157,7 @@ impl Daemon {
         daemon
     }
 
-    pub(super) fn begin(&mut self, life: Life) {
+    pub(super) fn begin(&mut self, life: SimulatedTask) {
         self.actors.push(Actor::new(life));
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Breach, Promise};
-use crate::selftest::work::Found;
+use super::judge::{Promise, PromiseBreach};
+use crate::selftest::work::WorkFindings;
 
 /// Failing runs kept word for word, the shortest ones.
 const TOLD_MAX: usize = 3;
@@ -51,7 +51,7 @@ pub struct FailedRun {
     /// Its steps until it failed.
     pub steps: u64,
     /// What was broken.
-    pub breaches: Vec<Breach>,
+    pub breaches: Vec<PromiseBreach>,
     /// Its last lines: moment, daemon, operation, and the agents that it changed.
     pub trace: Vec<String>,
 }
@@ -80,7 +80,7 @@ impl SimulationFindings {
         self.broken.get(&promise).copied().unwrap_or_default()
     }
 
-    pub(super) fn add_run(&mut self, counts: &Counts, breaches: &[Breach]) {
+    pub(super) fn add_run(&mut self, counts: &Counts, breaches: &[PromiseBreach]) {
         self.runs += 1;
         self.counts.add(counts);
         for breach in breaches {
@@ -124,7 +124,7 @@ impl Counts {
     }
 }
 
-impl Found for SimulationFindings {
+impl WorkFindings for SimulationFindings {
     fn add(&mut self, other: Self) {
         self.runs += other.runs;
         self.counts.add(&other.counts);

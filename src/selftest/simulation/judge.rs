@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     guard::Guard,
-    tables::{FENCES, Kept, Verdicts},
+    tables::{AgentTables, FENCES, Verdicts},
 };
 use crate::{
     domain::{agent::AgentId, summary::item::Item, tokens::TokenCounter, work::Lease},
-    store::{Completed, Material, Patch},
+    store::{Completion, Material, Patch},
 };
 
 /// What is promised.
@@ -81,14 +81,14 @@ impl Promise {
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Breach {
+pub struct PromiseBreach {
     /// The promise that was broken.
     pub promise: Promise,
     /// What was found.
     pub found: String,
 }
 
-impl fmt::Display for Breach {
+impl fmt::Display for PromiseBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.promise.title(), self.found)
     }
@@ -105,7 +105,7 @@ pub(super) struct Judge {
     /// Agents whose row was lost on purpose, and not made again yet.
     orphans: BTreeSet<AgentId>,
     /// The first breach of each promise.
-    pub(super) breaches: Vec<Breach>,
+    pub(super) breaches: Vec<PromiseBreach>,
 }
 
 impl Judge {
@@ -122,7 +122,7 @@ impl Judge {
 
     /// Whether the tables are broken: nothing that follows would tell more.
     pub(super) fn is_over(&self) -> bool {
-        let is_about_tables = |breach: &Breach| {
+        let is_about_tables = |breach: &PromiseBreach| {
             !matches!(
                 breach.promise,
                 Promise::Guarded | Promise::HeldByWriter | Promise::InOrder
@@ -133,14 +133,14 @@ impl Judge {
 
     pub(super) fn find(&mut self, promise: Promise, found: impl FnOnce() -> String) {
         if self.breaches.iter().all(|breach| breach.promise != promise) {
-            self.breaches.push(Breach {
+            self.breaches.push(PromiseBreach {
                 promise,
                 found: found(),
             });
         }
     }
 
-    pub(super) fn saw_claim(&mut self, lease: &Lease, after: &Kept) {
+    pub(super) fn saw_claim(&mut self, lease: &Lease, after: &AgentTables) {
         let wake_seq = after.row.as_ref().map_or(0, |row| row.wake_seq);
         self.claimed_wakes.insert(lease.agent.clone(), wake_seq);
     }
@@ -163,7 +163,13 @@ impl Judge {
     }
 
     /// Each fence has to refuse what is stale, told by other signs than the fence goes by.
-    pub(super) fn judge_verdicts(&mut self, lease: &Lease, patch: &Patch, kept: &Kept, verdicts: Verdicts) {
+    pub(super) fn judge_verdicts(
+        &mut self,
+        lease: &Lease,
+        patch: &Patch,
+        kept: &AgentTables,
+        verdicts: Verdicts,
+    ) {
         let is_in_range = |exchange: i64| patch.lo < exchange && exchange <= patch.hi;
         let covered = covered(kept);
         let covers_again = covered.iter().any(|&exchange| is_in_range(exchange));
@@ -199,7 +205,7 @@ impl Judge {
     }
 
     /// An update was written over `before`.
-    pub(super) fn judge_update(&mut self, lease: &Lease, patch: &Patch, before: &Kept) {
+    pub(super) fn judge_update(&mut self, lease: &Lease, patch: &Patch, before: &AgentTables) {
         let token = before.row.as_ref().and_then(|row| row.token);
         if token != Some(lease.token) {
             self.find(Promise::HeldByWriter, || {
@@ -220,7 +226,13 @@ impl Judge {
     }
 
     /// A lease has ended with its work done.
-    pub(super) fn judge_end(&mut self, lease: &Lease, completed: Completed, before: &Kept, after: &Kept) {
+    pub(super) fn judge_end(
+        &mut self,
+        lease: &Lease,
+        completed: Completion,
+        before: &AgentTables,
+        after: &AgentTables,
+    ) {
         let wake_seq = before.row.as_ref().map_or(0, |row| row.wake_seq);
         let claimed = self.claimed_wakes.get(&lease.agent).copied().unwrap_or_default();
         if after.row.is_none() && wake_seq != claimed && !self.orphans.contains(&lease.agent) {
@@ -235,7 +247,7 @@ impl Judge {
     }
 
     /// What holds of an agent after whatever was done.
-    pub(super) fn judge(&mut self, agent: &AgentId, before: Option<&Kept>, kept: &Kept) {
+    pub(super) fn judge(&mut self, agent: &AgentId, before: Option<&AgentTables>, kept: &AgentTables) {
         self.judge_rewind(agent, before, kept);
         self.judge_coverage(agent, kept);
         self.judge_versions(agent, kept);
@@ -257,8 +269,8 @@ impl Judge {
     }
 
     /// Whoever worked while something was set aside has no lease any more.
-    fn judge_rewind(&mut self, agent: &AgentId, before: Option<&Kept>, kept: &Kept) {
-        let last = |kept: &Kept| kept.live(1, i64::MAX).last().map(|live| live.exchange);
+    fn judge_rewind(&mut self, agent: &AgentId, before: Option<&AgentTables>, kept: &AgentTables) {
+        let last = |kept: &AgentTables| kept.live(1, i64::MAX).last().map(|live| live.exchange);
         let is_rewound = before.is_some_and(|before| last(kept) < last(before));
         let token = kept.row.as_ref().and_then(|row| row.token);
         if let Some(token) = token.filter(|_| is_rewound) {
@@ -268,7 +280,7 @@ impl Judge {
         }
     }
 
-    fn judge_coverage(&mut self, agent: &AgentId, kept: &Kept) {
+    fn judge_coverage(&mut self, agent: &AgentId, kept: &AgentTables) {
         let covered = covered(kept);
         let set_aside = kept
             .exchanges
@@ -305,7 +317,7 @@ impl Judge {
         }
     }
 
-    fn judge_versions(&mut self, agent: &AgentId, kept: &Kept) {
+    fn judge_versions(&mut self, agent: &AgentId, kept: &AgentTables) {
         let tokens: BTreeSet<i64> = kept.versions.iter().map(|version| version.token).collect();
         let follows = kept.versions.windows(2).all(|pair| match pair {
             [one, next] => {
@@ -334,7 +346,7 @@ impl Judge {
     }
 
     /// What holds when healthy workers had time enough.
-    pub(super) fn judge_end_of_all(&mut self, agents: &BTreeMap<AgentId, Kept>) {
+    pub(super) fn judge_end_of_all(&mut self, agents: &BTreeMap<AgentId, AgentTables>) {
         for (agent, kept) in agents {
             let pending = kept.pending().count();
             if pending > 0 || kept.row.is_some() {
@@ -348,12 +360,12 @@ impl Judge {
 
 /// Whether a version that covers from `after` on goes on where one before it ended. What lies between was set aside, and
 /// the watermark moved over it without a version.
-fn continues(kept: &Kept, ended: i64, after: i64) -> bool {
+fn continues(kept: &AgentTables, ended: i64, after: i64) -> bool {
     ended <= after && kept.live(ended + 1, after).next().is_none()
 }
 
 /// The exchanges that items stand for, each as often as it is covered, ascending.
-fn covered(kept: &Kept) -> Vec<i64> {
+fn covered(kept: &AgentTables) -> Vec<i64> {
     let in_force = kept.items.iter().filter(|kept| !kept.is_removed);
     let ranges = in_force.flat_map(|kept| of(&kept.item));
     let mut covered: Vec<i64> = ranges.collect();

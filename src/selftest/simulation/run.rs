@@ -14,12 +14,12 @@ use fastrand::Rng;
 use super::{
     client::Client,
     course::Course,
-    daemon::{Daemon, Surroundings},
+    daemon::{SimulatedDaemon, Surroundings},
     findings::Counts,
     guard::Guard,
-    judge::{Breach, Judge},
+    judge::{Judge, PromiseBreach},
     tables::Tables,
-    world::{Call, Inner, SkewedClock, World},
+    world::{Inner, SkewedClock, StoreCall, World},
 };
 use crate::domain::{
     agent::AgentId,
@@ -39,32 +39,37 @@ const HEALTHY_STEPS_IN_ALL: u64 = 50_000;
 const PROBE_MS: i64 = 7 * HOUR_MS;
 
 /// What came of a run.
-pub(super) struct Ended {
+pub(super) struct SimulationOutcome {
     pub(super) counts: Counts,
-    pub(super) breaches: Vec<Breach>,
+    pub(super) breaches: Vec<PromiseBreach>,
     /// What happened, if it was to be told.
     pub(super) trace: Vec<String>,
 }
 
 /// A daemon, or the place where it will be started again.
-struct Place {
-    daemon: Option<Daemon>,
+struct DaemonSlot {
+    daemon: Option<SimulatedDaemon>,
     clock: Arc<SkewedClock>,
     /// It doesn't move until then, or is started then.
     still_until: Timestamp,
 }
 
-struct Run<'s> {
+struct SimulationRun<'s> {
     world: Arc<World>,
     course: Course,
     surroundings: &'s Surroundings,
-    places: Vec<Place>,
+    places: Vec<DaemonSlot>,
     client: Client,
     agents: Vec<AgentId>,
 }
 
 /// Lives through the run of that seed.
-pub(super) fn run(seed: u64, without: &BTreeSet<Guard>, surroundings: &Surroundings, is_told: bool) -> Ended {
+pub(super) fn run(
+    seed: u64,
+    without: &BTreeSet<Guard>,
+    surroundings: &Surroundings,
+    is_told: bool,
+) -> SimulationOutcome {
     let mut random = Rng::with_seed(seed);
     let course = Course::draw(&mut random);
     let tables = Tables::new(without.clone(), Arc::clone(&course.counter));
@@ -76,7 +81,7 @@ pub(super) fn run(seed: u64, without: &BTreeSet<Guard>, surroundings: &Surroundi
     let agents: Vec<AgentId> = (1..=course.agents)
         .map(|n| AgentId::slug(&format!("a{n}")))
         .collect();
-    let place = |_| Place {
+    let place = |_| DaemonSlot {
         daemon: None,
         clock: Arc::new(SkewedClock {
             world: Arc::clone(&world),
@@ -84,7 +89,7 @@ pub(super) fn run(seed: u64, without: &BTreeSet<Guard>, surroundings: &Surroundi
         }),
         still_until: BORN_AT,
     };
-    let mut run = Run {
+    let mut run = SimulationRun {
         places: (0..course.daemons).map(place).collect(),
         world: Arc::clone(&world),
         course,
@@ -96,14 +101,14 @@ pub(super) fn run(seed: u64, without: &BTreeSet<Guard>, surroundings: &Surroundi
     // What is under way holds the world.
     drop(run);
     let mut inner = world.inner();
-    Ended {
+    SimulationOutcome {
         counts: std::mem::take(&mut inner.counts),
         breaches: std::mem::take(&mut inner.judge.breaches),
         trace: inner.take_trace(),
     }
 }
 
-impl Run<'_> {
+impl SimulationRun<'_> {
     fn live(&mut self, steps: u64) {
         for _ in 0..steps {
             self.trouble();
@@ -206,7 +211,8 @@ impl Run<'_> {
         for (number, place) in self.places.iter_mut().enumerate() {
             if place.daemon.is_none() && place.still_until <= now {
                 let clock = Arc::clone(&place.clock);
-                let daemon = Daemon::start(&self.world, number, clock, &self.course, self.surroundings);
+                let daemon =
+                    SimulatedDaemon::start(&self.world, number, clock, &self.course, self.surroundings);
                 place.daemon = Some(daemon);
             }
         }
@@ -277,7 +283,7 @@ impl Run<'_> {
     /// Somebody deletes a queue row by hand.
     fn lose_row(&mut self, agent: usize) {
         let agent = &self.agents[agent];
-        let call = Call {
+        let call = StoreCall {
             daemon: 0,
             method: "a hand deletes the row",
         };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::{
     tables::Tables,
-    world::{Call, Inner, World},
+    world::{Inner, StoreCall, World},
 };
 use crate::{
     domain::{
@@ -20,14 +20,14 @@ use crate::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
-        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
-        Failure, Fence, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
-        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
+        EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
+        FactRequest, FactRow, Failure, Fence, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+        RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+        SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+        StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -60,7 +60,7 @@ impl Inner {
         clippy::needless_pass_by_value,
         reason = "it takes what the method of `Store` takes"
     )]
-    fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+    fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let before = self.tables.agents.get(&lease.agent).cloned();
         let before = before.ok_or_else(|| StoreError::UnknownAgent(lease.agent.clone()))?;
         let completed = self.tables.complete(lease, patch.clone());
@@ -88,7 +88,7 @@ impl Inner {
         Ok(is_aged)
     }
 
-    fn settle_lease(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+    fn settle_lease(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
         let before = self.tables.agents.get(&lease.agent).cloned();
         let completed = self.tables.settle(lease, settle)?;
         if let (Some(before), Some(after)) = (before, self.tables.agents.get(&lease.agent)) {
@@ -108,11 +108,11 @@ macro_rules! seam {
         #[async_trait]
         impl Store for SimulatedStore {
             $(async fn $w(&self, $($wn: $wt),*) -> StoreResult<$wa> {
-                let call = Call { daemon: self.daemon, method: stringify!($w) };
+                let call = StoreCall { daemon: self.daemon, method: stringify!($w) };
                 self.world.call(call, move |inner: &mut Inner| inner.$of_world($($wn),*)).await
             })+
             $(async fn $t(&self, $($tn: $tt),*) -> StoreResult<$ta> {
-                let call = Call { daemon: self.daemon, method: stringify!($t) };
+                let call = StoreCall { daemon: self.daemon, method: stringify!($t) };
                 self.world.call(call, move |inner: &mut Inner| {
                     let tables: &mut Tables = &mut inner.tables;
                     tables.$t($($tn),*)
@@ -132,18 +132,18 @@ macro_rules! seam {
 seam! {
     world fn claim = claim(claim: ClaimRequest) -> Vec<Lease>;
     world fn material = material(lease: &Lease, limits: MaterialLimits) -> Material;
-    world fn complete = complete(lease: &Lease, patch: Patch) -> Completed;
+    world fn complete = complete(lease: &Lease, patch: Patch) -> Completion;
     world fn age_document = age_document(lease: &Lease, patch: Patch) -> bool;
-    world fn settle = settle_lease(lease: &Lease, settle: Settle) -> Completed;
+    world fn settle = settle_lease(lease: &Lease, settle: Settle) -> Completion;
     tables fn append(request: AppendRequest) -> AppendOutcome;
     tables fn rewind(request: AppendRequest) -> AppendOutcome;
     tables fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     tables fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     tables fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
-    tables fn recount(recount: Recount) -> Option<Recounted>;
-    tables fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<Recounted>;
+    tables fn recount(recount: Recount) -> Option<RecountOutcome>;
+    tables fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<RecountOutcome>;
     tables fn agent(agent: &AgentId) -> Option<AgentRow>;
-    tables fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
+    tables fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> EnqueueOutcome;
     tables fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
     tables fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
     tables fn journalled_among(agent: &AgentId, keys: &[String]) -> Vec<String>;
@@ -162,7 +162,7 @@ seam! {
     absent fn next_due_ms(now: Timestamp) -> Option<i64>;
     absent fn set_back(ahead_ms: Option<i64>, now: Timestamp) -> u64;
     absent fn known_payloads(agent: &AgentId, ids: &[&str]) -> HashMap<String, String>;
-    absent fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
+    absent fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> ForkOutcome;
     absent fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     absent fn pins(agent: &AgentId, limit: i64) -> Pins;
     absent fn begin_recount(agent: &AgentId) -> ();
@@ -175,8 +175,8 @@ seam! {
     absent fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     absent fn has_evicted(agent: &AgentId) -> bool;
     absent fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
-    absent fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
-    absent fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    absent fn search(agent: &AgentId, query: &Query) -> Option<SearchHits>;
+    absent fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<ExpandedExchange>;
     absent fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     absent fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     absent fn index_messages(messages_max: i64) -> i64;
@@ -193,18 +193,18 @@ seam! {
     absent fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     absent fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;
     absent fn version(agent: &AgentId, version: i64) -> Option<Version>;
-    absent fn roll_back(request: RollbackRequest) -> Revised;
-    absent fn rebuild(request: RebuildRequest) -> Revised;
+    absent fn roll_back(request: RollbackRequest) -> RevisionOutcome;
+    absent fn rebuild(request: RebuildRequest) -> RevisionOutcome;
     absent fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
     absent fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
     absent fn change_fact(request: FactRequest) -> FactEdited;
-    absent fn edit_item(request: EditRequest) -> Edited;
+    absent fn edit_item(request: EditRequest) -> EditOutcome;
     absent fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
     absent fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
     absent fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
     absent fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     absent fn resume(whom: Resume, now: Timestamp) -> u64;
-    absent fn paused(agent: &AgentId) -> Option<Paused>;
+    absent fn paused(agent: &AgentId) -> Option<SpendPause>;
     absent fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> Slot;
     absent fn finish_slot(name: &str, slot: Timestamp, now: Timestamp) -> ();
     absent fn prune(prune: Prune) -> u64;
@@ -216,7 +216,7 @@ seam! {
 
 impl super::findings::Counts {
     /// How a completion went.
-    fn hear(&mut self, completed: &StoreResult<Completed>) {
+    fn hear(&mut self, completed: &StoreResult<Completion>) {
         match completed {
             Ok(_) => self.updates += 1,
             Err(StoreError::Fenced(Fence::Lease)) => self.fenced_by_lease += 1,

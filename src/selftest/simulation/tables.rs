@@ -56,7 +56,7 @@ pub(super) struct KeptVersion {
 
 /// What is kept of one agent.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct AgentTables {
     pub(super) settings: AgentSettings,
     /// What the last append kept.
     pub(super) budget: Budget,
@@ -84,11 +84,11 @@ pub(super) struct Kept {
 
 /// All of it.
 pub(super) struct Tables {
-    pub(super) agents: BTreeMap<AgentId, Kept>,
+    pub(super) agents: BTreeMap<AgentId, AgentTables>,
     /// The database's own time, where its clock counts; else the daemons' clocks do.
     pub(super) clock: Option<Timestamp>,
     /// The agents that the running operation has changed, as they were before.
-    pub(super) changed: Vec<(AgentId, Option<Kept>)>,
+    pub(super) changed: Vec<(AgentId, Option<AgentTables>)>,
     /// What the fences said of the completion that the running operation is.
     pub(super) verdicts: Option<Verdicts>,
     without: BTreeSet<Guard>,
@@ -123,13 +123,13 @@ impl Tables {
         self.last_token
     }
 
-    fn kept(&self, agent: &AgentId) -> StoreResult<&Kept> {
+    fn kept(&self, agent: &AgentId) -> StoreResult<&AgentTables> {
         let found = self.agents.get(agent);
         found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
     }
 
     /// Puts `kept` in place of what was there.
-    fn commit(&mut self, agent: &AgentId, kept: Kept) -> StoreResult<()> {
+    fn commit(&mut self, agent: &AgentId, kept: AgentTables) -> StoreResult<()> {
         kept.check()?;
         let before = self.agents.insert(agent.clone(), kept);
         self.changed.push((agent.clone(), before));
@@ -140,7 +140,7 @@ impl Tables {
     fn change<T>(
         &mut self,
         agent: &AgentId,
-        change: impl FnOnce(&mut Kept) -> StoreResult<T>,
+        change: impl FnOnce(&mut AgentTables) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let mut kept = self.kept(agent)?.clone();
         let answer = change(&mut kept)?;
@@ -149,7 +149,7 @@ impl Tables {
     }
 }
 
-impl Kept {
+impl AgentTables {
     fn new(now: Timestamp) -> Self {
         Self {
             settings: AgentSettings::default(),

@@ -1,7 +1,7 @@
 //! The simulation holds; the same seed is the same history; and without a guard it fails.
 
 use super::*;
-use crate::selftest::work::Found as _;
+use crate::selftest::work::WorkFindings as _;
 
 /// Runs in which nothing may happen.
 const RUNS: u64 = 80;

@@ -11,7 +11,7 @@ use crate::{
         reply::OPERATIONS,
         time::{MINUTE_MS, SECOND_MS},
     },
-    llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait},
+    llm::{Cause, ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure, Wait},
 };
 
 /// The model.
@@ -22,7 +22,7 @@ pub(super) struct Thinker {
 impl Thinker {
     fn fault(&self) -> Option<LlmError> {
         let fault = match self.world.draw(|random| random.u8(..100)) {
-            0..=7 => LlmError::Transient(Fault::new(Cause::Network, "connection reset")),
+            0..=7 => LlmError::Transient(TransientFailure::new(Cause::Network, "connection reset")),
             8..=9 => LlmError::RateLimited {
                 retry_after: Some(Duration::from_secs(20)),
                 message: "too many requests".to_owned(),

@@ -25,7 +25,7 @@ const CALL_FAILS_ONE_IN: u32 = 40;
 const TRACE_LINES_MAX: usize = 20_000;
 
 /// Something that runs by itself until it is done, or dropped.
-pub(super) type Life = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type SimulatedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is there beside the actors.
 pub(super) struct Inner {
@@ -41,7 +41,7 @@ pub(super) struct Inner {
     /// When the actor that was last polled wants to go on.
     pub(super) wait: Option<Timestamp>,
     /// What it has set off, and on which daemon.
-    pub(super) begun: Vec<(usize, Life)>,
+    pub(super) begun: Vec<(usize, SimulatedTask)>,
     trace: Option<Vec<String>>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct World(Mutex<Inner>);
 
 /// A call of the store as it is told.
 #[derive(Clone, Copy)]
-pub(super) struct Call {
+pub(super) struct StoreCall {
     pub(super) daemon: usize,
     pub(super) method: &'static str,
 }
@@ -86,7 +86,7 @@ impl Inner {
     }
 
     /// Judges what the running operation has changed, and tells of it.
-    fn settle(&mut self, call: Call, error: Option<&StoreError>) {
+    fn settle(&mut self, call: StoreCall, error: Option<&StoreError>) {
         let changed = std::mem::take(&mut self.tables.changed);
         for (agent, before) in &changed {
             if call.method == "reconcile" && before.as_ref().is_some_and(|before| before.row.is_none()) {
@@ -102,7 +102,7 @@ impl Inner {
         }
     }
 
-    fn line(&self, call: Call, agents: &[&AgentId], error: Option<&StoreError>) -> String {
+    fn line(&self, call: StoreCall, agents: &[&AgentId], error: Option<&StoreError>) -> String {
         let states = agents.iter().filter_map(|agent| {
             let kept = self.tables.agents.get(agent)?;
             let (ledger, row) = (&kept.ledger, kept.row.as_ref());
@@ -167,7 +167,7 @@ impl World {
     /// One call of the store: others may go first, and after it, and it may fail on either side.
     pub(super) async fn call<T>(
         &self,
-        call: Call,
+        call: StoreCall,
         operation: impl FnOnce(&mut Inner) -> StoreResult<T> + Send,
     ) -> StoreResult<T> {
         self.pause(0).await;
@@ -197,7 +197,7 @@ impl World {
     /// Carries an operation out, and judges what it did.
     pub(super) fn operate<T>(
         &self,
-        call: Call,
+        call: StoreCall,
         operation: impl FnOnce(&mut Inner) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let mut inner = self.inner();
@@ -208,7 +208,7 @@ impl World {
     }
 
     /// Sets something off on a daemon; it begins when its turn comes.
-    pub(super) fn begin(&self, daemon: usize, life: Life) {
+    pub(super) fn begin(&self, daemon: usize, life: SimulatedTask) {
         self.inner().begun.push((daemon, life));
     }
 }

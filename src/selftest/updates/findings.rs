@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::selftest::work::Found;
+use crate::selftest::work::WorkFindings;
 
 /// Breaches kept word for word; more are counted.
 const TOLD_MAX: usize = 20;
@@ -68,7 +68,7 @@ impl UpdateFindings {
     }
 }
 
-impl Found for UpdateFindings {
+impl WorkFindings for UpdateFindings {
     fn add(&mut self, other: Self) {
         self.updates += other.updates;
         self.exchanges += other.exchanges;

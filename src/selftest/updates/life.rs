@@ -36,7 +36,7 @@ const FULL_SIZE_ONE_IN: u32 = 12;
 const QUESTION_TOKENS_MAX: i64 = 24_000;
 
 /// What an agent's life has come to.
-struct Life<'c> {
+struct AgentLife<'c> {
     random: Rng,
     model: Adversary,
     redactor: Redactor,
@@ -56,7 +56,7 @@ struct Life<'c> {
 /// Lives through so many updates.
 pub(super) fn live(seed: u64, updates: u64, counter: &dyn TokenCounter) -> UpdateFindings {
     let mut random = Rng::with_seed(seed);
-    let mut life = Life {
+    let mut life = AgentLife {
         model: Adversary::new(random.u64(..)),
         redactor: Redactor::standard(),
         policy: policy(&mut random),
@@ -111,7 +111,7 @@ fn policy(random: &mut Rng) -> SummaryPolicy {
     }
 }
 
-impl Life<'_> {
+impl AgentLife<'_> {
     fn update(&mut self) {
         self.found.updates += 1;
         let longest_ms = if self.random.u8(..20) == 0 {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    selftest::{progress::Progress, runner::run},
+    selftest::{progress::TrialProgress, runner::run},
     tokenizer,
 };
 
@@ -15,7 +15,7 @@ fn updates(updates: u64, seed: u64) -> Updates {
 #[test]
 fn a_model_that_does_its_worst_breaks_nothing() {
     let work = updates(80, 3);
-    let found = run(&work, Progress::begin(&work), 2, &|_| ()).unwrap();
+    let found = run(&work, TrialProgress::begin(&work), 2, &|_| ()).unwrap();
     assert!(found.is_clean(), "{found:#?}");
     assert_eq!(found.updates, 80);
     for (what, count) in [
@@ -39,7 +39,7 @@ fn a_seed_tells_all_that_happens() {
     let sizes = [0, 1, 2].map(|piece| many.size(piece));
     assert_eq!((many.pieces(), sizes), (2, [250, 10, 0]));
     let (one, other) = (updates(20, 5), updates(20, 6));
-    let whole = run(&one, Progress::begin(&one), 2, &|_| ()).unwrap();
+    let whole = run(&one, TrialProgress::begin(&one), 2, &|_| ()).unwrap();
     assert_eq!(whole, one.try_piece(0));
     assert_ne!(whole, other.try_piece(0));
 }

@@ -7,9 +7,9 @@ use sha2::{Digest as _, Sha256};
 use super::{
     super::{
         StoreResult,
-        sql::{Connection, Row, Value, query_made, statement::Dialect, value::in_postgres},
+        sql::{Connection, Row, Value, query_made, statement::SqlDialect, value::in_postgres},
     },
-    table::{Kind, Pair},
+    table::{ColumnKind, Pair},
 };
 use crate::domain::time::Timestamp;
 
@@ -27,13 +27,15 @@ pub(super) struct Record(Vec<Value<'static>>);
 impl Record {
     /// A row of [`Pair::select`].
     pub(super) fn read(row: &Row, pair: &Pair) -> Result<Self, sqlx::Error> {
-        let value = |(at, (_, kind)): (usize, &(String, Kind))| {
+        let value = |(at, (_, kind)): (usize, &(String, ColumnKind))| {
             Ok(match kind {
-                Kind::Int => Value::Int(row.try_get(at)?),
-                Kind::Real => Value::Real(row.try_get(at)?),
-                Kind::Flag => Value::Flag(row.try_get(at)?),
-                Kind::Time => Value::Time(row.try_get::<Option<Timestamp>>(at)?),
-                Kind::Text | Kind::Json => Value::Text(row.try_get::<Option<String>>(at)?.map(Into::into)),
+                ColumnKind::Int => Value::Int(row.try_get(at)?),
+                ColumnKind::Real => Value::Real(row.try_get(at)?),
+                ColumnKind::Flag => Value::Flag(row.try_get(at)?),
+                ColumnKind::Time => Value::Time(row.try_get::<Option<Timestamp>>(at)?),
+                ColumnKind::Text | ColumnKind::Json => {
+                    Value::Text(row.try_get::<Option<String>>(at)?.map(Into::into))
+                }
             })
         };
         pair.columns
@@ -45,8 +47,8 @@ impl Record {
     }
 
     /// Makes it one that the target can hold as it is. Returns how many texts that changed.
-    pub(super) fn fit(&mut self, target: Dialect) -> u64 {
-        if target == Dialect::Sqlite {
+    pub(super) fn fit(&mut self, target: SqlDialect) -> u64 {
+        if target == SqlDialect::Sqlite {
             return 0;
         }
         let mut changed = 0;
@@ -125,13 +127,13 @@ impl fmt::Display for Checksum {
 }
 
 /// Rows that are written by one statement.
-pub(super) struct Batch<'p> {
+pub(super) struct RowBatch<'p> {
     pair: &'p Pair,
     records: Vec<Record>,
     bytes: usize,
 }
 
-impl<'p> Batch<'p> {
+impl<'p> RowBatch<'p> {
     pub(super) fn new(pair: &'p Pair) -> Self {
         Self {
             pair,
@@ -162,7 +164,7 @@ impl<'p> Batch<'p> {
             let places = self.pair.columns.iter().zip(&mut places);
             let places: Vec<String> = places
                 .map(|((_, kind), place)| match (dialect, kind) {
-                    (Dialect::Postgres, Kind::Json) => format!("${place}::json"),
+                    (SqlDialect::Postgres, ColumnKind::Json) => format!("${place}::json"),
                     _ => format!("${place}"),
                 })
                 .collect();
@@ -218,8 +220,8 @@ mod tests {
     #[test]
     fn postgresql_gets_no_nul() {
         let mut record = texts(["a\0b\0", "c"]);
-        assert_eq!(record.fit(Dialect::Sqlite), 0);
-        assert_eq!(record.fit(Dialect::Postgres), 1);
+        assert_eq!(record.fit(SqlDialect::Sqlite), 0);
+        assert_eq!(record.fit(SqlDialect::Postgres), 1);
         assert_eq!(sum(&[record]), sum(&[texts(["a\u{fffd}b\u{fffd}", "c"])]));
     }
 }

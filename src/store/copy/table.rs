@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     super::{
         StoreResult,
-        sql::{Connection, query, query_made, sql, statement::Dialect},
+        sql::{Connection, query, query_made, sql, statement::SqlDialect},
     },
     CopyError,
 };
@@ -24,7 +24,7 @@ const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
 
 /// What a column holds, whatever type a database has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     Int,
     Real,
     Text,
@@ -37,17 +37,17 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) name: String,
-    pub(super) columns: Vec<(String, Kind)>,
+    pub(super) columns: Vec<(String, ColumnKind)>,
     /// The column that PostgreSQL numbers by itself.
     numbered: Option<String>,
 }
 
 impl Pair {
     /// All rows of the table, in the order in which they lie.
-    pub(super) fn select(&self, dialect: Dialect) -> String {
-        let column = |(name, kind): &(String, Kind)| match (dialect, kind) {
-            (Dialect::Postgres, Kind::Json) => format!("CAST(\"{name}\" AS text)"),
-            (Dialect::Postgres, Kind::Int) => format!("CAST(\"{name}\" AS bigint)"),
+    pub(super) fn select(&self, dialect: SqlDialect) -> String {
+        let column = |(name, kind): &(String, ColumnKind)| match (dialect, kind) {
+            (SqlDialect::Postgres, ColumnKind::Json) => format!("CAST(\"{name}\" AS text)"),
+            (SqlDialect::Postgres, ColumnKind::Int) => format!("CAST(\"{name}\" AS bigint)"),
             _ => format!("\"{name}\""),
         };
         let columns: Vec<String> = self.columns.iter().map(column).collect();
@@ -59,15 +59,15 @@ impl Pair {
     }
 
     /// The beginning of an `INSERT`. Numbers that the target would give itself are kept.
-    pub(super) fn insert(&self, dialect: Dialect) -> String {
+    pub(super) fn insert(&self, dialect: SqlDialect) -> String {
         let columns: Vec<String> = self
             .columns
             .iter()
             .map(|(name, _)| format!("\"{name}\""))
             .collect();
         let keep = match dialect {
-            Dialect::Sqlite => "",
-            Dialect::Postgres => "OVERRIDING SYSTEM VALUE",
+            SqlDialect::Sqlite => "",
+            SqlDialect::Postgres => "OVERRIDING SYSTEM VALUE",
         };
         format!(
             "-- sql/copy.write\nINSERT INTO \"{}\" ({}) {keep}",
@@ -161,26 +161,25 @@ fn unlike(name: &str, what: &str) -> CopyError {
     CopyError::Unlike(format!("{what} {name}"))
 }
 
-fn kind(type_name: &str) -> Option<Kind> {
+fn kind(type_name: &str) -> Option<ColumnKind> {
     Some(match type_name.to_ascii_lowercase().as_str() {
-        "integer" | "bigint" | "smallint" => Kind::Int,
-        "real" | "double precision" => Kind::Real,
-        "text" => Kind::Text,
-        "json" | "jsonb" => Kind::Json,
-        "boolean" => Kind::Flag,
-        "timestamp with time zone" => Kind::Time,
+        "integer" | "bigint" | "smallint" => ColumnKind::Int,
+        "real" | "double precision" => ColumnKind::Real,
+        "text" => ColumnKind::Text,
+        "json" | "jsonb" => ColumnKind::Json,
+        "boolean" => ColumnKind::Flag,
+        "timestamp with time zone" => ColumnKind::Time,
         _ => return None,
     })
 }
 
 /// What a column of these two types holds: SQLite has fewer types, and PostgreSQL's say more.
-fn shared(one: &str, other: &str) -> Option<Kind> {
+fn shared(one: &str, other: &str) -> Option<ColumnKind> {
     match (kind(one)?, kind(other)?) {
         (one, other) if one == other => Some(one),
-        (Kind::Int, kind @ (Kind::Flag | Kind::Time)) | (kind @ (Kind::Flag | Kind::Time), Kind::Int) => {
-            Some(kind)
-        }
-        (Kind::Text, Kind::Json) | (Kind::Json, Kind::Text) => Some(Kind::Json),
+        (ColumnKind::Int, kind @ (ColumnKind::Flag | ColumnKind::Time))
+        | (kind @ (ColumnKind::Flag | ColumnKind::Time), ColumnKind::Int) => Some(kind),
+        (ColumnKind::Text, ColumnKind::Json) | (ColumnKind::Json, ColumnKind::Text) => Some(ColumnKind::Json),
         _ => None,
     }
 }
@@ -248,10 +247,13 @@ mod tests {
 
     #[test]
     fn postgresql_tells_what_a_number_means() {
-        assert_eq!(shared("INTEGER", "bigint"), Some(Kind::Int));
-        assert_eq!(shared("INTEGER", "boolean"), Some(Kind::Flag));
-        assert_eq!(shared("timestamp with time zone", "INTEGER"), Some(Kind::Time));
-        assert_eq!(shared("TEXT", "json"), Some(Kind::Json));
+        assert_eq!(shared("INTEGER", "bigint"), Some(ColumnKind::Int));
+        assert_eq!(shared("INTEGER", "boolean"), Some(ColumnKind::Flag));
+        assert_eq!(
+            shared("timestamp with time zone", "INTEGER"),
+            Some(ColumnKind::Time)
+        );
+        assert_eq!(shared("TEXT", "json"), Some(ColumnKind::Json));
         assert_eq!(shared("TEXT", "bigint"), None);
         assert_eq!(shared("BLOB", "bytea"), None);
     }

@@ -51,15 +51,15 @@ struct Turns {
 
 /// A write whose turn it is, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct WriteTurn {
     /// Dropped first: who comes next has its turn before the last one leaves nobody behind.
     _permit: OwnedSemaphorePermit,
-    _place: Place,
+    _place: LineSlot,
 }
 
 /// A place in the line of one key.
 #[derive(Debug)]
-struct Place {
+struct LineSlot {
     key: Key,
     all: Arc<Mutex<HashMap<Key, Turns>>>,
 }
@@ -69,7 +69,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`StoreError::Contended`] after that, and where too many wait already.
-    pub(super) async fn turn(&self, lock: &Lock, deadline: Instant) -> StoreResult<Option<Turn>> {
+    pub(super) async fn turn(&self, lock: &Lock, deadline: Instant) -> StoreResult<Option<WriteTurn>> {
         let Some(key) = Key::of(lock) else {
             return Ok(None);
         };
@@ -79,13 +79,13 @@ impl Admission {
             .await
             .map_err(|_| late())?
             .map_err(|_| late())?;
-        Ok(Some(Turn {
+        Ok(Some(WriteTurn {
             _permit: permit,
             _place: place,
         }))
     }
 
-    fn line_up(&self, key: Key) -> StoreResult<(Place, Arc<Semaphore>)> {
+    fn line_up(&self, key: Key) -> StoreResult<(LineSlot, Arc<Semaphore>)> {
         let mut all = locked(&self.0);
         let turns = all.entry(key.clone()).or_insert_with(|| Turns {
             gate: Arc::new(Semaphore::new(1)),
@@ -97,7 +97,7 @@ impl Admission {
         }
         turns.writes += 1;
         let gate = Arc::clone(&turns.gate);
-        let place = Place {
+        let place = LineSlot {
             key,
             all: Arc::clone(&self.0),
         };
@@ -105,7 +105,7 @@ impl Admission {
     }
 }
 
-impl Drop for Place {
+impl Drop for LineSlot {
     fn drop(&mut self) {
         let mut all = locked(&self.all);
         if let Some(turns) = all.get_mut(&self.key) {

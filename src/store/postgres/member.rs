@@ -52,7 +52,7 @@ const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// What a daemon hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PeerMessage {
     /// Something in the queue can be claimed.
     Queue,
     /// What readers of this agent's summary see has changed.
@@ -127,7 +127,7 @@ impl Member {
     }
 
     /// Waits for the next announcement. The call may be cancelled; nothing is lost by that.
-    pub async fn hear(&mut self) -> Heard {
+    pub async fn hear(&mut self) -> PeerMessage {
         loop {
             let Some(listener) = &mut self.listener else {
                 return self.come_back().await;
@@ -139,7 +139,7 @@ impl Member {
                     let taken = take_name(listener, &self.owner).await;
                     taken.map_err(|error| error.to_string()).map(|has_name| {
                         self.name_try = (!has_name).then(|| due.next(Instant::now()));
-                        has_name.then_some(Heard::Named)
+                        has_name.then_some(PeerMessage::Named)
                     })
                 }
                 None => hear_in(silence(self.name_try, now), listener).await,
@@ -150,20 +150,20 @@ impl Member {
                 Err(lost) => {
                     self.listener = None;
                     self.wait = RECONNECT_FIRST;
-                    return Heard::Lost(lost);
+                    return PeerMessage::Lost(lost);
                 }
             }
         }
     }
 
-    async fn come_back(&mut self) -> Heard {
+    async fn come_back(&mut self) -> PeerMessage {
         match self.reconnect().await {
-            Ok(has_name) => Heard::Back { has_name },
+            Ok(has_name) => PeerMessage::Back { has_name },
             Err(error) => {
                 let wait = self.wait;
                 self.wait = (wait * 2).min(RECONNECT_MAX);
                 sleep(wait).await;
-                Heard::Lost(error.to_string())
+                PeerMessage::Lost(error.to_string())
             }
         }
     }
@@ -197,7 +197,7 @@ fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
 }
 
 /// What is heard within the time `silence`, if anything. An error says why nothing is heard any more.
-async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<Heard>, String> {
+async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
     match timeout(silence, listener.try_recv()).await {
         Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
         Ok(Ok(None)) => Err("the connection was closed".to_owned()),
@@ -225,10 +225,10 @@ pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Erro
 }
 
 /// Reads an announcement; `None` if it isn't one of recapd's.
-fn read(channel: &str, payload: &str) -> Option<Heard> {
+fn read(channel: &str, payload: &str) -> Option<PeerMessage> {
     match channel {
-        QUEUE => Some(Heard::Queue),
-        AGENT => payload.parse().ok().map(Heard::Agent),
+        QUEUE => Some(PeerMessage::Queue),
+        AGENT => payload.parse().ok().map(PeerMessage::Agent),
         _ => None,
     }
 }

@@ -84,7 +84,7 @@ impl Replica {
     async fn snapshot(&self) -> Result<Connection, Unfit> {
         let tx = self.pool.begin(SNAPSHOT).await.map_err(StoreError::from)?;
         let mut tx = Connection::from(tx).judged_by(self.clock);
-        let state = State::of(&mut tx).await?;
+        let state = ReplicaState::of(&mut tx).await?;
         state.judge(self.lag_ms_max)?;
         Ok(tx)
     }
@@ -96,14 +96,14 @@ impl Replica {
 
 /// How it follows the server that is written.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct ReplicaState {
     /// Whether it is a standby and receives from the other.
     follows: bool,
     /// Behind what it received by so much; none if that isn't known.
     lag_ms: Option<i64>,
 }
 
-impl State {
+impl ReplicaState {
     /// A standby that has replayed all that it received isn't behind, however long ago that was: nothing was written since.
     async fn of(tx: &mut Connection) -> StoreResult<Self> {
         let sql = sql!(
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn only_a_standby_that_follows_closely_is_asked() {
         let judge = |follows, lag_ms| {
-            let judged = State { follows, lag_ms }.judge(1_000);
+            let judged = ReplicaState { follows, lag_ms }.judge(1_000);
             judged.map_err(|unfit| unfit.to_string())
         };
         assert_eq!(judge(true, Some(0)), Ok(()));

@@ -37,15 +37,15 @@ const REFUSAL_MAX: Duration = Duration::from_secs(1);
 pub(in crate::store) type PgQuery = Query<'static, Postgres, PgArguments>;
 
 /// A connection whose answers are waited for so long and no longer.
-pub(in crate::store) struct Timed {
+pub(in crate::store) struct TimedConnection {
     /// None only while it is dropped.
-    held: Option<Held>,
+    held: Option<ConnectionSource>,
     watch: Watch,
     /// From before a transaction is begun until it is known to be committed.
     in_transaction: bool,
 }
 
-enum Held {
+enum ConnectionSource {
     Alone(PgConnection),
     /// Counted among those that are out until it is back in its pool.
     Pooled(PoolConnection<Postgres>, Loan),
@@ -58,7 +58,7 @@ struct Loan {
     write: Option<OwnedSemaphorePermit>,
 }
 
-impl Held {
+impl ConnectionSource {
     fn connection(&mut self) -> &mut PgConnection {
         match self {
             Self::Alone(connection) => connection,
@@ -93,13 +93,13 @@ impl Watch {
     }
 }
 
-impl Timed {
+impl TimedConnection {
     /// A connection of its own, the statements of which may run for so long.
     pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
-        Self::over(Held::Alone(connection), statement_ms_max)
+        Self::over(ConnectionSource::Alone(connection), statement_ms_max)
     }
 
-    fn over(held: Held, statement_ms_max: u64) -> Self {
+    fn over(held: ConnectionSource, statement_ms_max: u64) -> Self {
         Self {
             held: Some(held),
             watch: Watch::over(statement_ms_max),
@@ -161,10 +161,10 @@ impl Timed {
     }
 }
 
-impl Drop for Timed {
+impl Drop for TimedConnection {
     /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
     fn drop(&mut self) {
-        let Some(Held::Pooled(pooled, loan)) = self.held.take() else {
+        let Some(ConnectionSource::Pooled(pooled, loan)) = self.held.take() else {
             return;
         };
         if self.watch.is_lost {
@@ -222,25 +222,25 @@ impl TimedPool {
     }
 
     /// A connection for statements that commit by themselves.
-    pub(super) async fn acquire(&self) -> Result<Timed, sqlx::Error> {
+    pub(super) async fn acquire(&self) -> Result<TimedConnection, sqlx::Error> {
         self.lend(None).await
     }
 
-    async fn lend(&self, write: Option<OwnedSemaphorePermit>) -> Result<Timed, sqlx::Error> {
+    async fn lend(&self, write: Option<OwnedSemaphorePermit>) -> Result<TimedConnection, sqlx::Error> {
         let pooled = self.pool.acquire().await?;
         let out = self.out.token();
-        let held = Held::Pooled(pooled, Loan { out, write });
-        Ok(Timed::over(held, self.statement_ms_max))
+        let held = ConnectionSource::Pooled(pooled, Loan { out, write });
+        Ok(TimedConnection::over(held, self.statement_ms_max))
     }
 
     /// A transaction that `statement` begins.
-    pub(super) async fn begin(&self, statement: &'static str) -> Result<Timed, sqlx::Error> {
+    pub(super) async fn begin(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let timed = self.acquire().await?;
         begun(timed, statement).await
     }
 
     /// The same, of one that may wait for others: some connections are left to those that don't.
-    pub(super) async fn begin_write(&self, statement: &'static str) -> Result<Timed, sqlx::Error> {
+    pub(super) async fn begin_write(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let free = Arc::clone(&self.writers).acquire_owned();
         let write = timeout(self.pool.options().get_acquire_timeout(), free)
             .await
@@ -267,7 +267,7 @@ impl TimedPool {
     }
 }
 
-async fn begun(mut timed: Timed, statement: &'static str) -> Result<Timed, sqlx::Error> {
+async fn begun(mut timed: TimedConnection, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
     // Who gives up in the midst of it doesn't know whether it has begun.
     timed.in_transaction = true;
     let (connection, watch) = timed.live()?;

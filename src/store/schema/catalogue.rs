@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 use sqlx::{Connection as _, SqliteConnection, migrate::Migrator};
 
-use super::{Dialect, migrator, read, run};
+use super::{SqlDialect, migrator, read, run};
 use crate::store::{
     DatabaseSettings, StoreResult, postgres,
     schema::failure,
@@ -32,13 +32,13 @@ pub struct SchemaFault {
     /// Its name; behind that of its table and a dot, where it belongs to one.
     pub name: String,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub fault: SchemaDifference,
 }
 
 /// How something in a schema differs from what the migrations make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum SchemaDifference {
     /// The migrations make none such.
     Planted,
     /// It is defined otherwise.
@@ -51,9 +51,9 @@ impl fmt::Display for SchemaFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, fault } = self;
         match fault {
-            Fault::Planted => write!(f, "{kind} {name} is none of recapd's"),
-            Fault::Changed => write!(f, "{kind} {name} isn't as recapd made it"),
-            Fault::Missing => write!(f, "{kind} {name} is missing"),
+            SchemaDifference::Planted => write!(f, "{kind} {name} is none of recapd's"),
+            SchemaDifference::Changed => write!(f, "{kind} {name} isn't as recapd made it"),
+            SchemaDifference::Missing => write!(f, "{kind} {name} is missing"),
         }
     }
 }
@@ -116,13 +116,13 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
         fault,
     };
     let missing = expected.keys().filter(|key| !found.contains_key(*key));
-    let missing = missing.map(|key| fault(key, Fault::Missing));
+    let missing = missing.map(|key| fault(key, SchemaDifference::Missing));
     let others = found
         .iter()
         .filter_map(|(key, definition)| match expected.get(key) {
-            None => Some(fault(key, Fault::Planted)),
+            None => Some(fault(key, SchemaDifference::Planted)),
             Some(expected) if expected != definition && definition != UNREADABLE => {
-                Some(fault(key, Fault::Changed))
+                Some(fault(key, SchemaDifference::Changed))
             }
             Some(_) => None,
         });
@@ -137,7 +137,7 @@ const UNREADABLE: &str = "?";
 /// The schema of a database that the migrations up to `version` have made, in memory.
 async fn made_up_to(version: i64) -> StoreResult<Catalogue> {
     let mut connection: Connection = SqliteConnection::connect("sqlite::memory:").await?.into();
-    let all = migrator(Dialect::Sqlite);
+    let all = migrator(SqlDialect::Sqlite);
     let until = all.iter().filter(|migration| migration.version <= version);
     let mut migrator = Migrator::with_migrations(until.cloned().collect());
     migrator.set_locking(false);

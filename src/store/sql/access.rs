@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{
     super::{
         StoreResult,
-        access::{AccessStore, Kept, NewToken, TOKENS_MAX, Token},
+        access::{AccessStore, NewToken, TOKENS_MAX, Token, TokenOutcome},
     },
     Connection, Lock, SqlStore, query,
     row::{self, agent_id, time},
@@ -14,7 +14,7 @@ use super::{
     value::Row,
 };
 use crate::domain::{
-    access::{Named, Scope, TokenName},
+    access::{AccessNames, Scope, TokenName},
     agent::AgentId,
     project::ProjectId,
     time::Timestamp,
@@ -22,7 +22,7 @@ use crate::domain::{
 
 #[async_trait]
 impl AccessStore for SqlStore {
-    async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<Kept> {
+    async fn keep_token(&self, token: NewToken, now: Timestamp) -> StoreResult<TokenOutcome> {
         self.write(Lock::Nothing, move |tx| {
             Box::pin(async move { keep(tx, &token, now).await })
         })
@@ -97,7 +97,7 @@ impl AccessStore for SqlStore {
 
     async fn named_agents(
         &self,
-        named: &Named,
+        named: &AccessNames,
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentId>> {
@@ -118,7 +118,7 @@ impl AccessStore for SqlStore {
     }
 }
 
-async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreResult<Kept> {
+async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreResult<TokenOutcome> {
     let sql = sql!("-- sql/access.count\nSELECT count(*) FROM access_tokens WHERE name <> $1");
     let others: i64 = query(sql)
         .bind(token.name.as_str())
@@ -126,7 +126,7 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
         .await?
         .try_get(0)?;
     if others >= TOKENS_MAX {
-        return Ok(Kept::TooMany);
+        return Ok(TokenOutcome::TooMany);
     }
     let sql = sql!(
         "-- sql/access.keep\nINSERT INTO access_tokens (name, digest, scope, reach, created_at, expires_at) \
@@ -144,7 +144,11 @@ async fn keep(tx: &mut Connection, token: &NewToken, now: Timestamp) -> StoreRes
         .bind(token.expires_at)
         .execute(tx)
         .await?;
-    Ok(if done == 1 { Kept::Done } else { Kept::NameTaken })
+    Ok(if done == 1 {
+        TokenOutcome::Done
+    } else {
+        TokenOutcome::NameTaken
+    })
 }
 
 fn token(row: &Row) -> StoreResult<Token> {

@@ -2,7 +2,7 @@
 
 use crate::store::sql::{
     Connection, query, sql,
-    statement::{Dialect, Statement},
+    statement::{SqlDialect, Statement},
 };
 
 use super::{
@@ -53,7 +53,7 @@ macro_rules! agent_select {
 /// Locks the agent's row till the end of the transaction. Returns false if there is none; another caller may still make
 /// one then.
 pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
-    if tx.dialect() == Dialect::Sqlite {
+    if tx.dialect() == SqlDialect::Sqlite {
         return Ok(true);
     }
     let sql = sql!("-- postgres/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");

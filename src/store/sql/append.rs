@@ -13,15 +13,15 @@ use crate::store::sql::{Connection, pending, query, sql};
 
 use super::{
     super::{
-        AgentRow, AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult,
-        StoredAt, seal::Chain,
+        AgentRow, AppendOutcome, AppendRequest, PreparedMessage, RequestKey, StepOutcome, StoreError,
+        StoreResult, StoredAt, seal::Chain,
     },
     agent, lineage, queue,
 };
 use crate::{
     domain::{
         agent::AgentId,
-        exchange::{Entry, Exchange, PREAMBLE},
+        exchange::{Exchange, LedgerEntry, PREAMBLE},
         ledger::{Eviction, Ledger},
         lineage::Step,
         message::{Format, is_tombstone},
@@ -37,7 +37,7 @@ use crate::{
 
 /// The rows that an append will write.
 #[derive(Default)]
-struct Written {
+struct AppendRows {
     messages: Vec<StoredAt>,
     /// Exchanges that are complete, and at last the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
@@ -113,22 +113,16 @@ pub(super) async fn append(
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
         let stepped = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
-        match &stepped {
-            Some(Stepped::Ignored { label }) if steps_required => {
-                return Err(StoreError::UnknownMark(label.clone()));
-            }
-            Some(Stepped::NotThere { seq }) if steps_required => {
-                return Err(StoreError::UnknownMessage(*seq));
-            }
-            _ => {}
+        if steps_required {
+            stepped.iter().try_for_each(check_target)?;
         }
         stored.extend(written.messages);
         evictions.extend(written.evictions);
         steps.extend(stepped);
         session_ended = written.session_ended.or(session_ended);
     }
-    let has_closed =
-        session_ended.is_some() || steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
+    let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });
+    let has_closed = session_ended.is_some() || steps.iter().any(is_clear);
     let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
     let accepted = i64_or_max(fresh.len());
     Ok(AppendOutcome {
@@ -151,6 +145,15 @@ pub(super) async fn append(
     })
 }
 
+/// Refuses a rewind to a place that isn't there.
+fn check_target(step: &StepOutcome) -> StoreResult<()> {
+    match step {
+        StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
+        StepOutcome::NotThere { seq } => Err(StoreError::UnknownMessage(*seq)),
+        _ => Ok(()),
+    }
+}
+
 /// The agent's row, which there is after all: a fork can make it at any moment. Nobody sees one that is being deleted.
 async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     agent::lock(tx, agent).await?;
@@ -159,9 +162,9 @@ async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<Age
 }
 
 /// The version of the summary that was `before` these steps: a rewind may write one.
-fn version_after(before: i64, steps: &[Stepped]) -> i64 {
+fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     let written = steps.iter().rev().find_map(|step| match step {
-        Stepped::Rewound { version, .. } => *version,
+        StepOutcome::Rewound { version, .. } => *version,
         _ => None,
     });
     written.unwrap_or(before)
@@ -198,9 +201,9 @@ async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
     part: &[(usize, bool)],
-    written: &mut Written,
+    written: &mut AppendRows,
     (ledger, chain): (&mut Ledger, &mut Chain),
-) -> StoreResult<Option<Stepped>> {
+) -> StoreResult<Option<StepOutcome>> {
     let last = part.last().and_then(|&(place, _)| request.messages.get(place));
     let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
     if let Some((Step::Clear, at)) = step {
@@ -230,7 +233,7 @@ async fn write_part(
 }
 
 /// Closes the running session. Its exchanges are written as they are; the next session begins empty.
-fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
+fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
     written.exchanges.extend(ledger.newest.clone());
     written.evictions.extend(ledger.clear(at));
     let opened = NewSession::empty(ledger, at, Some((at, "clear")));
@@ -245,7 +248,7 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
         .collect();
     let mut known = known_payloads(tx, &request.agent, &ids).await?;
     let mut fresh = Vec::with_capacity(request.messages.len());
-    for (place, Prepared { message, .. }) in request.messages.iter().enumerate() {
+    for (place, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
         let Some(id) = &message.client_id else {
             fresh.push((place, true));
             continue;
@@ -321,10 +324,10 @@ async fn place_all(
     request: &AppendRequest,
     fresh: &[(usize, bool)],
     ledger: &mut Ledger,
-) -> StoreResult<Written> {
-    let mut written = Written::default();
+) -> StoreResult<AppendRows> {
+    let mut written = AppendRows::default();
     for &(place, keeps_id) in fresh {
-        let Some(Prepared { entry, .. }) = request.messages.get(place) else {
+        let Some(PreparedMessage { entry, .. }) = request.messages.get(place) else {
             continue;
         };
         if ledger.last_seq == 0 {
@@ -365,9 +368,9 @@ async fn place_all(
 /// once.
 fn heed_overflow(
     request: &AppendRequest,
-    written: &mut Written,
+    written: &mut AppendRows,
     ledger: &mut Ledger,
-    entry: &Entry,
+    entry: &LedgerEntry,
 ) -> StoreResult<()> {
     let rules = &request.rules;
     let Some(ended) = ledger.heed_overflow(entry, rules.budget, rules.on_overflow)? else {
@@ -385,13 +388,13 @@ pub(super) async fn wake(
     tx: &mut Connection,
     request: &AppendRequest,
     ledger: &Ledger,
-    (evictions, steps): (&[Eviction], &[Stepped]),
+    (evictions, steps): (&[Eviction], &[StepOutcome]),
     has_closed: bool,
-) -> StoreResult<Option<super::Enqueued>> {
+) -> StoreResult<Option<super::EnqueueOutcome>> {
     let rules = &request.rules;
     let has_rewritten = steps
         .iter()
-        .any(|step| matches!(step, Stepped::Rewound { version: Some(_), .. }));
+        .any(|step| matches!(step, StepOutcome::Rewound { version: Some(_), .. }));
     let is_urgent = has_closed && ledger.pending_numbers() > 0;
     if evictions.is_empty() && !is_urgent && !has_rewritten {
         return Ok(None);

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::{
     super::{
         StoreResult,
-        archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
-        sqlite::Extent,
+        archive::{Archive, ArchiveError, RecordRange, Restore, RestoreOutcome},
+        sqlite::WriteSize,
     },
     SqlStore, agent, fork, row,
 };
@@ -33,7 +33,7 @@ impl Archive for SqlStore {
         records(&mut self.reader().await?, agent, range).await
     }
 
-    async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {
+    async fn restore(&self, request: Restore) -> Result<RestoreOutcome, ArchiveError> {
         let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
         // A restored fork shares its parent's messages: these must not be forgotten or deleted meanwhile.
         let lock = match fork {
@@ -41,7 +41,7 @@ impl Archive for SqlStore {
             None => Lock::Agent(request.agent.clone()),
         };
         // A rewind among what is restored sets aside as much as an agent has.
-        self.write_extent(lock, Extent::Unbounded, move |tx| {
+        self.write_extent(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(restore::restore(tx, request))
         })
         .await?

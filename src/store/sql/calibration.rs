@@ -9,7 +9,7 @@ use super::{
     row,
 };
 use crate::domain::{
-    calibration::{Calibration, MODELS_MAX, ReportedSample, Reporter, Sample},
+    calibration::{Calibration, CalibrationSample, MODELS_MAX, ReportedSample, Reporter},
     number::i64_or_max,
     time::Timestamp,
 };
@@ -30,7 +30,7 @@ impl From<KeptSample> for ReportedSample {
         };
         Self {
             reporter: Reporter(agent),
-            sample: Sample {
+            sample: CalibrationSample {
                 estimated_tokens,
                 reported_tokens,
             },

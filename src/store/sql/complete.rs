@@ -9,7 +9,7 @@ use crate::{
         agent::AgentId, number::i64_or_max, summary::version::VersionKind, time::Timestamp, work::Lease,
     },
     store::{
-        Completed, Fence, Patch, StoreError, StoreResult,
+        Completion, Fence, Patch, StoreError, StoreResult,
         seal::VersionRow,
         sql::{
             Connection, facts, hold, query,
@@ -27,7 +27,7 @@ pub(super) use settle::{settle, settle_at_once};
 
 /// Applies an update. The guards are checked in the order lease, version, watermark, exchanges; one that fails undoes
 /// everything.
-pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<Completed> {
+pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     write_document(tx, &lease, &patch).await?;
     let boundary = move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
@@ -48,7 +48,7 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
         ),
         None => (finish(tx, &lease, boundary, &patch, now).await?, false),
     };
-    Ok(Completed {
+    Ok(Completion {
         version: patch.version + 1,
         rearmed,
         parked,

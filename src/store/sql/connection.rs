@@ -5,11 +5,11 @@ use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolCon
 use super::{
     direct,
     query::query,
-    statement::{Dialect, sql},
+    statement::{SqlDialect, sql},
 };
 use crate::{
     domain::{time::Timestamp, work::Fairness},
-    store::postgres::{Clock, Timed},
+    store::postgres::{Clock, TimedConnection},
 };
 
 /// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
@@ -25,7 +25,7 @@ enum Link {
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
     SqliteTransaction(Transaction<'static, Sqlite>),
-    Postgres(Timed),
+    Postgres(TimedConnection),
 }
 
 /// The underlying connection to either database.
@@ -35,7 +35,7 @@ pub(in crate::store) enum Half<'c> {
     /// SQLite's, through sqlx.
     Sqlite(&'c mut SqliteConnection),
     /// PostgreSQL's.
-    Postgres(&'c mut Timed),
+    Postgres(&'c mut TimedConnection),
 }
 
 impl Connection {
@@ -51,12 +51,12 @@ impl Connection {
     }
 
     /// Which database it is.
-    pub(in crate::store) fn dialect(&self) -> Dialect {
+    pub(in crate::store) fn dialect(&self) -> SqlDialect {
         match &self.link {
             Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => {
-                Dialect::Sqlite
+                SqlDialect::Sqlite
             }
-            Link::Postgres(_) => Dialect::Postgres,
+            Link::Postgres(_) => SqlDialect::Postgres,
         }
     }
 
@@ -136,5 +136,5 @@ links!(
     Sqlite: SqliteConnection,
     SqlitePooled: PoolConnection<Sqlite>,
     SqliteTransaction: Transaction<'static, Sqlite>,
-    Postgres: Timed,
+    Postgres: TimedConnection,
 );

@@ -5,13 +5,13 @@ use futures::future::BoxFuture;
 use super::{
     super::{StoreError, StoreResult, inbox::Bell},
     Connection, query, sql,
-    statement::Dialect,
+    statement::SqlDialect,
 };
 use crate::domain::{agent::AgentId, work::Fairness};
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
     schema::{self, Schema},
-    sqlite::{Extent, Sqlite, SqliteSettings},
+    sqlite::{Sqlite, SqliteSettings, WriteSize},
 };
 
 /// Which database, and how it is opened.
@@ -169,10 +169,10 @@ impl SqlStore {
     }
 
     /// Which database it is.
-    pub(super) fn dialect(&self) -> Dialect {
+    pub(super) fn dialect(&self) -> SqlDialect {
         match &self.database {
-            Database::Sqlite(_) => Dialect::Sqlite,
-            Database::Postgres(_) => Dialect::Postgres,
+            Database::Sqlite(_) => SqlDialect::Sqlite,
+            Database::Postgres(_) => SqlDialect::Postgres,
         }
     }
 
@@ -182,11 +182,11 @@ impl SqlStore {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
-        self.write_extent(lock, Extent::Bounded, work).await
+        self.write_extent(lock, WriteSize::Bounded, work).await
     }
 
     /// The same for `work` of this extent.
-    pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: Extent, work: F) -> StoreResult<T>
+    pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,

@@ -45,7 +45,7 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
 }
 
 /// The result of a statement.
-pub(super) struct Ran {
+pub(super) struct StatementResult {
     /// The rows, at most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,
     /// How many rows it changed, if it changes any.
@@ -61,7 +61,7 @@ pub(super) fn run(
     sql: &str,
     values: &[Value<'_>],
     rows_max: usize,
-) -> Result<Ran, sqlx::Error> {
+) -> Result<StatementResult, sqlx::Error> {
     trace!(sql, "store.statement");
     let begun = Instant::now();
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
@@ -72,7 +72,7 @@ pub(super) fn run(
         warn!(statement, ?took, "store.slow_statement");
     }
     let changed = connection.changes();
-    Ok(Ran { rows: rows?, changed })
+    Ok(StatementResult { rows: rows?, changed })
 }
 
 fn rows(
@@ -123,7 +123,7 @@ impl ToSql for Value<'_> {
 /// SQLite's error as sqlx's.
 pub(in crate::store) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
-        rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(Refusal {
+        rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {
             code: failed.extended_code,
             words: words.unwrap_or_else(|| failed.to_string()),
         })),
@@ -137,21 +137,21 @@ pub(in crate::store) fn failure(error: rusqlite::Error) -> sqlx::Error {
 
 /// An error of SQLite's.
 #[derive(Debug)]
-struct Refusal {
+struct SqliteRefusal {
     /// The extended result code; see sqlite.org/rescode.html.
     code: i32,
     words: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SqliteRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "(code: {}) {}", self.code, self.words)
     }
 }
 
-impl Error for Refusal {}
+impl Error for SqliteRefusal {}
 
-impl DatabaseError for Refusal {
+impl DatabaseError for SqliteRefusal {
     fn message(&self) -> &str {
         &self.words
     }

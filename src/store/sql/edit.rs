@@ -3,7 +3,7 @@
 use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
-    super::{EditRequest, Edited, ITEM_PINS_MAX, ItemQuery, ItemRow, StoreError, StoreResult},
+    super::{EditOutcome, EditRequest, ITEM_PINS_MAX, ItemQuery, ItemRow, StoreError, StoreResult},
     agent, lineage,
     revise::{self, Revision},
     row,
@@ -45,7 +45,7 @@ pub(super) async fn list(
 }
 
 /// See [`super::super::Store::edit_item`].
-pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResult<Edited> {
+pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResult<EditOutcome> {
     let EditRequest {
         agent,
         item,
@@ -87,7 +87,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
     lineage::void_lease(tx, &agent, now).await?;
     let number = replaced.map_or(item, |_| written.first_item);
     let row = load(tx, &agent, number).await?;
-    Ok(Edited {
+    Ok(EditOutcome {
         version: written.version,
         row: row.ok_or(StoreError::UnknownItem {
             item: number,

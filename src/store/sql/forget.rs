@@ -30,8 +30,8 @@ use crate::domain::{
     agent::AgentId,
     message::{Kind, tombstone},
 };
-use labels::Replaced;
-use plan::Wanted;
+use labels::LabelReplacement;
+use plan::ForgettingRow;
 use purge::Purge;
 
 /// Exchanges that are forgotten in one transaction at most …
@@ -41,7 +41,7 @@ const MESSAGES_MAX: usize = 256;
 
 /// A message that becomes a tombstone.
 #[derive(Clone, Debug)]
-pub(super) struct Buried {
+pub(super) struct Tombstone {
     source: AgentId,
     pub(super) seq: i64,
     kind: String,
@@ -50,7 +50,7 @@ pub(super) struct Buried {
 
 /// What is touched of one agent.
 #[derive(Default)]
-struct Touched {
+struct TouchedAgent {
     /// The exchanges.
     exchanges: BTreeSet<i64>,
     /// Those that a summary may be about: all but preambles.
@@ -60,11 +60,11 @@ struct Touched {
 /// What one transaction forgets.
 #[derive(Default)]
 struct Some {
-    wanted: Vec<Wanted>,
-    buried: Vec<Buried>,
-    touched: BTreeMap<AgentId, Touched>,
+    wanted: Vec<ForgettingRow>,
+    buried: Vec<Tombstone>,
+    touched: BTreeMap<AgentId, TouchedAgent>,
     /// The agents whose labels are replaced, and by what.
-    labels: BTreeMap<AgentId, Vec<Replaced>>,
+    labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
 /// See [`super::super::Store::forget_some`].
@@ -132,7 +132,7 @@ async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
 }
 
 /// The messages that aren't forgotten yet, in order.
-async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Buried>> {
+async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
     let sql = sql!(
         "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
                AND seq BETWEEN $2 AND $3 AND exchange = $4 AND forgotten_at IS NULL \
@@ -146,7 +146,7 @@ async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Buried>> 
         .fetch_all(tx)
         .await?;
     let buried = found.iter().map(|row| {
-        Ok(Buried {
+        Ok(Tombstone {
             source: wanted.source.clone(),
             seq: row.try_get(0)?,
             kind: row.try_get(1)?,
@@ -158,7 +158,7 @@ async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Buried>> 
 
 /// Makes tombstones of messages, and removes their words from the index. Their client ids stay, so that the same messages
 /// sent again are known.
-async fn bury(tx: &mut Connection, request: &Forget, buried: &[Buried]) -> StoreResult<()> {
+async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
                speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \

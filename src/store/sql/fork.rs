@@ -10,7 +10,7 @@ pub(super) mod record;
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
+    super::{AgentRow, Ancestor, EnqueueOutcome, ForkOutcome, StoreError, StoreResult},
     agent, lineage, queue, row,
     seal::fill,
 };
@@ -25,7 +25,7 @@ pub(super) async fn fork(
     parent: AgentId,
     child: AgentId,
     now: Timestamp,
-) -> StoreResult<Forked> {
+) -> StoreResult<ForkOutcome> {
     let from = agent::known(tx, &parent).await?;
     if agent::load(tx, &child).await?.is_some() {
         return Err(StoreError::AgentExists(child));
@@ -43,7 +43,7 @@ pub(super) async fn fork(
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
     record::keep(tx, &child).await?;
-    Ok(Forked {
+    Ok(ForkOutcome {
         fork_exchange,
         exchanges,
         items,
@@ -243,7 +243,7 @@ async fn wake(
     from: &AgentRow,
     child: &AgentId,
     now: Timestamp,
-) -> StoreResult<Option<Enqueued>> {
+) -> StoreResult<Option<EnqueueOutcome>> {
     if from.ledger.pending_numbers() == 0 {
         return Ok(None);
     }

@@ -6,7 +6,7 @@ pub(super) mod withdraw;
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{AppendRequest, Stepped, StoreResult},
+    super::{AppendRequest, StepOutcome, StoreResult},
     hold, recount,
     row::{self, exchange_columns},
 };
@@ -15,9 +15,9 @@ use crate::domain::{
 };
 
 /// Deletes the marks: a rewind can't go back to before a clear.
-pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<Stepped> {
+pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<StepOutcome> {
     forget_marks(tx, agent, 0).await?;
-    Ok(Stepped::Cleared {
+    Ok(StepOutcome::Cleared {
         session: ledger.session,
     })
 }
@@ -29,7 +29,7 @@ pub(super) async fn mark(
     ledger: &Ledger,
     label: Option<String>,
     exchange: i64,
-) -> StoreResult<Stepped> {
+) -> StoreResult<StepOutcome> {
     let mark = ledger.mark(exchange);
     let sql = sql!(
         "-- sql/lineage.mark\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
@@ -43,7 +43,7 @@ pub(super) async fn mark(
         .bind(mark.tokens_before_window)
         .execute(tx)
         .await?;
-    Ok(Stepped::Marked { label, exchange })
+    Ok(StepOutcome::Marked { label, exchange })
 }
 
 /// Goes back to the newest mark, or to the newest one of that name: sets the later exchanges aside, withdraws items
@@ -54,11 +54,11 @@ pub(super) async fn rewind(
     ledger: &mut Ledger,
     label: Option<String>,
     at: Timestamp,
-) -> StoreResult<Stepped> {
+) -> StoreResult<StepOutcome> {
     let agent = &request.agent;
     let covered_through = ledger.summarized_through;
     let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
-        return Ok(Stepped::Ignored { label });
+        return Ok(StepOutcome::Ignored { label });
     };
     // The document that readers get during a rebuild may be about exchanges that were set aside.
     hold::release(tx, agent, 0, true).await?;
@@ -70,7 +70,7 @@ pub(super) async fn rewind(
         None
     };
     void_lease(tx, agent, request.now).await?;
-    Ok(Stepped::Rewound {
+    Ok(StepOutcome::Rewound {
         exchange,
         set_aside,
         version,

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        ClaimRequest, Enqueued, Store as _, StoreResult,
+        ClaimRequest, EnqueueOutcome, Store as _, StoreResult,
         operate::{
-            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour,
-            RunQuery,
+            AgeingDue, OperatorOutcome, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures,
+            RunHour, RunQuery,
         },
     },
     Connection, Lock, SqlStore, query, queue,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
-    spend::Spent,
+    spend::SpendTotal,
     time::Timestamp,
     work::{Lease, Reason},
 };
@@ -45,7 +45,7 @@ impl OperatorStore for SqlStore {
         row(&mut self.reader().await?, agent, now).await
     }
 
-    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued> {
+    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<EnqueueOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
             Box::pin(async move { hand::refresh(tx, &agent, now).await })
@@ -53,7 +53,7 @@ impl OperatorStore for SqlStore {
         .await
     }
 
-    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
             Box::pin(async move { hand::retry(tx, &agent, now).await })
@@ -69,7 +69,7 @@ impl OperatorStore for SqlStore {
         .await
     }
 
-    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
             Box::pin(async move { hand::cancel(tx, &agent, now).await })
@@ -142,7 +142,7 @@ impl OperatorStore for SqlStore {
             .await
     }
 
-    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<Spent>> {
+    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<SpendTotal>> {
         self.past(|mut tx| {
             let agents = agents.to_vec();
             async move {

@@ -9,18 +9,18 @@ use sqlx::{AssertSqlSafe, Executor as _, SqlStr, postgres::PgArguments, sqlite::
 use super::{
     connection::{Connection, Half},
     direct,
-    statement::{Dialect, Statement},
+    statement::{SqlDialect, Statement},
     value::{Column, Row, Value},
 };
 use crate::store::postgres::PgQuery;
 
 /// A statement and its parameters.
 pub(in crate::store) struct Query<'q> {
-    text: Text,
+    text: SqlText,
     values: Vec<Value<'q>>,
 }
 
-enum Text {
+enum SqlText {
     Fixed(&'static Statement),
     Rows(&'static Statement, String, &'static Statement),
     Made(String),
@@ -29,7 +29,7 @@ enum Text {
 /// A statement to be run.
 pub(in crate::store) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     Query {
-        text: Text::Fixed(statement),
+        text: SqlText::Fixed(statement),
         values: Vec::new(),
     }
 }
@@ -37,7 +37,7 @@ pub(in crate::store) fn query<'q>(statement: &'static Statement) -> Query<'q> {
 /// A statement whose text is made at run time, from the schema's own names and nothing else.
 pub(in crate::store) fn query_made<'q>(sql: String) -> Query<'q> {
     Query {
-        text: Text::Made(sql),
+        text: SqlText::Made(sql),
         values: Vec::new(),
     }
 }
@@ -61,7 +61,7 @@ pub(in crate::store) fn insert<'q>(
         })
         .collect();
     Query {
-        text: Text::Rows(head, tuples.join(", "), tail),
+        text: SqlText::Rows(head, tuples.join(", "), tail),
         values: rows.into_iter().flatten().collect(),
     }
 }
@@ -73,15 +73,15 @@ impl<'q> Query<'q> {
         self
     }
 
-    fn text(&self, dialect: Dialect) -> SqlStr {
+    fn text(&self, dialect: SqlDialect) -> SqlStr {
         use sqlx::SqlSafeStr as _;
         match &self.text {
-            Text::Fixed(statement) => statement.text(dialect).into_sql_str(),
-            Text::Rows(head, tuples, tail) => {
+            SqlText::Fixed(statement) => statement.text(dialect).into_sql_str(),
+            SqlText::Rows(head, tuples, tail) => {
                 let (head, tail) = (head.text(dialect), tail.text(dialect));
                 AssertSqlSafe(format!("{head} VALUES {tuples} {tail}")).into_sql_str()
             }
-            Text::Made(text) => AssertSqlSafe(text.clone()).into_sql_str(),
+            SqlText::Made(text) => AssertSqlSafe(text.clone()).into_sql_str(),
         }
     }
 
@@ -90,17 +90,17 @@ impl<'q> Query<'q> {
         self.values
             .iter()
             .try_for_each(|value| value.add_to_sqlite(&mut arguments))?;
-        Ok(sqlx::query_with(self.text(Dialect::Sqlite), arguments))
+        Ok(sqlx::query_with(self.text(SqlDialect::Sqlite), arguments))
     }
 
     fn run_directly(
         &self,
         connection: &mut rusqlite::Connection,
         rows_max: usize,
-    ) -> Result<direct::Ran, sqlx::Error> {
+    ) -> Result<direct::StatementResult, sqlx::Error> {
         direct::run(
             connection,
-            self.text(Dialect::Sqlite).as_str(),
+            self.text(SqlDialect::Sqlite).as_str(),
             &self.values,
             rows_max,
         )
@@ -111,7 +111,7 @@ impl<'q> Query<'q> {
         self.values
             .iter()
             .try_for_each(|value| value.add_to_postgres(&mut arguments))?;
-        Ok(sqlx::query_with(self.text(Dialect::Postgres), arguments))
+        Ok(sqlx::query_with(self.text(SqlDialect::Postgres), arguments))
     }
 
     /// Runs it. Returns how many rows it changed.

@@ -15,7 +15,7 @@ use crate::{
         work::{Priority, Reason},
     },
     store::{
-        Enqueued, StoreError, StoreResult,
+        EnqueueOutcome, StoreError, StoreResult,
         sql::{Connection, fairness::rows_ahead, query, sql},
     },
 };
@@ -55,7 +55,7 @@ impl Wake {
 /// lowers the urgency. A row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row gets a
 /// place behind those of its project that wait already; a woken one keeps its place, unless it becomes more urgent:
 /// then it gets that of a new one.
-pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
+pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<EnqueueOutcome> {
     let Wake {
         reason,
         delay_ms,
@@ -99,7 +99,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     let visible_at = row.try_get(1)?;
     let is_parked = row.try_get::<Option<Timestamp>>(2)?.is_some();
     let revived = is_parked && revive(tx, agent, level, revive_after_ms, now).await?;
-    Ok(Enqueued {
+    Ok(EnqueueOutcome {
         is_new,
         revived,
         visible_at: if revived { now } else { visible_at },

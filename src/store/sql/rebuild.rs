@@ -7,9 +7,9 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{RebuildRequest, Revised, StoreResult},
+    super::{RebuildRequest, RevisionOutcome, StoreResult},
     agent, exchange, facts, fork, hold,
-    revise::{self, Revision, Written},
+    revise::{self, Revision, WrittenVersion},
     rollback,
     seal::fill,
 };
@@ -22,7 +22,7 @@ use crate::domain::{
 };
 
 /// See [`super::super::Store::rebuild`].
-pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<Revised> {
+pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
     let RebuildRequest { agent, policy, now } = request;
     let row = agent::known(tx, &agent).await?;
     let record = fork::record::found(tx, &agent).await?;
@@ -56,7 +56,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
     seal_removed(tx, &agent, written.version).await?;
     let is_pending = boundary > through + 1;
     hold::release(tx, &agent, through, !is_pending).await?;
-    Ok(Revised {
+    Ok(RevisionOutcome {
         version: written.version,
         covers_through: through,
         uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
@@ -171,7 +171,7 @@ async fn note_sources(
     tx: &mut Connection,
     agent: &AgentId,
     lost: &[ItemRecord],
-    written: Written,
+    written: WrittenVersion,
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.note_source\nUPDATE summary_items SET source_agent_id = $3, source_item = $4 \

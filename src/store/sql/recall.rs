@@ -11,12 +11,12 @@ mod tsvector;
 
 use futures::{TryStreamExt as _, stream::BoxStream};
 
-use crate::store::sql::{Connection, Row, SqlStore, query, sql, statement::Dialect};
+use crate::store::sql::{Connection, Row, SqlStore, query, sql, statement::SqlDialect};
 
 use super::{
     super::{
-        Expanded, FoundExchange, HITS_MAX, Hit, MessageRange, PlacedExchange, Searched, StoreResult,
-        StoredMessage, TAIL_MESSAGES_MAX,
+        ExpandedExchange, FoundExchange, HITS_MAX, Hit, MessageRange, PlacedExchange, SearchHits,
+        StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
     },
     row,
 };
@@ -28,7 +28,7 @@ use crate::domain::{
 };
 pub(in crate::store) use fts5::merge_some;
 pub(super) use legs::legs;
-pub(super) use line::Line;
+pub(super) use line::AncestorLine;
 
 /// The most bytes of payloads that are indexed in one transaction: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
@@ -36,7 +36,7 @@ const INDEX_BYTES_MAX: usize = 131_072;
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
 
 /// A hit and its exchange's number.
-type Placed = (i64, Hit);
+type PlacedHit = (i64, Hit);
 
 /// What is searched for in the index.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,8 @@ enum Wish {
 /// See [`super::super::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     match store.dialect() {
-        Dialect::Sqlite => fts5::index(store, messages_max).await,
-        Dialect::Postgres => tsvector::index(store, messages_max).await,
+        SqlDialect::Sqlite => fts5::index(store, messages_max).await,
+        SqlDialect::Postgres => tsvector::index(store, messages_max).await,
     }
 }
 
@@ -60,11 +60,11 @@ pub(super) async fn search(
     tx: &mut Connection,
     agent: &AgentId,
     wanted: &Query,
-) -> StoreResult<Option<Searched>> {
-    let Some(line) = Line::of(tx, agent).await? else {
+) -> StoreResult<Option<SearchHits>> {
+    let Some(line) = AncestorLine::of(tx, agent).await? else {
         return Ok(None);
     };
-    let mut hits: Vec<Placed> = Vec::new();
+    let mut hits: Vec<PlacedHit> = Vec::new();
     let is_single = wanted.terms().len() == 1;
     for wish in [Wish::All, Wish::Any]
         .into_iter()
@@ -96,10 +96,10 @@ pub(super) async fn search(
         }
     }
     found.retain(|found| !found.hits.is_empty());
-    Ok(Some(Searched { found, unsearched }))
+    Ok(Some(SearchHits { found, unsearched }))
 }
 
-fn add_new(hits: &mut Vec<Placed>, found: Vec<Placed>) {
+fn add_new(hits: &mut Vec<PlacedHit>, found: Vec<PlacedHit>) {
     for (exchange, hit) in found {
         if !hits.iter().any(|(_, known)| known.message.seq == hit.message.seq) {
             hits.push((exchange, hit));
@@ -108,15 +108,24 @@ fn add_new(hits: &mut Vec<Placed>, found: Vec<Placed>) {
 }
 
 /// The best hits of the index, with their exchanges.
-async fn ranked(tx: &mut Connection, line: &Line, wanted: &Query, wish: Wish) -> StoreResult<Vec<Placed>> {
+async fn ranked(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    wanted: &Query,
+    wish: Wish,
+) -> StoreResult<Vec<PlacedHit>> {
     match tx.dialect() {
-        Dialect::Sqlite => fts5::ranked(tx, line, wanted, wish).await,
-        Dialect::Postgres => tsvector::ranked(tx, line, wanted, wish).await,
+        SqlDialect::Sqlite => fts5::ranked(tx, line, wanted, wish).await,
+        SqlDialect::Postgres => tsvector::ranked(tx, line, wanted, wish).await,
     }
 }
 
 /// Hits among the newest unindexed messages of the line, and how many unindexed messages there are besides.
-async fn unindexed(tx: &mut Connection, line: &Line, wanted: &Query) -> StoreResult<(Vec<Placed>, i64)> {
+async fn unindexed(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    wanted: &Query,
+) -> StoreResult<(Vec<PlacedHit>, i64)> {
     let (spans, unsearched) = tail(tx, line).await?;
     let sql = sql!(
         "-- sql/recall.tail\nSELECT seq, format, payload, tokens, said_at, kind, exchange FROM message_log \
@@ -133,7 +142,7 @@ async fn unindexed(tx: &mut Connection, line: &Line, wanted: &Query) -> StoreRes
 /// For each agent of the line, the range of messages to be read (after the first number, up to the second); and how
 /// many unindexed messages are before these. An agent's messages have consecutive numbers, and so do their ids in
 /// SQLite; other agents' messages play no part in it.
-async fn tail(tx: &mut Connection, line: &Line) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
+async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
     let sql = sql!(
         sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
                coalesce((SELECT n.seq FROM (SELECT m.id, m.seq FROM message_log m WHERE m.agent_id = a.agent_id \
@@ -164,18 +173,18 @@ async fn tail(tx: &mut Connection, line: &Line) -> StoreResult<(Vec<(String, i64
 }
 
 /// Hits of the index: a message's columns, its exchange, its rank.
-fn hits(found: &[Row]) -> StoreResult<Vec<Placed>> {
+fn hits(found: &[Row]) -> StoreResult<Vec<PlacedHit>> {
     found.iter().map(|row| hit(row, Some(row.try_get(7)?))).collect()
 }
 
-fn hit(row: &Row, rank: Option<f64>) -> StoreResult<Placed> {
+fn hit(row: &Row, rank: Option<f64>) -> StoreResult<PlacedHit> {
     let message = row::message(row)?;
     Ok((row.try_get(6)?, Hit { rank, message }))
 }
 
 /// Adds those of the messages that match a term.
 async fn add_matching(
-    hits: &mut Vec<Placed>,
+    hits: &mut Vec<PlacedHit>,
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
     wanted: &Query,
 ) -> StoreResult<()> {
@@ -195,8 +204,8 @@ async fn look_up(
     tx: &mut Connection,
     agent: &AgentId,
     exchange: i64,
-) -> StoreResult<Option<(Line, PlacedExchange)>> {
-    let Some(line) = Line::of(tx, agent).await? else {
+) -> StoreResult<Option<(AncestorLine, PlacedExchange)>> {
+    let Some(line) = AncestorLine::of(tx, agent).await? else {
         return Ok(None);
     };
     let placed = line.find(tx, exchange).await?;
@@ -209,12 +218,12 @@ pub(super) async fn expand(
     agent: &AgentId,
     exchange: i64,
     range: MessageRange,
-) -> StoreResult<Option<Expanded>> {
+) -> StoreResult<Option<ExpandedExchange>> {
     let Some((_, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(None);
     };
     let (messages, has_more) = messages(tx, agent, &placed, range).await?;
-    Ok(Some(Expanded {
+    Ok(Some(ExpandedExchange {
         placed,
         messages,
         has_more,
@@ -320,8 +329,8 @@ async fn last_within(
 /// Removes messages of an agent from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     match tx.dialect() {
-        Dialect::Sqlite => fts5::forget(tx, agent, seqs).await,
-        Dialect::Postgres => tsvector::forget(tx, agent, seqs).await,
+        SqlDialect::Sqlite => fts5::forget(tx, agent, seqs).await,
+        SqlDialect::Postgres => tsvector::forget(tx, agent, seqs).await,
     }
 }
 
@@ -329,15 +338,15 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
 /// is deleted as other tables are.
 pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
     match tx.dialect() {
-        Dialect::Sqlite => fts5::forget_newest(tx, agent, limit).await,
-        Dialect::Postgres => Ok(()),
+        SqlDialect::Sqlite => fts5::forget_newest(tx, agent, limit).await,
+        SqlDialect::Postgres => Ok(()),
     }
 }
 
 /// Runs when messages of an agent were deleted.
 pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
-        Dialect::Sqlite => fts5::hold_watermark(tx).await,
-        Dialect::Postgres => Ok(()),
+        SqlDialect::Sqlite => fts5::hold_watermark(tx).await,
+        SqlDialect::Postgres => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
-        AgentRow, AppendRequest, AppendRules, NewCount, Recount, RecountBatch, Recounted, StoreError,
+        AgentRow, AppendRequest, AppendRules, NewCount, Recount, RecountBatch, RecountOutcome, StoreError,
         StoreResult, StoredMessage,
     },
     agent,
@@ -120,7 +120,7 @@ async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(Agent
 }
 
 /// See [`super::super::Store::recount`].
-pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<Recounted>> {
+pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<RecountOutcome>> {
     let agent = &request.agent;
     let Some((row, before)) = load(tx, agent).await? else {
         return Ok(None);
@@ -154,7 +154,7 @@ pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResul
         .bind(request.now)
         .execute(&mut *tx)
         .await?;
-    let budgeted = Budgeted {
+    let budgeted = BudgetedAgent {
         agent,
         rules: &request.rules,
         now: request.now,
@@ -234,26 +234,26 @@ pub(super) async fn settle_totals(
     agent: &AgentId,
     rules: &AppendRules,
     now: Timestamp,
-) -> StoreResult<Option<Recounted>> {
+) -> StoreResult<Option<RecountOutcome>> {
     match totals::settle_some(tx, agent).await? {
         None => Ok(None),
         Some(is_settled) => {
-            let budgeted = Budgeted { agent, rules, now };
+            let budgeted = BudgetedAgent { agent, rules, now };
             Ok(Some(budgeted.held(tx, is_settled).await?))
         }
     }
 }
 
 /// An agent whose window is held against its budget.
-struct Budgeted<'a> {
+struct BudgetedAgent<'a> {
     agent: &'a AgentId,
     rules: &'a AppendRules,
     now: Timestamp,
 }
 
-impl Budgeted<'_> {
+impl BudgetedAgent<'_> {
     /// Moves the boundary if the new counts are over the budget. While totals are to be reckoned it isn't known whether they are.
-    async fn held(self, tx: &mut Connection, is_settled: bool) -> StoreResult<Recounted> {
+    async fn held(self, tx: &mut Connection, is_settled: bool) -> StoreResult<RecountOutcome> {
         let row = agent::known(tx, self.agent).await?;
         let kept = row.kept_budget();
         let mut ledger = row.ledger;
@@ -280,7 +280,7 @@ impl Budgeted<'_> {
             replayed: false,
             now: self.now,
         };
-        Ok(Recounted {
+        Ok(RecountOutcome {
             window_tokens: ledger.window_tokens(),
             enqueued: append::wake(tx, &append, &ledger, (&evictions, &[]), false).await?,
             evictions,

@@ -50,7 +50,7 @@ pub(super) struct Revision<'a> {
 
 /// A version that was written.
 #[derive(Clone, Copy)]
-pub(super) struct Written {
+pub(super) struct WrittenVersion {
     /// Its number.
     pub(super) version: i64,
     /// The number of the first new item; the others follow.
@@ -60,7 +60,7 @@ pub(super) struct Written {
 }
 
 /// Writes a version. The caller has moved the watermark, if need be.
-pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<Written> {
+pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<WrittenVersion> {
     let (agent, kind) = (revision.agent, revision.kind);
     let mut items = summary::shown_items(tx, agent).await?;
     items.retain(|item| !revision.removed.contains(&item.item));
@@ -94,7 +94,7 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
     complete::retire_items(tx, agent, &patch).await?;
     let first_fact = facts::write(tx, agent, version + 1, &patch.facts).await?;
     complete::write_version(tx, &lease, &patch, kind).await?;
-    Ok(Written {
+    Ok(WrittenVersion {
         version: version + 1,
         first_item,
         first_fact,

@@ -8,7 +8,7 @@
 use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
-    super::{Enqueued, Revised, RollbackRequest, StoreError, StoreResult},
+    super::{EnqueueOutcome, RevisionOutcome, RollbackRequest, StoreError, StoreResult},
     agent, exchange, facts, hold, lineage, queue, recount,
     revise::{self, Revision},
     row::{self, exchange_columns},
@@ -37,7 +37,7 @@ struct Former {
 }
 
 /// See [`super::super::Store::roll_back`].
-pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<Revised> {
+pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
     let RollbackRequest {
         agent,
         version,
@@ -92,7 +92,7 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
     )
     .await?;
     let is_work = has_digests || boundary > through + 1;
-    Ok(Revised {
+    Ok(RevisionOutcome {
         version: written.version,
         covers_through: through,
         uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
@@ -111,7 +111,7 @@ pub(super) async fn wake(
     goes_back: bool,
     is_work: bool,
     now: Timestamp,
-) -> StoreResult<Option<Enqueued>> {
+) -> StoreResult<Option<EnqueueOutcome>> {
     if goes_back {
         recount::begin_again(tx, agent).await?;
     }

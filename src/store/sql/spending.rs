@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{
-        AttemptError, Fence, LastRun, Paused, Postponement, Resume, RunRecord, Spending, StoreError,
+        AttemptError, Fence, LastRun, Postponement, Resume, RunRecord, SpendPause, Spending, StoreError,
         StoreResult,
     },
     fairness::{Newcomers, enqueue_all},
@@ -14,7 +14,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     batch::LIFE_MAX_MS,
-    spend::{SpendLimit, Spent},
+    spend::{SpendLimit, SpendTotal},
     time::Timestamp,
     work::{Lease, Priority, Reason},
 };
@@ -176,7 +176,11 @@ pub(super) async fn spending(
 /// yet: it counts as spent. Of the agent's own only those that are out count: the caller holds an answer already, and
 /// takes back a question that still waits. Questions older than any batch lives don't count: they get no answer any
 /// more.
-async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<(Spent, Spent)> {
+async fn in_batches(
+    tx: &mut Connection,
+    agent: &AgentId,
+    since: Timestamp,
+) -> StoreResult<(SpendTotal, SpendTotal)> {
     let sql = sql!(
         "-- sql/spending.in_batches\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0), \
                coalesce(CAST(sum(cost_microusd) AS bigint), 0), count(*) FILTER (WHERE cost_microusd IS NULL), agent_id = $1 \
@@ -188,7 +192,7 @@ async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> S
         .bind(since.plus_ms(-LIFE_MAX_MS))
         .fetch_all(tx)
         .await?;
-    let (mut own, mut all) = (Spent::default(), Spent::default());
+    let (mut own, mut all) = (SpendTotal::default(), SpendTotal::default());
     for row in found {
         let some = spent(&row)?;
         all = all.plus(some);
@@ -200,7 +204,11 @@ async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> S
 }
 
 /// What an agent spent since then.
-pub(super) async fn of_agent(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<Spent> {
+pub(super) async fn of_agent(
+    tx: &mut Connection,
+    agent: &AgentId,
+    since: Timestamp,
+) -> StoreResult<SpendTotal> {
     let sql = sql!(
         "-- sql/spending.of_agent\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
                coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \
@@ -211,7 +219,7 @@ pub(super) async fn of_agent(tx: &mut Connection, agent: &AgentId, since: Timest
 }
 
 /// What all agents spent since then.
-pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<Spent> {
+pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
     let sql = sql!(
         "-- sql/spending.of_all\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
                coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \
@@ -221,8 +229,8 @@ pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult
     spent(&query(sql).bind(since).fetch_one(tx).await?)
 }
 
-fn spent(row: &Row) -> StoreResult<Spent> {
-    Ok(Spent {
+fn spent(row: &Row) -> StoreResult<SpendTotal> {
+    Ok(SpendTotal {
         calls: row.try_get(0)?,
         tokens: row.try_get(1)?,
         cost_microusd: row.try_get(2)?,
@@ -244,7 +252,7 @@ pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Time
 pub(super) async fn paused_agent(
     connection: &mut Connection,
     agent: &AgentId,
-) -> StoreResult<Option<Paused>> {
+) -> StoreResult<Option<SpendPause>> {
     let sql = sql!(
         "-- sql/spending.paused_agent\nSELECT paused_for, paused_until FROM summary_update_queue \
                WHERE agent_id = $1 AND paused_until IS NOT NULL AND paused_for <> 'hand'"
@@ -255,7 +263,7 @@ pub(super) async fn paused_agent(
     let limit = SpendLimit::from_name(&name)
         .ok_or_else(|| row::inconsistent("summary_update_queue", agent.to_string(), "paused_for", name))?;
     let until = row.try_get(1)?;
-    Ok(Some(Paused { limit, until }))
+    Ok(Some(SpendPause { limit, until }))
 }
 
 /// The newest update that asked a model. A limit of spending is no fault of who was asked.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Dialect {
+pub(in crate::store) enum SqlDialect {
     /// The embedded one, SQLite.
     Sqlite,
     /// The one of a fleet, PostgreSQL.
@@ -75,20 +75,20 @@ impl Statement {
     }
 
     /// Its text for that database.
-    pub(in crate::store) fn text(&'static self, dialect: Dialect) -> &'static str {
+    pub(in crate::store) fn text(&'static self, dialect: SqlDialect) -> &'static str {
         let [sqlite, postgres] = &self.texts;
         match dialect {
-            Dialect::Sqlite => sqlite.get_or_init(|| translate(self.sqlite, dialect)),
-            Dialect::Postgres => postgres.get_or_init(|| translate(self.postgres, dialect)),
+            SqlDialect::Sqlite => sqlite.get_or_init(|| translate(self.sqlite, dialect)),
+            SqlDialect::Postgres => postgres.get_or_init(|| translate(self.postgres, dialect)),
         }
     }
 }
 
 /// Replaces the placeholders.
-fn translate(sql: &str, dialect: Dialect) -> String {
+fn translate(sql: &str, dialect: SqlDialect) -> String {
     let replace = |text: String, (word, sqlite, postgres): &(&str, &str, &str)| match dialect {
-        Dialect::Sqlite => text.replace(word, sqlite),
-        Dialect::Postgres => text.replace(word, postgres),
+        SqlDialect::Sqlite => text.replace(word, sqlite),
+        SqlDialect::Postgres => text.replace(word, postgres),
     };
     WORDS.iter().fold(sql.to_owned(), replace)
 }
@@ -116,9 +116,9 @@ mod tests {
     fn each_database_gets_its_words() {
         let sql = "SELECT {max}(a, $1) FROM {each}($2) WHERE flag = {true} {for_update}";
         let sqlite = "SELECT max(a, $1) FROM json_each($2) WHERE flag = 1 ";
-        assert_eq!(translate(sql, Dialect::Sqlite), sqlite);
+        assert_eq!(translate(sql, SqlDialect::Sqlite), sqlite);
         let postgres =
             "SELECT greatest(a, $1) FROM jsonb_array_elements($2) WHERE flag = true FOR NO KEY UPDATE";
-        assert_eq!(translate(sql, Dialect::Postgres), postgres);
+        assert_eq!(translate(sql, SqlDialect::Postgres), postgres);
     }
 }

@@ -1,6 +1,6 @@
 //! How many agents and documents there are. It costs the same however many that is: beyond a limit they aren't counted.
 
-use super::{super::StoreResult, row, statement::Dialect};
+use super::{super::StoreResult, row, statement::SqlDialect};
 use crate::{
     domain::time::Timestamp,
     store::sql::{Connection, Row, query, sql},
@@ -32,8 +32,8 @@ pub(super) async fn stock(tx: &mut Connection) -> StoreResult<Stock> {
     );
     let oldest_pending_at = row::time(&query(pending).fetch_one(&mut *tx).await?, 0)?;
     let counted = match tx.dialect() {
-        Dialect::Sqlite => first_rows(tx).await?,
-        Dialect::Postgres => some_pages(tx).await?,
+        SqlDialect::Sqlite => first_rows(tx).await?,
+        SqlDialect::Postgres => some_pages(tx).await?,
     };
     Ok(Stock {
         oldest_pending_at,

@@ -13,7 +13,7 @@ use super::{
     super::{
         StoreResult,
         verify::{
-            AgentReport, Depth, ExchangeFact, Facts, Findings, ItemFact, StatedFact, VersionFact, check,
+            AgentReport, Depth, ExchangeFact, Facts, ItemFact, StatedFact, VerifyFindings, VersionFact, check,
         },
     },
     agent, fork, row, totals,
@@ -27,7 +27,7 @@ use crate::{
 pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -> StoreResult<AgentReport> {
     let known = agent::known(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
-    let mut findings = Findings::default();
+    let mut findings = VerifyFindings::default();
     let mut recount = tokens::Recount::new(depth);
     archive::check(tx, agent, &known.chain, &mut recount, &mut findings).await?;
     recount.leave(&mut findings);

@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 
 /// Counts what the writer commits, and says when it is enough.
-pub(super) struct Committed {
+pub(super) struct CommitCounter {
     operations: usize,
     /// Whether the database is nobody else's to write.
     is_alone: bool,
@@ -58,7 +58,7 @@ pub(super) struct Committed {
     is_nearly_in: Arc<AtomicBool>,
 }
 
-impl Committed {
+impl CommitCounter {
     /// Brings in what is left over the writer's own connection, if it is time to.
     pub(super) async fn finish(&self, writer: &mut Connection) {
         if self.is_nearly_in.swap(false, Ordering::Relaxed)
@@ -121,10 +121,10 @@ impl Checkpoint {
     pub(super) fn beside(
         self: &Arc<Self>,
         is_alone: bool,
-    ) -> (Committed, impl Future<Output = ()> + Send + use<>) {
+    ) -> (CommitCounter, impl Future<Output = ()> + Send + use<>) {
         let (enough, mut wanted) = mpsc::channel(1);
         let [has_failed, is_nearly_in] = [false, is_alone].map(|is_so| Arc::new(AtomicBool::new(is_so)));
-        let committed = Committed {
+        let committed = CommitCounter {
             operations: 0,
             is_alone,
             enough,

@@ -16,12 +16,12 @@ use super::super::{Outage, OutageKind, StoreError, StoreResult};
 
 /// The database's name, which files were opened by it and the names beside it, and what the last write failed with.
 pub(super) struct Condition {
-    opened: [Opened; 3],
+    opened: [OpenFile; 3],
     fault: Mutex<Option<Outage>>,
 }
 
 /// A file that is open, once it is there: SQLite makes its log when it first reads.
-struct Opened {
+struct OpenFile {
     name: PathBuf,
     file: OnceLock<Identity>,
 }
@@ -33,7 +33,7 @@ impl Condition {
     /// That of a database that was just opened.
     pub(super) fn of(name: &Path) -> StoreResult<Self> {
         let condition = Self {
-            opened: ["", "-wal", ".lock"].map(|end| Opened {
+            opened: ["", "-wal", ".lock"].map(|end| OpenFile {
                 name: beside(name, end),
                 file: OnceLock::new(),
             }),
@@ -45,7 +45,7 @@ impl Condition {
 
     /// Whether the names still lead to those files; if not, what to do.
     pub(super) fn check_place(&self) -> Result<(), Outage> {
-        self.opened.iter().try_for_each(Opened::check)
+        self.opened.iter().try_for_each(OpenFile::check)
     }
 
     /// A write failed. That others hold the file says nothing of the next one.
@@ -77,7 +77,7 @@ impl Condition {
     }
 }
 
-impl Opened {
+impl OpenFile {
     /// Whether the file of the name is the one that had it first, and has no other name.
     fn check(&self) -> Result<(), Outage> {
         let name = self.name.display();

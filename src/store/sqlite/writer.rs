@@ -18,10 +18,10 @@ use super::{
         sql::{Connection, Half, direct, query, sql},
     },
     SqliteSettings,
-    checkpoint::{Committed, PAGES_MAX},
+    checkpoint::{CommitCounter, PAGES_MAX},
     condition::Condition,
 };
-use crate::threads::Panicked;
+use crate::threads::ComputationPanic;
 
 /// Operations that may wait for the writer; more of them wait for a place.
 const WRITES_QUEUED_MAX: usize = 1_024;
@@ -43,7 +43,7 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
         connection.pragma_update(None, "cache_size", CACHE_KIB)?;
         // SQLite itself would keep less in memory than an append may change, and each commit make a file and throw it away.
-        connection.pragma_update(None, "temp_store", Extent::Bounded.journal())?;
+        connection.pragma_update(None, "temp_store", WriteSize::Bounded.journal())?;
         // Or each `LIMIT $1` would be planned anew with each value.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
@@ -61,14 +61,14 @@ pub(super) struct Writer {
 
 /// How much an operation may change of what was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Extent {
+pub(in super::super) enum WriteSize {
     /// Little enough for memory to hold what was there.
     Bounded,
     /// As much as an agent has.
     Unbounded,
 }
 
-impl Extent {
+impl WriteSize {
     /// Where SQLite keeps what a savepoint would bring back.
     fn journal(self) -> &'static str {
         match self {
@@ -80,14 +80,14 @@ impl Extent {
 
 /// One operation: run inside a transaction, told how the commit went.
 trait Job: Send {
-    fn extent(&self) -> Extent;
+    fn extent(&self) -> WriteSize;
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
     /// Notes a failure whether or not anybody still waits to hear of it.
     fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
 struct Operation<F, T> {
-    extent: Extent,
+    extent: WriteSize,
     work: Option<F>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
@@ -98,7 +98,7 @@ where
     F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send,
     T: Send,
 {
-    fn extent(&self) -> Extent {
+    fn extent(&self) -> WriteSize {
         self.extent
     }
 
@@ -135,7 +135,7 @@ where
 
 /// The panic's text has gone through the panic hook already.
 fn panicked() -> StoreError {
-    let panicked = Panicked("an operation of the database");
+    let panicked = ComputationPanic("an operation of the database");
     tracing::error!(error = %panicked, "store.panicked");
     panicked.into()
 }
@@ -145,7 +145,7 @@ impl Writer {
     pub(super) fn new(
         connection: Connection,
         group_max: usize,
-        committed: Committed,
+        committed: CommitCounter,
         condition: Arc<Condition>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
@@ -155,7 +155,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction and answers after its commit.
-    pub(super) async fn run<F, T>(&self, extent: Extent, work: F) -> StoreResult<T>
+    pub(super) async fn run<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
@@ -181,7 +181,7 @@ async fn write_all(
     mut connection: Connection,
     mut queue: mpsc::Receiver<Box<dyn Job>>,
     group_max: usize,
-    mut committed: Committed,
+    mut committed: CommitCounter,
     condition: Arc<Condition>,
 ) {
     committed.finish(&mut connection).await;
@@ -220,11 +220,11 @@ fn changes(connection: &mut Connection) -> u64 {
 async fn commit_group(
     connection: &mut Connection,
     group: &mut [Box<dyn Job>],
-    committed: &Committed,
+    committed: &CommitCounter,
 ) -> Result<(), Outage> {
-    let is_unbounded = group.iter().any(|job| job.extent() == Extent::Unbounded);
+    let is_unbounded = group.iter().any(|job| job.extent() == WriteSize::Unbounded);
     if is_unbounded {
-        keep_before(connection, Extent::Unbounded);
+        keep_before(connection, WriteSize::Unbounded);
     }
     let written = write_group(connection, group).await;
     if written.is_err() {
@@ -234,13 +234,13 @@ async fn commit_group(
         committed.failed();
     }
     if is_unbounded {
-        keep_before(connection, Extent::Bounded);
+        keep_before(connection, WriteSize::Bounded);
     }
     written.map_err(|error| Outage::from(&error))
 }
 
 /// Says where the next transactions keep what was there before. Never as a prepared statement: it works while it is prepared.
-fn keep_before(connection: &mut Connection, extent: Extent) {
+fn keep_before(connection: &mut Connection, extent: WriteSize) {
     if let Half::Direct(direct) = connection.half()
         && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
     {
@@ -285,7 +285,7 @@ mod tests {
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
         drop(answer);
         let job = Operation {
-            extent: Extent::Bounded,
+            extent: WriteSize::Bounded,
             work: Some(nothing),
             outcome: None,
             reply,

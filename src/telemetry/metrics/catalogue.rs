@@ -14,7 +14,7 @@ const ANY: &str = "any";
 
 /// A metric, as a scrape describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Described {
+pub struct MetricDescription {
     /// Its name, as rules use it: with `_total` if it is a counter; a histogram's samples add `_bucket`, `_sum`, `_count`.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
@@ -37,7 +37,7 @@ pub struct Label {
 }
 
 /// All metrics, in the order of a scrape.
-pub fn catalogue() -> Vec<Described> {
+pub fn catalogue() -> Vec<MetricDescription> {
     read(&example())
 }
 
@@ -50,11 +50,11 @@ pub fn example() -> String {
 }
 
 /// The metrics of a scrape in the text format, in which each one's description stands before its samples.
-fn read(scrape: &str) -> Vec<Described> {
-    let mut all: Vec<Described> = Vec::new();
+fn read(scrape: &str) -> Vec<MetricDescription> {
+    let mut all: Vec<MetricDescription> = Vec::new();
     for line in scrape.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
-            all.push(Described {
+            all.push(MetricDescription {
                 name: name.to_owned(),
                 kind: String::new(),
                 help: help.trim_end_matches('.').to_owned(),
@@ -75,7 +75,7 @@ fn read(scrape: &str) -> Vec<Described> {
     all
 }
 
-impl Described {
+impl MetricDescription {
     /// Learns the labels of a sample, whose values hold neither commas nor quotes here.
     fn sample(&mut self, line: &str) {
         let Some((_, labels)) = line.split_once('{') else {

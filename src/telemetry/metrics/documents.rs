@@ -12,7 +12,7 @@ use super::{
     labels::{ItemAction, ReadResult, ReadVia, RunOutcome},
     unix_seconds,
 };
-use crate::domain::{redaction::Redactor, summary::state::Refusal, time::Timestamp};
+use crate::domain::{redaction::Redactor, summary::state::FactRefusal, time::Timestamp};
 
 /// The last boundary is the ceiling: a document above it is a defect, and has an alert of its own.
 const TOKENS: [f64; 13] = [
@@ -74,7 +74,7 @@ impl Documents {
             facts_refused: to.counters(
                 "facts_refused",
                 "Changes of facts in models' answers that weren't believed, by reason",
-                Refusal::ALL.iter().map(|refusal| RefusalLabels {
+                FactRefusal::ALL.iter().map(|refusal| RefusalLabels {
                     reason: refusal.name(),
                 }),
             ),
@@ -130,7 +130,7 @@ impl Documents {
     }
 
     /// Counts changes of facts that weren't believed.
-    pub fn facts_refused(&self, refusals: &[Refusal]) {
+    pub fn facts_refused(&self, refusals: &[FactRefusal]) {
         for refusal in refusals {
             let reason = refusal.name();
             self.facts_refused.get_or_create(&RefusalLabels { reason }).inc();

@@ -74,7 +74,7 @@ struct AgentLabels {
 
 /// What the sampler read from the database. A state that isn't listed has no rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct QueueSample {
     /// Queue rows by state.
     pub depth: Vec<(QueueState, i64)>,
     /// Since when the longest waiting row has been ready to be claimed.
@@ -212,7 +212,7 @@ impl Queue {
     }
 
     /// Sets the gauges to a sample read `at` that time, and how long reading took.
-    pub fn sampled(&self, sample: &Sample, at: Timestamp, took: Duration) {
+    pub fn sampled(&self, sample: &QueueSample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
             let rows = listed(&sample.depth, state);
             self.depth.get_or_create(&DepthLabels { state }).set(rows);

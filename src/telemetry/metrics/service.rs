@@ -38,9 +38,9 @@ pub struct Service {
 
 /// A client that is subscribed to events, as the gauge counts it.
 #[derive(Debug)]
-pub struct Subscribed(Gauge);
+pub struct SubscriberGuard(Gauge);
 
-impl Drop for Subscribed {
+impl Drop for SubscriberGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -201,9 +201,9 @@ impl Service {
     }
 
     /// Counts a client as subscribed to events until the returned value is dropped.
-    pub fn subscribed(&self) -> Subscribed {
+    pub fn subscribed(&self) -> SubscriberGuard {
         self.sse_clients.inc();
-        Subscribed(self.sse_clients.clone())
+        SubscriberGuard(self.sse_clients.clone())
     }
 
     /// Counts events of the audit that weren't written to the database.

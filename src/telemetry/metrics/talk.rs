@@ -6,7 +6,7 @@ use prometheus_client::{
 };
 
 use super::{Register, labels::Convergence};
-use crate::domain::convergence::{Reading, State};
+use crate::domain::convergence::{ConvergenceScore, ConvergenceState};
 
 /// The usual thresholds are boundaries.
 const SCORES: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
@@ -40,12 +40,12 @@ impl Talk {
     }
 
     /// Counts the score of a completed turn.
-    pub fn scored(&self, reading: &Reading) {
+    pub fn scored(&self, reading: &ConvergenceScore) {
         self.scores.observe(reading.score.score);
         let state = match reading.score.state {
-            State::Ok => return,
-            State::Warn => Convergence::Warn,
-            State::Stop => Convergence::Stop,
+            ConvergenceState::Ok => return,
+            ConvergenceState::Warn => Convergence::Warn,
+            ConvergenceState::Stop => Convergence::Stop,
         };
         if reading.before < Some(reading.score.state) {
             self.crossings.get_or_create(&CrossingLabels { state }).inc();

@@ -10,7 +10,7 @@ use super::{
     *,
 };
 use crate::domain::{
-    convergence::{Rules, Said, listen},
+    convergence::{Rules, SpeakerMessage, listen},
     message::Kind,
     window::Budget,
     work::Reason,
@@ -333,19 +333,19 @@ fn a_sample_replaces_the_one_before() {
         queue.looked(ClaimResult::Found, Timestamp(3_000));
         queue.looked(ClaimResult::Failed, Timestamp(5_000));
         queue.renewed(RenewalResult::Lost);
-        let first = Sample {
+        let first = QueueSample {
             depth: vec![(QueueState::Ready, 7), (QueueState::Parked, 1)],
             oldest_ready_at: Some(Timestamp(1_000)),
-            ..Sample::default()
+            ..QueueSample::default()
         };
         queue.sampled(&first, Timestamp(10_000), Duration::from_millis(250));
-        let second = Sample {
+        let second = QueueSample {
             depth: vec![(QueueState::Parked, 2)],
             oldest_unsummarized_at: Some(Timestamp(2_500)),
             documents: 3,
             documents_tokens: 12_000,
             agents: vec![(AgentState::Active, 5)],
-            ..Sample::default()
+            ..QueueSample::default()
         };
         queue.sampled(&second, Timestamp(20_000), Duration::from_millis(500));
     });
@@ -399,9 +399,9 @@ fn a_window_is_counted_in_and_out() {
 #[test]
 fn a_crossing_is_counted_once() {
     let texts = ["one thing", "another", "Same.", "Same.", "Same.", "Same."];
-    let said: Vec<Said> = (0_i64..)
+    let said: Vec<SpeakerMessage> = (0_i64..)
         .zip(texts)
-        .map(|(place, text)| Said {
+        .map(|(place, text)| SpeakerMessage {
             exchange: place / 2,
             speaker: ["a", "b"][usize::from(place % 2 == 1)].to_owned(),
             text: text.to_owned(),

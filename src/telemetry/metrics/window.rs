@@ -9,7 +9,7 @@ use super::{
     Histograms, Register, float, increase,
     labels::{CountProvider, Role},
 };
-use crate::domain::{calibration::Sample, window::Budget};
+use crate::domain::{calibration::CalibrationSample, window::Budget};
 
 const TOKENS: [f64; 12] = [
     1_000.0,
@@ -33,7 +33,7 @@ const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 
 
 /// Metrics of windows.
 #[derive(Debug)]
-pub struct Window {
+pub struct WindowMetrics {
     messages: Family<RoleLabels, Counter>,
     message_tokens: Family<RoleLabels, Counter>,
     evicted: Counter,
@@ -55,7 +55,7 @@ struct RoleLabels {
     role: Role,
 }
 
-impl Window {
+impl WindowMetrics {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
         let roles = Role::ALL.iter().map(|&role| RoleLabels { role });
         Self {
@@ -101,7 +101,7 @@ impl Window {
     }
 
     /// Counts a comparison of an estimate with the provider's report.
-    pub fn token_count_compared(&self, provider: &str, sample: Sample) {
+    pub fn token_count_compared(&self, provider: &str, sample: CalibrationSample) {
         let provider = CountProvider::of(provider);
         self.count_errors
             .get_or_create(&CountLabels { provider })

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{TraceSettings, layer::Ended, otlp};
+use super::{TraceSettings, layer::FinishedSpan, otlp};
 use crate::{
     domain::number::usize_or_max,
     telemetry::metrics::{Metrics, labels::SpanOutcome},
@@ -38,9 +38,9 @@ const PASSING: [u16; 4] = [429, 502, 503, 504];
 /// Sends the spans that [`super::Spans`] has recorded.
 pub struct Exporter {
     endpoint: Endpoint,
-    spans: Receiver<Ended>,
+    spans: Receiver<FinishedSpan>,
     /// The spans that are being sent.
-    batch: Vec<Ended>,
+    batch: Vec<FinishedSpan>,
     lost: Arc<AtomicU64>,
     resource: Json,
     gather: Duration,
@@ -48,7 +48,7 @@ pub struct Exporter {
 }
 
 /// Why the collector didn't take spans.
-enum Refusal {
+enum ExportRefusal {
     Passing(String),
     Final(String),
 }
@@ -56,7 +56,7 @@ enum Refusal {
 impl Exporter {
     pub(super) fn new(
         endpoint: Endpoint,
-        spans: Receiver<Ended>,
+        spans: Receiver<FinishedSpan>,
         lost: Arc<AtomicU64>,
         settings: &TraceSettings,
     ) -> Self {
@@ -128,8 +128,8 @@ impl Exporter {
                     self.sent(metrics);
                     return;
                 }
-                Err(Refusal::Passing(why)) if attempt < ATTEMPTS_MAX => why,
-                Err(Refusal::Passing(why) | Refusal::Final(why)) => {
+                Err(ExportRefusal::Passing(why)) if attempt < ATTEMPTS_MAX => why,
+                Err(ExportRefusal::Passing(why) | ExportRefusal::Final(why)) => {
                     self.given_up(&why, metrics);
                     return;
                 }
@@ -140,19 +140,19 @@ impl Exporter {
         }
     }
 
-    async fn post(&self) -> Result<(), Refusal> {
+    async fn post(&self) -> Result<(), ExportRefusal> {
         let body = otlp::body(&self.resource, &self.batch);
         let reply = self.endpoint.post(body).await.map_err(|error| match error {
-            WireError::Unsendable(why) | WireError::Untrusted(why) => Refusal::Final(why),
-            other => Refusal::Passing(other.to_string()),
+            WireError::Unsendable(why) | WireError::Untrusted(why) => ExportRefusal::Final(why),
+            other => ExportRefusal::Passing(other.to_string()),
         })?;
         let status = reply.status.as_u16();
         match status {
             200..=299 => Ok(()),
             _ if PASSING.contains(&status) => {
-                Err(Refusal::Passing(format!("the collector answers {status}")))
+                Err(ExportRefusal::Passing(format!("the collector answers {status}")))
             }
-            _ => Err(Refusal::Final(format!("the collector answers {status}"))),
+            _ => Err(ExportRefusal::Final(format!("the collector answers {status}"))),
         }
     }
 

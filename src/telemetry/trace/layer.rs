@@ -28,12 +28,12 @@ const NANOS_PER_MS: u64 = 1_000_000;
 
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ended {
+pub(super) struct FinishedSpan {
     pub(super) trace: u128,
     pub(super) span: u64,
     pub(super) parent: Option<u64>,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     /// Since 1970.
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
@@ -42,7 +42,7 @@ pub(super) struct Ended {
 
 /// What is at the other end of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpanKind {
     /// Nothing: it is internal.
     #[default]
     Internal,
@@ -64,25 +64,25 @@ pub(super) enum Value {
 /// A layer of `tracing` that records spans and queues those that have ended.
 #[derive(Debug)]
 pub struct Spans {
-    queue: Sender<Ended>,
+    queue: Sender<FinishedSpan>,
     lost: Arc<AtomicU64>,
     sample: f64,
     random: Mutex<fastrand::Rng>,
 }
 
 /// The data of an open span.
-struct Open {
+struct OpenSpan {
     trace: u128,
     span: u64,
     parent: Option<u64>,
     is_sampled: bool,
     began: Instant,
     start_ns: u64,
-    fields: Fields,
+    fields: SpanFields,
 }
 
 impl Spans {
-    pub(super) fn new(queue: Sender<Ended>, lost: Arc<AtomicU64>, sample: f64, seed: u64) -> Self {
+    pub(super) fn new(queue: Sender<FinishedSpan>, lost: Arc<AtomicU64>, sample: f64, seed: u64) -> Self {
         Self {
             queue,
             lost,
@@ -92,13 +92,13 @@ impl Spans {
     }
 
     /// A new span below `parent` if there is one, else below the client's span, else the first one of a trace.
-    fn open(&self, parent: Option<&Open>, fields: Fields) -> Open {
+    fn open(&self, parent: Option<&OpenSpan>, fields: SpanFields) -> OpenSpan {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, span) = (Instant::now(), random.u64(1..));
         if let Some(parent) = parent {
             // By the parent's clock, so that no part begins before the whole.
             let since = u64::try_from((now - parent.began).as_nanos()).unwrap_or(0);
-            return Open {
+            return OpenSpan {
                 trace: parent.trace,
                 span,
                 parent: Some(parent.span),
@@ -109,7 +109,7 @@ impl Spans {
             };
         }
         let caller = fields.caller;
-        Open {
+        OpenSpan {
             trace: caller.map_or_else(|| random.u128(1..), |caller| caller.trace),
             span,
             parent: caller.map(|caller| caller.span),
@@ -126,13 +126,13 @@ impl Spans {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut fields = Fields {
+        let mut fields = SpanFields {
             name: attributes.metadata().name().to_owned(),
-            ..Fields::default()
+            ..SpanFields::default()
         };
         attributes.record(&mut fields);
         let open = match span.parent() {
-            Some(parent) => self.open(parent.extensions().get::<Open>(), fields),
+            Some(parent) => self.open(parent.extensions().get::<OpenSpan>(), fields),
             None => self.open(None, fields),
         };
         span.extensions_mut().insert(open);
@@ -140,15 +140,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
             values.record(&mut open.fields);
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let open = span.extensions_mut().remove::<Open>();
-        let Some(ended) = open.filter(|open| open.is_sampled).map(Open::end) else {
+        let open = span.extensions_mut().remove::<OpenSpan>();
+        let Some(ended) = open.filter(|open| open.is_sampled).map(OpenSpan::end) else {
             return;
         };
         if self.queue.try_send(ended).is_err() {
@@ -157,10 +157,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     }
 }
 
-impl Open {
-    fn end(self) -> Ended {
+impl OpenSpan {
+    fn end(self) -> FinishedSpan {
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ended {
+        FinishedSpan {
             trace: self.trace,
             span: self.span,
             parent: self.parent,
@@ -173,7 +173,7 @@ impl Open {
     }
 }
 
-impl Ended {
+impl FinishedSpan {
     /// The error that made it fail, if it did.
     pub(super) fn failure(&self) -> Option<&Value> {
         let failure = self.attributes.iter().find(|(name, _)| *name == ERROR);
@@ -183,14 +183,14 @@ impl Ended {
 
 /// The fields of a span.
 #[derive(Debug, Default)]
-struct Fields {
+struct SpanFields {
     name: String,
-    kind: Kind,
+    kind: SpanKind,
     caller: Option<TraceParent>,
     attributes: Vec<(&'static str, Value)>,
 }
 
-impl Fields {
+impl SpanFields {
     fn set(&mut self, field: &Field, value: Value) {
         let name = field.name();
         match self.attributes.iter_mut().find(|(known, _)| *known == name) {
@@ -200,16 +200,16 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for SpanFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             NAME => value.clone_into(&mut self.name),
             PARENT => self.caller = TraceParent::parse(value),
             KIND => {
                 self.kind = match value {
-                    "server" => Kind::Server,
-                    "client" => Kind::Client,
-                    _ => Kind::Internal,
+                    "server" => SpanKind::Server,
+                    "client" => SpanKind::Client,
+                    _ => SpanKind::Internal,
                 }
             }
             _ => self.set(field, Value::Text(floor_cut(value, TEXT_BYTES_MAX).to_owned())),
@@ -248,8 +248,8 @@ mod tests {
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
 
     /// What is noted of `work`, in the order in which it ends; and how much was lost of it.
-    fn noted(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<Ended>, u64) {
-        let (sender, mut receiver): (_, Receiver<Ended>) = mpsc::channel(places);
+    fn noted(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
+        let (sender, mut receiver): (_, Receiver<FinishedSpan>) = mpsc::channel(places);
         let lost = Arc::new(AtomicU64::new(0));
         let spans = Spans::new(sender, Arc::clone(&lost), sample, 7);
         tracing::subscriber::with_default(Registry::default().with(spans), work);
@@ -276,8 +276,8 @@ mod tests {
             panic!("{spans:?}")
         };
         assert_eq!((part.trace, part.parent), (whole.trace, Some(whole.span)));
-        assert_eq!((part.name.as_str(), part.kind), ("part", Kind::Internal));
-        assert_eq!((whole.name.as_str(), whole.kind), ("GET /x", Kind::Server));
+        assert_eq!((part.name.as_str(), part.kind), ("part", SpanKind::Internal));
+        assert_eq!((whole.name.as_str(), whole.kind), ("GET /x", SpanKind::Server));
         assert_eq!(whole.attributes, [("http.status", Value::Int(200))]);
         assert_eq!(part.failure(), Some(&Value::Text("timeout".to_owned())));
         assert!(whole.parent.is_none() && whole.failure().is_none());

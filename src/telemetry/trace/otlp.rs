@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     TraceSettings,
-    layer::{Ended, Kind, Value},
+    layer::{FinishedSpan, SpanKind, Value},
 };
 
 /// `STATUS_CODE_ERROR`
@@ -27,7 +27,7 @@ pub(super) fn resource(settings: &TraceSettings) -> Json {
 }
 
 /// The body of a call to the collector.
-pub(super) fn body(resource: &Json, spans: &[Ended]) -> Vec<u8> {
+pub(super) fn body(resource: &Json, spans: &[FinishedSpan]) -> Vec<u8> {
     let spans: Vec<Json> = spans.iter().map(span).collect();
     let scope = json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") });
     let body = json!({
@@ -36,7 +36,7 @@ pub(super) fn body(resource: &Json, spans: &[Ended]) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-fn span(span: &Ended) -> Json {
+fn span(span: &FinishedSpan) -> Json {
     let attributes = span.attributes.iter();
     let attributes = attributes.map(|(name, value)| json!({ "key": name, "value": self::value(value) }));
     let mut json = json!({
@@ -44,9 +44,9 @@ fn span(span: &Ended) -> Json {
         "spanId": format!("{:016x}", span.span),
         "name": span.name,
         "kind": match span.kind {
-            Kind::Internal => 1,
-            Kind::Server => 2,
-            Kind::Client => 3,
+            SpanKind::Internal => 1,
+            SpanKind::Server => 2,
+            SpanKind::Client => 3,
         },
         "startTimeUnixNano": span.start_ns.to_string(),
         "endTimeUnixNano": span.end_ns.to_string(),
@@ -89,12 +89,12 @@ mod tests {
             gather_ms: 1,
             seed: 1,
         };
-        let span = Ended {
+        let span = FinishedSpan {
             trace: 0x4b,
             span: 0xa,
             parent: Some(0xb),
             name: "chat m".to_owned(),
-            kind: Kind::Client,
+            kind: SpanKind::Client,
             start_ns: 1_700_000_000_000_000_001,
             end_ns: 1_700_000_000_000_000_002,
             attributes: vec![

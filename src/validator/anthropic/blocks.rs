@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     BLOCK_ROLE, CONTENT_EMPTY, DOCUMENT_IN_ASSISTANT, FIELD_MISSING, ID_PATTERN, RESULT_TEXT_EMPTY,
     SIGNATURE, TEXT_EMPTY,
-    turn::{Block, Conversation, Message, Role},
+    turn::{Block, Conversation, RoleMessage, TurnRole},
 };
 use crate::validator::findings::Findings;
 
@@ -27,9 +27,9 @@ pub(super) fn check(conversation: &Conversation<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_not_empty(message: &Message<'_>, messages: usize, findings: &mut Findings) {
+fn check_not_empty(message: &RoleMessage<'_>, messages: usize, findings: &mut Findings) {
     let index = message.index;
-    let may_be_empty = message.role == Role::Assistant && index + 1 == messages;
+    let may_be_empty = message.role == TurnRole::Assistant && index + 1 == messages;
     if message.blocks.is_empty() && !may_be_empty {
         let text = format!(
             "messages.{index}: all messages must have non-empty content except for the optional final assistant message"
@@ -38,11 +38,11 @@ fn check_not_empty(message: &Message<'_>, messages: usize, findings: &mut Findin
     }
 }
 
-fn check_role(role: Role, block: &Block<'_>, findings: &mut Findings) {
+fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
     let (only, name) = match block.kind {
-        "tool_use" | "thinking" | "redacted_thinking" => (Role::Assistant, "assistant"),
-        "tool_result" => (Role::User, "user"),
-        "document" if role == Role::Assistant => {
+        "tool_use" | "thinking" | "redacted_thinking" => (TurnRole::Assistant, "assistant"),
+        "tool_result" => (TurnRole::User, "user"),
+        "document" if role == TurnRole::Assistant => {
             let text = "`document` blocks in an `assistant` turn give 400 from version 2026-10-21 on";
             findings.add(
                 &DOCUMENT_IN_ASSISTANT,
@@ -54,7 +54,7 @@ fn check_role(role: Role, block: &Block<'_>, findings: &mut Findings) {
         _ => return,
     };
     // Only text may stand in a system message, which is a rule of its own.
-    if role != only && role != Role::System {
+    if role != only && role != TurnRole::System {
         let text = format!(
             "messages.{}: `{}` blocks can only be in `{name}` messages",
             block.message, block.kind

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use super::{
     CALL_UNANSWERED, ID_TWICE, RESULT_NOT_FIRST, RESULT_ORPHAN, RESULT_TWICE,
-    turn::{Block, Role, Turn},
+    turn::{Block, RoleTurn, TurnRole},
 };
 use crate::validator::findings::{Findings, listed, quoted};
 
 /// Checks calls and results.
-pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
+pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     check_ids(turns, findings);
     for (position, turn) in turns.iter().enumerate() {
-        if turn.role == Role::Assistant {
+        if turn.role == TurnRole::Assistant {
             check_answered(turn, turns.get(position + 1), findings);
         } else {
             let before = position.checked_sub(1).and_then(|position| turns.get(position));
@@ -22,7 +22,7 @@ pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
 }
 
 /// The ids of a turn's blocks of one kind.
-fn ids<'a>(turn: Option<&Turn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
+fn ids<'a>(turn: Option<&RoleTurn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
     turn.into_iter()
         .flat_map(|turn| &turn.blocks)
         .filter(|block| block.kind == kind)
@@ -30,12 +30,12 @@ fn ids<'a>(turn: Option<&Turn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
         .collect()
 }
 
-fn calls<'a, 'b>(turn: &'b Turn<'a>) -> impl Iterator<Item = &'b Block<'a>> {
-    let is_call = |block: &&Block<'_>| turn.role == Role::Assistant && block.kind == "tool_use";
+fn calls<'a, 'b>(turn: &'b RoleTurn<'a>) -> impl Iterator<Item = &'b Block<'a>> {
+    let is_call = |block: &&Block<'_>| turn.role == TurnRole::Assistant && block.kind == "tool_use";
     turn.blocks.iter().filter(is_call)
 }
 
-fn check_ids(turns: &[Turn<'_>], findings: &mut Findings) {
+fn check_ids(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut seen = HashSet::new();
     for call in turns.iter().flat_map(calls) {
         if call.text_of("id").is_some_and(|id| !seen.insert(id)) {
@@ -53,7 +53,7 @@ fn unanswered(message: usize, ids: &[&str]) -> String {
     )
 }
 
-fn check_answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, findings: &mut Findings) {
+fn check_answered(turn: &RoleTurn<'_>, next: Option<&RoleTurn<'_>>, findings: &mut Findings) {
     let answered = ids(next, "tool_result", "tool_use_id");
     let open: Vec<(usize, &str)> = calls(turn)
         .filter_map(|call| Some((call.message, call.text_of("id")?)))
@@ -70,9 +70,9 @@ fn check_answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, findings: &mut Findi
     }
 }
 
-fn check_results(before: Option<&Turn<'_>>, turn: &Turn<'_>, findings: &mut Findings) {
+fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &mut Findings) {
     let called = ids(before, "tool_use", "id");
-    let call_message = before.map_or(0, Turn::last_message);
+    let call_message = before.map_or(0, RoleTurn::last_message);
     let mut answered = HashSet::new();
     let mut something_else_came = false;
     for block in &turn.blocks {

@@ -2,15 +2,15 @@
 
 use super::{
     FIRST_MESSAGE, PREFILL, RESULTS_SPLIT, ROLES_ALTERNATE, TRAILING_WHITESPACE,
-    turn::{Conversation, Message, Role},
+    turn::{Conversation, RoleMessage, TurnRole},
 };
-use crate::validator::{findings::Findings, request::Request};
+use crate::validator::{findings::Findings, request::CheckedRequest};
 
 /// The first version that refuses a last message of the assistant.
 const NO_PREFILL_FROM: (u32, u32) = (4, 6);
 
 /// Checks the order of the messages.
-pub(super) fn check(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     check_first(conversation, findings);
     check_alternation(conversation, findings);
     check_last(request, conversation, findings);
@@ -20,7 +20,7 @@ fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
     let Some(first) = conversation
         .messages
         .first()
-        .filter(|message| message.role == Role::Assistant)
+        .filter(|message| message.role == TurnRole::Assistant)
     else {
         return;
     };
@@ -36,10 +36,10 @@ fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
 }
 
 fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
-    let answers = |message: &Message<'_>| message.blocks.iter().any(|block| block.kind == "tool_result");
+    let answers = |message: &RoleMessage<'_>| message.blocks.iter().any(|block| block.kind == "tool_result");
     for pair in conversation.messages.windows(2) {
         let [before, after] = pair else { continue };
-        if before.role != after.role || before.role == Role::System {
+        if before.role != after.role || before.role == TurnRole::System {
             continue;
         }
         let place = format!("/{}", after.index);
@@ -55,11 +55,11 @@ fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_last(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+fn check_last(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     let Some(last) = conversation
         .messages
         .last()
-        .filter(|message| message.role == Role::Assistant)
+        .filter(|message| message.role == TurnRole::Assistant)
     else {
         return;
     };

@@ -5,23 +5,23 @@ use serde_json::Value;
 use super::{FORCED_TOOL, SAMPLING, THINKING_MODE};
 use crate::validator::{
     findings::Findings,
-    model::{Model, Version},
-    request::{Object, Request},
+    model::{Model, ModelVersion},
+    request::{CheckedRequest, Object},
 };
 
 /// From here on: no manual thinking, no sampling parameters.
-const ADAPTIVE_ONLY_FROM: Version = (4, 7);
+const ADAPTIVE_ONLY_FROM: ModelVersion = (4, 7);
 /// The last version without adaptive thinking.
-const MANUAL_ONLY_UP_TO: Version = (4, 5);
+const MANUAL_ONLY_UP_TO: ModelVersion = (4, 5);
 /// Families that always think, with the first version that does.
-const ALWAYS_THINKS: [(&str, Version); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
+const ALWAYS_THINKS: [(&str, ModelVersion); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
 /// Families that can't be made to call a tool, with the first version.
-const NEVER_FORCED: [(&str, Version); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
+const NEVER_FORCED: [(&str, ModelVersion); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
 /// Parameters of sampling.
 const SAMPLING_KEYS: [&str; 3] = ["temperature", "top_p", "top_k"];
 
 /// Checks the parameters of a whole body.
-pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     if let (Some(body), Some(version)) = (request.body(), request.model.claude()) {
         check_thinking(body, &request.model, version, findings);
         check_sampling(body, version, findings);
@@ -34,13 +34,13 @@ pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
     }
 }
 
-fn is_among(families: &[(&str, Version)], model: &Model, version: Version) -> bool {
+fn is_among(families: &[(&str, ModelVersion)], model: &Model, version: ModelVersion) -> bool {
     families
         .iter()
         .any(|&(family, from)| model.is_of(family) && version >= from)
 }
 
-fn check_thinking(body: &Object, model: &Model, version: Version, findings: &mut Findings) {
+fn check_thinking(body: &Object, model: &Model, version: ModelVersion, findings: &mut Findings) {
     let mode = body
         .get("thinking")
         .and_then(|thinking| thinking["type"].as_str());
@@ -60,7 +60,7 @@ fn check_thinking(body: &Object, model: &Model, version: Version, findings: &mut
     findings.add_in_body(&THINKING_MODE, "/thinking", text);
 }
 
-fn check_sampling(body: &Object, version: Version, findings: &mut Findings) {
+fn check_sampling(body: &Object, version: ModelVersion, findings: &mut Findings) {
     let is_set = |key: &str| body.get(key).is_some_and(|value| *value != Value::Null);
     for key in SAMPLING_KEYS {
         if version >= ADAPTIVE_ONLY_FROM && is_set(key) {

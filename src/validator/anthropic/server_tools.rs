@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::{
     SERVER_CALL_UNANSWERED, SERVER_RESULT_ORPHAN, SERVER_TOOL_GONE,
-    turn::{Block, Role, Turn},
+    turn::{Block, RoleTurn, TurnRole},
 };
 use crate::validator::{
     findings::{Findings, quoted},
-    request::Request,
+    request::CheckedRequest,
 };
 
 /// Checks calls and results of server tools.
-pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut called = HashSet::new();
     for (position, turn) in turns.iter().enumerate() {
-        if turn.role != Role::Assistant {
+        if turn.role != TurnRole::Assistant {
             continue;
         }
         for block in &turn.blocks {
@@ -35,7 +35,7 @@ pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Fi
 /// Whether the provider is still to run, or to go on with, the calls of the turn at `position`.
 ///
 /// So it is at the end of the request, also after a user turn that only answers the client's own calls.
-fn is_open(turns: &[Turn<'_>], position: usize) -> bool {
+fn is_open(turns: &[RoleTurn<'_>], position: usize) -> bool {
     match turns.get(position + 1..) {
         None | Some([]) => true,
         Some([answers]) => answers.is_only_results(),
@@ -43,18 +43,18 @@ fn is_open(turns: &[Turn<'_>], position: usize) -> bool {
     }
 }
 
-fn is_answered(turns: &[Turn<'_>], position: usize, id: &str) -> bool {
-    let answers = |turn: &Turn<'_>| {
+fn is_answered(turns: &[RoleTurn<'_>], position: usize, id: &str) -> bool {
+    let answers = |turn: &RoleTurn<'_>| {
         let mut results = turn.blocks.iter().filter(|block| block.is_server_result());
         results.any(|block| block.text_of("tool_use_id") == Some(id))
     };
-    let goes_on = turns.get(position + 1).is_some_and(Turn::is_only_results);
+    let goes_on = turns.get(position + 1).is_some_and(RoleTurn::is_only_results);
     turns.get(position).is_some_and(answers) || goes_on && turns.get(position + 2).is_some_and(answers)
 }
 
 fn check_call(
-    request: &Request<'_>,
-    turns: &[Turn<'_>],
+    request: &CheckedRequest<'_>,
+    turns: &[RoleTurn<'_>],
     position: usize,
     call: &Block<'_>,
     findings: &mut Findings,
@@ -78,7 +78,7 @@ fn check_call(
 }
 
 /// Whether the body is known and defines no tool of that name; of a family (`bash_code_execution`) the family will do.
-fn is_gone(request: &Request<'_>, name: &str) -> bool {
+fn is_gone(request: &CheckedRequest<'_>, name: &str) -> bool {
     let Some(body) = request.body() else { return false };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let defines = |tool: &Value| {
@@ -112,7 +112,7 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
 }
 
 /// An advisor's result stays bound to its tool, also when the call is long answered.
-fn check_advisor(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+fn check_advisor(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
     let advice = blocks.find(|block| block.kind == "advisor_tool_result");
     if let Some(advice) = advice.filter(|_| is_gone(request, "advisor")) {

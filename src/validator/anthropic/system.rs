@@ -4,25 +4,25 @@ use serde_json::Value;
 
 use super::{
     SYSTEM_FIRST, SYSTEM_MODEL, SYSTEM_POSITION, SYSTEM_SHAPE, SYSTEM_TEXT_ONLY, TEXT_EMPTY,
-    turn::{Conversation, Message, Role},
+    turn::{Conversation, RoleMessage, TurnRole},
 };
-use crate::validator::{findings::Findings, request::Request};
+use crate::validator::{findings::Findings, request::CheckedRequest};
 
 /// Checks both.
-pub(super) fn check(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     if let Some(system) = request.body().and_then(|body| body.get("system")) {
         check_field(system, findings);
     }
     let messages = &conversation.messages;
     for (position, message) in messages.iter().enumerate() {
-        if message.role == Role::System {
+        if message.role == TurnRole::System {
             let before = position
                 .checked_sub(1)
                 .and_then(|position| messages.get(position));
             check_message(before, message, messages.get(position + 1), findings);
         }
     }
-    if let Some(first) = messages.iter().find(|message| message.role == Role::System) {
+    if let Some(first) = messages.iter().find(|message| message.role == TurnRole::System) {
         let text = "role 'system' is not supported on this model (on some models only)";
         findings.add(&SYSTEM_MODEL, format_args!("/{}", first.index), text);
     }
@@ -54,9 +54,9 @@ fn check_field(system: &Value, findings: &mut Findings) {
 }
 
 fn check_message(
-    before: Option<&Message<'_>>,
-    message: &Message<'_>,
-    after: Option<&Message<'_>>,
+    before: Option<&RoleMessage<'_>>,
+    message: &RoleMessage<'_>,
+    after: Option<&RoleMessage<'_>>,
     findings: &mut Findings,
 ) {
     let index = message.index;
@@ -76,17 +76,17 @@ fn check_message(
 }
 
 /// Why a system message must not stand between those two.
-fn misplaced(before: &Message<'_>, after: Option<&Message<'_>>) -> Option<&'static str> {
+fn misplaced(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
     let last = before.blocks.last();
     let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());
     let follows_call = before.blocks.iter().any(|block| block.kind == "tool_use");
     match before.role {
-        Role::Assistant if follows_call => Some("never stands between `tool_use` and `tool_result`"),
-        Role::Assistant if !follows_server_tool => {
+        TurnRole::Assistant if follows_call => Some("never stands between `tool_use` and `tool_result`"),
+        TurnRole::Assistant if !follows_server_tool => {
             Some("must follow a user message or an assistant turn that ends in server tool use")
         }
-        Role::System => Some("must follow a user message, not another one"),
-        _ if after.is_some_and(|after| after.role != Role::Assistant) => {
+        TurnRole::System => Some("must follow a user message, not another one"),
+        _ if after.is_some_and(|after| after.role != TurnRole::Assistant) => {
             Some("must be last or be followed by an assistant turn")
         }
         _ => None,

@@ -2,16 +2,16 @@
 
 use super::{
     THINKING_FIRST, THINKING_LAST,
-    turn::{Block, Role, Turn},
+    turn::{Block, RoleTurn, TurnRole},
 };
-use crate::validator::{findings::Findings, request::Request};
+use crate::validator::{findings::Findings, request::CheckedRequest};
 
 /// The last version on which manual thinking asks for a thinking block before a tool round.
 const MANUAL_UP_TO: (u32, u32) = (4, 5);
 
 /// Checks the places of thinking blocks.
-pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
-    for turn in turns.iter().filter(|turn| turn.role == Role::Assistant) {
+pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
+    for turn in turns.iter().filter(|turn| turn.role == TurnRole::Assistant) {
         if turn.blocks.last().is_some_and(Block::is_thinking) {
             let message = turn.last_message();
             let text =
@@ -26,18 +26,18 @@ pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Fi
 }
 
 /// The assistant turns of the tool round that is still open, newest first; a last assistant turn is one too.
-fn open_round<'a, 'b>(turns: &'b [Turn<'a>]) -> impl Iterator<Item = &'b Turn<'a>> {
-    let answers = |turn: &Turn<'_>| turn.blocks.iter().any(|block| block.kind == "tool_result");
+fn open_round<'a, 'b>(turns: &'b [RoleTurn<'a>]) -> impl Iterator<Item = &'b RoleTurn<'a>> {
+    let answers = |turn: &RoleTurn<'_>| turn.blocks.iter().any(|block| block.kind == "tool_result");
     turns
         .iter()
         .rev()
-        .take_while(move |turn| turn.role == Role::Assistant || answers(turn))
-        .filter(|turn| turn.role == Role::Assistant)
+        .take_while(move |turn| turn.role == TurnRole::Assistant || answers(turn))
+        .filter(|turn| turn.role == TurnRole::Assistant)
 }
 
 /// A model that doesn't think between calls thinks once, at the start of the round: one block in it is enough.
-fn check_round(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
-    let starts_thinking = |turn: &Turn<'_>| turn.blocks.first().is_some_and(Block::is_thinking);
+fn check_round(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
+    let starts_thinking = |turn: &RoleTurn<'_>| turn.blocks.first().is_some_and(Block::is_thinking);
     let Some(first) = open_round(turns).next().and_then(|turn| turn.blocks.first()) else {
         return;
     };

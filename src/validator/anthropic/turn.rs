@@ -10,7 +10,7 @@ use crate::validator::{
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TurnRole {
     User,
     Assistant,
     System,
@@ -32,25 +32,25 @@ pub(super) struct Block<'a> {
 
 /// A message of a known role.
 #[derive(Debug)]
-pub(super) struct Message<'a> {
+pub(super) struct RoleMessage<'a> {
     /// Index in the request.
     pub(super) index: usize,
-    pub(super) role: Role,
+    pub(super) role: TurnRole,
     pub(super) blocks: Vec<Block<'a>>,
 }
 
 /// All messages that can be read.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
-    pub(super) messages: Vec<Message<'a>>,
+    pub(super) messages: Vec<RoleMessage<'a>>,
     /// Messages in the request, readable or not.
     pub(super) length: usize,
 }
 
 /// Consecutive messages of one role, which the API joins; system messages aside.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
-    pub(super) role: Role,
+pub(super) struct RoleTurn<'a> {
+    pub(super) role: TurnRole,
     pub(super) blocks: Vec<Block<'a>>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Block<'a> {
     }
 }
 
-impl Turn<'_> {
+impl RoleTurn<'_> {
     /// Index of the last message in it.
     pub(super) fn last_message(&self) -> usize {
         self.blocks.last().map_or(0, |block| block.message)
@@ -104,7 +104,7 @@ impl Turn<'_> {
 
     /// A user turn that only answers calls.
     pub(super) fn is_only_results(&self) -> bool {
-        self.role == Role::User && self.blocks.iter().all(|block| block.kind == "tool_result")
+        self.role == TurnRole::User && self.blocks.iter().all(|block| block.kind == "tool_result")
     }
 }
 
@@ -121,15 +121,15 @@ impl<'a> Conversation<'a> {
     }
 
     /// The turns; a message without a block adds nothing to one.
-    pub(super) fn turns(&self) -> Vec<Turn<'a>> {
-        let mut turns: Vec<Turn<'a>> = Vec::new();
+    pub(super) fn turns(&self) -> Vec<RoleTurn<'a>> {
+        let mut turns: Vec<RoleTurn<'a>> = Vec::new();
         for message in &self.messages {
-            if message.role == Role::System || message.blocks.is_empty() {
+            if message.role == TurnRole::System || message.blocks.is_empty() {
                 continue;
             }
             match turns.last_mut() {
                 Some(turn) if turn.role == message.role => turn.blocks.extend(&message.blocks),
-                _ => turns.push(Turn {
+                _ => turns.push(RoleTurn {
                     role: message.role,
                     blocks: message.blocks.clone(),
                 }),
@@ -139,16 +139,16 @@ impl<'a> Conversation<'a> {
     }
 }
 
-fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -> Option<Message<'a>> {
+fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -> Option<RoleMessage<'a>> {
     let Some(fields) = message.as_object() else {
         let text = format!("messages.{index}: Input should be a valid dictionary");
         findings.add(&CONTENT_SHAPE, format_args!("/{index}"), text);
         return None;
     };
     let role = match text(fields, "role") {
-        Some("user") => Role::User,
-        Some("assistant") => Role::Assistant,
-        Some("system") => Role::System,
+        Some("user") => TurnRole::User,
+        Some("assistant") => TurnRole::Assistant,
+        Some("system") => TurnRole::System,
         other => {
             let given = quoted(other.unwrap_or_default());
             let text = format!(
@@ -158,7 +158,7 @@ fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -
             return None;
         }
     };
-    Some(Message {
+    Some(RoleMessage {
         index,
         role,
         blocks: read_content(index, fields.get("content"), findings)?,

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{CALL_POSITION, RESPONSE_COUNT, RESPONSE_NAME, RESPONSE_ORPHAN, content::Turn};
+use super::{CALL_POSITION, RESPONSE_COUNT, RESPONSE_NAME, RESPONSE_ORPHAN, content::ContentTurn};
 use crate::validator::findings::{Findings, quoted};
 
 /// Checks calls and responses, turn by turn.
-pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
+pub(super) fn check(turns: &[ContentTurn<'_>], findings: &mut Findings) {
     for (position, turn) in turns.iter().enumerate() {
         let before = position.checked_sub(1).and_then(|position| turns.get(position));
         if turn.calls().next().is_some() {
@@ -22,19 +22,19 @@ pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
     }
 }
 
-fn check_position(before: Option<&Turn<'_>>, turn: &Turn<'_>, findings: &mut Findings) {
-    if before.is_none_or(Turn::is_of_model) {
+fn check_position(before: Option<&ContentTurn<'_>>, turn: &ContentTurn<'_>, findings: &mut Findings) {
+    if before.is_none_or(ContentTurn::is_of_model) {
         let text = "Please ensure that function call turn comes immediately after a user turn or after a function \
                     response turn.";
         findings.add(&CALL_POSITION, turn.place(), text);
     }
 }
 
-fn check_count(turn: &Turn<'_>, next: Option<&Turn<'_>>, findings: &mut Findings) {
+fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings: &mut Findings) {
     let calls: Vec<&Value> = turn.calls().map(|(_, call)| call).collect();
     let responses: Vec<&Value> = next
         .into_iter()
-        .flat_map(Turn::responses)
+        .flat_map(ContentTurn::responses)
         .map(|(_, response)| response)
         .collect();
     if calls.len() != responses.len() {

@@ -36,7 +36,7 @@ const DESCRIBING_FIELDS: [&str; 9] = [
 ];
 
 /// A content.
-pub(super) struct Turn<'a> {
+pub(super) struct ContentTurn<'a> {
     /// Index in the contents.
     pub(super) index: usize,
     role: Option<&'a str>,
@@ -60,7 +60,7 @@ pub(super) fn response(part: &Object) -> Option<&Value> {
     field(part, "functionResponse", "function_response")
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ContentTurn<'a> {
     /// Reads a content; what can't be read is told.
     pub(super) fn read(index: usize, content: &'a Value, findings: &mut Findings) -> Option<Self> {
         let parts = content.get("parts").and_then(Value::as_array);
@@ -114,7 +114,7 @@ impl<'a> Turn<'a> {
 }
 
 /// Checks a content; `turns` is how many there are.
-pub(super) fn check(turn: &Turn<'_>, turns: usize, findings: &mut Findings) {
+pub(super) fn check(turn: &ContentTurn<'_>, turns: usize, findings: &mut Findings) {
     match turn.role {
         Some("user" | "model" | "function") => {}
         None if turns == 1 => {}
@@ -162,7 +162,7 @@ fn check_data(place: &str, name: &str, part: &Object, findings: &mut Findings) {
     }
 }
 
-fn check_call(turn: &Turn<'_>, place: &str, name: &str, call: &Value, findings: &mut Findings) {
+fn check_call(turn: &ContentTurn<'_>, place: &str, name: &str, call: &Value, findings: &mut Findings) {
     if !turn.is_of_model() {
         let role = quoted(turn.role.unwrap_or_default());
         let text = format!("{name}: a functionCall stands in a turn of role '{role}', not 'model'");

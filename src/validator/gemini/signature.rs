@@ -2,18 +2,18 @@
 
 use super::{
     SIGNATURE_MISSING,
-    content::{self, Turn},
+    content::{self, ContentTurn},
 };
 use crate::validator::{
     findings::Findings,
-    request::{Object, Request},
+    request::{CheckedRequest, Object},
 };
 
 /// The first version that asks for signatures.
 const SIGNED_FROM: (u32, u32) = (3, 0);
 
 /// Checks every step since the user last spoke: of parallel calls the first one carries the signature.
-pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
     let is_signed = request.model.gemini().map(|version| version >= SIGNED_FROM);
     let current = turns.iter().rposition(is_said_by_user).unwrap_or(0);
     for turn in turns.iter().skip(current).filter(|turn| turn.is_of_model()) {
@@ -28,7 +28,7 @@ pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Fi
 }
 
 /// A turn of the user that isn't only responses.
-fn is_said_by_user(turn: &Turn<'_>) -> bool {
+fn is_said_by_user(turn: &ContentTurn<'_>) -> bool {
     let is_said = |part: &Object| content::response(part).is_none();
     !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_said(part))
 }

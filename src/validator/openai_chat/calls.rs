@@ -9,7 +9,7 @@ use crate::validator::{
 };
 
 /// A call, and the message that answers it.
-struct Call<'a> {
+struct AnsweredCall<'a> {
     id: &'a str,
     answer: Option<usize>,
 }
@@ -18,7 +18,7 @@ struct Call<'a> {
 #[derive(Default)]
 struct Round<'a> {
     message: usize,
-    calls: Vec<Call<'a>>,
+    calls: Vec<AnsweredCall<'a>>,
 }
 
 /// Checks the messages, which come with their indices.
@@ -59,7 +59,7 @@ impl<'a> Round<'a> {
                     text,
                 );
             }
-            round.calls.push(Call { id, answer: None });
+            round.calls.push(AnsweredCall { id, answer: None });
         }
         round
     }
@@ -74,7 +74,8 @@ impl<'a> Round<'a> {
         let Some(id) = text(message, "tool_call_id") else {
             return;
         };
-        let mut of_id: Vec<&mut Call<'a>> = self.calls.iter_mut().filter(|call| call.id == id).collect();
+        let mut of_id: Vec<&mut AnsweredCall<'a>> =
+            self.calls.iter_mut().filter(|call| call.id == id).collect();
         if let Some(open) = of_id.iter_mut().find(|call| call.answer.is_none()) {
             open.answer = Some(index);
             return;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{CALL_ID_TWICE, CALL_UNANSWERED, ITEM_ID_TWICE, Item, RESULT_ORPHAN, RESULT_TWICE};
+use super::{CALL_ID_TWICE, CALL_UNANSWERED, ITEM_ID_TWICE, InputItem, RESULT_ORPHAN, RESULT_TWICE};
 use crate::validator::findings::{Findings, quoted};
 
 /// Calls whose outputs carry their `call_id`, and how the API's errors call them.
@@ -24,7 +24,7 @@ struct Calls {
 }
 
 /// Checks the items; of a conversation that the provider keeps, calls may be there and not here.
-pub(super) fn check(items: &[Item<'_>], is_continued: bool, findings: &mut Findings) {
+pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut Findings) {
     check_item_ids(items, findings);
     // A reference may stand for a call that the provider keeps.
     let may_be_kept = is_continued || items.iter().any(|item| item.kind == "item_reference");
@@ -45,7 +45,7 @@ pub(super) fn check(items: &[Item<'_>], is_continued: bool, findings: &mut Findi
 }
 
 impl Calls {
-    fn call(&mut self, item: &Item<'_>, id: &str, findings: &mut Findings) {
+    fn call(&mut self, item: &InputItem<'_>, id: &str, findings: &mut Findings) {
         if !self.open.is_empty() || self.answered > 0 {
             let text = format!("Duplicate 'call_id': {}", quoted(id));
             findings.add(&CALL_ID_TWICE, item.place(), text);
@@ -53,7 +53,14 @@ impl Calls {
         self.open.push(item.index);
     }
 
-    fn answer(&mut self, item: &Item<'_>, id: &str, words: &str, may_be_kept: bool, findings: &mut Findings) {
+    fn answer(
+        &mut self,
+        item: &InputItem<'_>,
+        id: &str,
+        words: &str,
+        may_be_kept: bool,
+        findings: &mut Findings,
+    ) {
         if self.open.pop().is_some() {
             self.answered += 1;
         } else if self.answered > 0 {
@@ -81,7 +88,7 @@ fn report_open(calls: HashMap<&str, Calls>, words: &str, findings: &mut Findings
     }
 }
 
-fn check_item_ids(items: &[Item<'_>], findings: &mut Findings) {
+fn check_item_ids(items: &[InputItem<'_>], findings: &mut Findings) {
     let mut seen = HashSet::new();
     for item in items {
         // An output of the local shell carries the id of its call.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ARGUMENTS, CALL_ID_LENGTH, CONTENT_SHAPE, FIELD_MISSING, Item, NAME, PART_ROLE, ROLE};
+use super::{ARGUMENTS, CALL_ID_LENGTH, CONTENT_SHAPE, FIELD_MISSING, InputItem, NAME, PART_ROLE, ROLE};
 use crate::validator::{
     findings::Findings,
     openai_terms::{
@@ -19,7 +19,7 @@ const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
 const ID_CHARS_MAX: usize = 64;
 
 /// Checks an item.
-pub(super) fn check(item: &Item<'_>, findings: &mut Findings) {
+pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {
     match item.kind {
         "message" => check_message(item, findings),
         "function_call" => {
@@ -44,7 +44,7 @@ pub(super) fn check(item: &Item<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_message(item: &Item<'_>, findings: &mut Findings) {
+fn check_message(item: &InputItem<'_>, findings: &mut Findings) {
     let Some(role) = item.text("role") else {
         return findings.add(&ROLE, item.place(), missing(&item.parameter("role")));
     };
@@ -79,7 +79,7 @@ fn check_message(item: &Item<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_call_id(item: &Item<'_>, findings: &mut Findings) {
+fn check_call_id(item: &InputItem<'_>, findings: &mut Findings) {
     let parameter = item.parameter("call_id");
     if let Some(text) = not_a_string(item.fields, "call_id", &parameter) {
         return findings.add(&FIELD_MISSING, item.place(), text);
@@ -91,7 +91,7 @@ fn check_call_id(item: &Item<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_arguments(item: &Item<'_>, key: &str, findings: &mut Findings) {
+fn check_arguments(item: &InputItem<'_>, key: &str, findings: &mut Findings) {
     if let Some(text) = not_a_string(item.fields, key, &item.parameter(key)) {
         findings.add(&ARGUMENTS, item.place(), text);
     }

@@ -1,13 +1,13 @@
 //! Reasoning goes with the item it led to, as long as the provider's ids are resent.
 
-use super::{Item, REASONING_ALONE, REASONING_ID_ALONE, REASONING_MISSING};
+use super::{InputItem, REASONING_ALONE, REASONING_ID_ALONE, REASONING_MISSING};
 use crate::validator::findings::{Findings, quoted};
 
 /// How the provider's ids of function calls begin.
 const CALL_ID_PREFIX: &str = "fc_";
 
 /// Checks that reasoning is followed by what it led to, and that it isn't missing.
-pub(super) fn check(items: &[Item<'_>], findings: &mut Findings) {
+pub(super) fn check(items: &[InputItem<'_>], findings: &mut Findings) {
     for (position, item) in items.iter().enumerate() {
         if item.kind == "reasoning" && item.id().is_some() {
             check_followed(item, items.get(position + 1), findings);
@@ -16,7 +16,7 @@ pub(super) fn check(items: &[Item<'_>], findings: &mut Findings) {
     check_missing(items, findings);
 }
 
-fn check_followed(item: &Item<'_>, next: Option<&Item<'_>>, findings: &mut Findings) {
+fn check_followed(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: &mut Findings) {
     let id = quoted(item.id().unwrap_or_default());
     let text = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
     match next {
@@ -33,9 +33,9 @@ fn check_followed(item: &Item<'_>, next: Option<&Item<'_>>, findings: &mut Findi
 }
 
 /// Where turns have reasoning, a turn that calls without any has probably lost it; one request can't prove it.
-fn check_missing(items: &[Item<'_>], findings: &mut Findings) {
+fn check_missing(items: &[InputItem<'_>], findings: &mut Findings) {
     let turns = || items.chunk_by(|_, after| !after.is_said_to_model());
-    let reasons = |turn: &[Item<'_>]| turn.iter().any(|item| item.kind == "reasoning");
+    let reasons = |turn: &[InputItem<'_>]| turn.iter().any(|item| item.kind == "reasoning");
     if !turns().any(reasons) {
         return;
     }
@@ -53,6 +53,6 @@ fn check_missing(items: &[Item<'_>], findings: &mut Findings) {
     }
 }
 
-fn has_call_id(item: &Item<'_>) -> bool {
+fn has_call_id(item: &InputItem<'_>) -> bool {
     item.id().is_some_and(|id| id.starts_with(CALL_ID_PREFIX))
 }

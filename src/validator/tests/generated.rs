@@ -16,7 +16,7 @@ pub(super) fn model(target: Target) -> &'static str {
 
 /// The model calls tools, all at once, after saying something or not.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ToolStep {
     pub(super) calls: usize,
     pub(super) speaks: bool,
 }
@@ -24,7 +24,7 @@ pub(super) struct Step {
 /// A question and the steps to its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ToolStep>,
 }
 
 /// A conversation: all exchanges but the last are answered.
@@ -34,7 +34,7 @@ pub(super) struct Outline {
 }
 
 pub(super) fn any_outline() -> impl Strategy<Value = Outline> {
-    let step = (1_usize..4, any::<bool>()).prop_map(|(calls, speaks)| Step { calls, speaks });
+    let step = (1_usize..4, any::<bool>()).prop_map(|(calls, speaks)| ToolStep { calls, speaks });
     let exchange = prop::collection::vec(step, 0..4).prop_map(|steps| Exchange { steps });
     prop::collection::vec(exchange, 1..6).prop_map(|exchanges| Outline { exchanges })
 }
@@ -47,14 +47,14 @@ fn ids(exchange: usize, step: usize, calls: usize) -> Vec<String> {
 }
 
 /// How a provider wants the parts of an exchange.
-struct Dialect {
+struct ProviderShape {
     question: fn() -> Value,
-    step: fn(&Step, &[String]) -> Vec<Value>,
+    step: fn(&ToolStep, &[String]) -> Vec<Value>,
     /// The answer to the exchange of that index.
     answer: fn(usize) -> Value,
 }
 
-impl Dialect {
+impl ProviderShape {
     fn of(target: Target) -> Self {
         match target {
             Target::Anthropic => Self {
@@ -83,7 +83,7 @@ impl Dialect {
 
 /// Writes `outline` down for `target`, as the bare array.
 pub(super) fn written(target: Target, outline: &Outline) -> Vec<Value> {
-    let dialect = Dialect::of(target);
+    let dialect = ProviderShape::of(target);
     let mut messages = Vec::new();
     for (index, exchange) in outline.exchanges.iter().enumerate() {
         messages.push((dialect.question)());
@@ -101,7 +101,7 @@ fn anthropic_question() -> Value {
     json!({"role": "user", "content": [{"type": "text", "text": "What time is it?"}]})
 }
 
-fn anthropic_step(step: &Step, ids: &[String]) -> Vec<Value> {
+fn anthropic_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
     let mut said = vec![json!({"type": "thinking", "thinking": "", "signature": "EqQB"})];
     if step.speaks {
         said.push(json!({"type": "text", "text": "Let me see."}));
@@ -125,7 +125,7 @@ fn plain_question() -> Value {
     json!({"role": "user", "content": "What time is it?"})
 }
 
-fn chat_step(step: &Step, ids: &[String]) -> Vec<Value> {
+fn chat_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
     let content = if step.speaks {
         json!("Let me see.")
     } else {
@@ -144,7 +144,7 @@ fn chat_step(step: &Step, ids: &[String]) -> Vec<Value> {
     messages
 }
 
-fn responses_step(step: &Step, ids: &[String]) -> Vec<Value> {
+fn responses_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
     let turn = ids.first().map_or("", String::as_str);
     let mut items = vec![json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": []})];
     if step.speaks {
@@ -166,7 +166,7 @@ fn gemini_question() -> Value {
     json!({"role": "user", "parts": [{"text": "What time is it?"}]})
 }
 
-fn gemini_step(step: &Step, ids: &[String]) -> Vec<Value> {
+fn gemini_step(step: &ToolStep, ids: &[String]) -> Vec<Value> {
     let mut said: Vec<Value> = ids
         .iter()
         .map(|id| json!({"functionCall": {"id": id, "name": "clock", "args": {}}}))

@@ -8,14 +8,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::generated::{Exchange, Outline, Step, any_outline, model, written};
+use super::generated::{Exchange, Outline, ToolStep, any_outline, model, written};
 use crate::validator::{Target, validate};
 
 /// Changes a conversation; false if it holds nothing of the kind.
-type Change = fn(&mut Vec<Value>) -> bool;
+type MutateFn = fn(&mut Vec<Value>) -> bool;
 
 /// A change and the rule it breaks.
-type Mutation = (&'static str, Change, &'static str);
+type Mutation = (&'static str, MutateFn, &'static str);
 
 fn holds(message: &Value, list: &str, test: impl Fn(&Value) -> bool) -> bool {
     message[list]
@@ -328,7 +328,7 @@ fn all_outcomes(outline: &Outline) -> Vec<(&'static str, bool)> {
 
 #[test]
 fn every_mutation_can_be_made() {
-    let step = |calls, speaks| Step { calls, speaks };
+    let step = |calls, speaks| ToolStep { calls, speaks };
     let outline = Outline {
         exchanges: vec![
             Exchange {
@@ -356,7 +356,7 @@ fn a_window_cut_by_messages_starts_with_the_assistant() {
         (Target::Gemini, "call_position"),
     ] {
         let mut messages = if target == Target::Gemini {
-            let steps = vec![Step {
+            let steps = vec![ToolStep {
                 calls: 1,
                 speaks: false,
             }];

@@ -11,13 +11,13 @@ const BEYOND_MAX: usize = 10_000;
 
 /// The models that exchanges are beyond, until somebody has told of them for good.
 #[derive(Debug)]
-pub(super) struct Beyond {
+pub(super) struct Quarantine {
     failures: LruCache<(AgentId, i64), Vec<Failure>>,
     /// Which models have answered anything, by their places in the chain.
     answered: BTreeSet<usize>,
 }
 
-impl Default for Beyond {
+impl Default for Quarantine {
     fn default() -> Self {
         Self {
             failures: LruCache::new(BEYOND_MAX),
@@ -36,7 +36,7 @@ struct Failure {
     error: LlmError,
 }
 
-impl Beyond {
+impl Quarantine {
     /// How the model at that place failed over that exchange, if it is known to be beyond it.
     pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(place);

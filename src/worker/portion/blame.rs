@@ -14,7 +14,7 @@ const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
 /// The failures of one exchange that was asked about alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Alone {
+pub(super) struct FailureCount {
     exchange: i64,
     /// How many of the failures were taken for an outage.
     outages: u32,
@@ -24,7 +24,7 @@ pub(super) struct Alone {
     answers: u64,
 }
 
-impl Alone {
+impl FailureCount {
     /// The failures of that exchange so far: none, if `before` is about another one.
     pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
         before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {

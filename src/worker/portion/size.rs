@@ -12,7 +12,7 @@ const ANSWERS_PER_STEP: u32 = 4;
 
 /// The portion of one agent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Size {
+pub(super) struct PortionSize {
     /// The most exchanges that are asked about at once.
     exchanges_max: i64,
     /// How many full portions were answered since the portion changed.
@@ -24,7 +24,7 @@ pub(super) struct Size {
     doubles: bool,
 }
 
-impl Size {
+impl PortionSize {
     /// `limits`, with no more exchanges than the portion.
     pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
         MaterialLimits {

@@ -1,9 +1,9 @@
 //! Why an attempt at an update stopped.
 
-use super::super::{Interruption, condense::CondenseError, postpone::Waiting};
+use super::super::{Interruption, condense::CondenseError, postpone::WaitReason};
 use crate::{
     domain::number::i64_or_max,
-    llm::{Fault, LlmError, Wait},
+    llm::{LlmError, TransientFailure, Wait},
     store::{AttemptError, StoreError},
 };
 
@@ -18,7 +18,7 @@ pub(super) enum Trouble {
     /// The lease is lost, or the daemon stops.
     Interrupted(Interruption),
     /// Nothing failed, but no model can be asked yet.
-    Waiting(Waiting),
+    Waiting(WaitReason),
 }
 
 impl Trouble {
@@ -50,14 +50,14 @@ impl From<CondenseError> for Trouble {
         let error = match error {
             CondenseError::Store(error) => return Self::Store(error),
             CondenseError::Interrupted(why) => return Self::Interrupted(why),
-            CondenseError::Paused(paused) => return Self::Waiting(Waiting::Paused(paused)),
+            CondenseError::Paused(paused) => return Self::Waiting(WaitReason::Paused(paused)),
             CondenseError::Llm(LlmError::Waiting { wait, why }) => {
-                return Self::Waiting(Waiting::Provider(wait, why, fault));
+                return Self::Waiting(WaitReason::Provider(wait, why, fault));
             }
-            CondenseError::Llm(LlmError::Transient(Fault {
+            CondenseError::Llm(LlmError::Transient(TransientFailure {
                 outage: Some(wait), ..
             })) => {
-                return Self::Waiting(Waiting::Provider(wait, Wait::Circuit, fault));
+                return Self::Waiting(WaitReason::Provider(wait, Wait::Circuit, fault));
             }
             error => error,
         };

@@ -3,7 +3,7 @@
 use recapd::{
     access::session::{IDLE_MS, LIFE_MS},
     domain::{
-        access::{Named, Reach, Scope},
+        access::{AccessNames, Reach, Scope},
         time::MINUTE_MS,
     },
     store::access::AccessStore as _,
@@ -233,9 +233,9 @@ async fn pages_of_other_sites_sign_nobody_in_or_out() {
 async fn who_sees_some_agents_sees_those() {
     let server = Server::summarised().await;
     server.converse("other", 1..=2).await;
-    let named = Named {
+    let named = AccessNames {
         agents: ["coder".parse().unwrap()].into(),
-        ..Named::default()
+        ..AccessNames::default()
     };
     server.keep_token("mine", Scope::Admin, Reach::Only(named)).await;
     let cookie = &signed_in(&server, "rcp_mine").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recapd::{
-    domain::access::{Named, Reach, Scope},
+    domain::access::{AccessNames, Reach, Scope},
     store::Store as _,
 };
 use reqwest::Method;
@@ -99,7 +99,7 @@ async fn strangers_and_holders_of_other_tokens_learn_nothing_by_the_clock() {
     let join = server.request(Method::PUT, "/v1/projects/secret/agents/victim");
     assert_eq!(Reply::of(join).await.status, 200);
     let only = |agents: &[&str], projects: &[&str]| {
-        Reach::Only(Named {
+        Reach::Only(AccessNames {
             agents: agents.iter().map(|id| id.parse().unwrap()).collect(),
             projects: projects.iter().map(|id| id.parse().unwrap()).collect(),
         })

@@ -1,7 +1,7 @@
 //! What the audit tells of changes, refusals and sign-ins.
 
 use recapd::{
-    domain::access::{Named, Reach, Scope},
+    domain::access::{AccessNames, Reach, Scope},
     store::audit::{AuditQuery, AuditStore as _},
 };
 use reqwest::{Method, RequestBuilder};
@@ -65,9 +65,9 @@ async fn server() -> Server {
     let server = Server::start(|_| {}).await;
     server.keep_token("root", Scope::Admin, Reach::All).await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
-    let mine = Named {
+    let mine = AccessNames {
         agents: ["coder".parse().unwrap()].into(),
-        ..Named::default()
+        ..AccessNames::default()
     };
     server.keep_token("mine", Scope::Write, Reach::Only(mine)).await;
     server

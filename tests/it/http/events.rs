@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{
-        access::{Named, Reach, Scope},
+        access::{AccessNames, Reach, Scope},
         time::Timestamp,
     },
     store::access::AccessStore as _,
@@ -190,9 +190,9 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
         (name.as_str(), id.as_str(), &data["agent_id"]),
         ("agent.changed", "", &"victim".into())
     );
-    let named = Named {
+    let named = AccessNames {
         agents: ["coder".parse().unwrap()].into(),
-        ..Named::default()
+        ..AccessNames::default()
     };
     server.keep_token("mine", Scope::Write, Reach::Only(named)).await;
     // Who needed no token has none now.

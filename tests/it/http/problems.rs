@@ -1,7 +1,7 @@
 //! What is answered when something goes wrong.
 
 use recapd::{
-    domain::access::{Named, Reach, Scope},
+    domain::access::{AccessNames, Reach, Scope},
     llm::http::{HttpSettings, client},
 };
 use reqwest::Method;
@@ -103,7 +103,7 @@ async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
     for (path, code) in paths {
         without.push(server.get(path).await.problem(400, code));
     }
-    let named = Named {
+    let named = AccessNames {
         agents: ["coder"].map(|id| id.parse().unwrap()).into(),
         projects: ["web"].map(|id| id.parse().unwrap()).into(),
     };

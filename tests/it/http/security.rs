@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use recapd::{
-    domain::access::{Named, Reach, Scope},
+    domain::access::{AccessNames, Reach, Scope},
     http::{openapi_document, page_routes},
     store::access::AccessStore as _,
 };
@@ -119,7 +119,7 @@ pub(super) async fn server() -> Server {
     server.get_until("/v1/agents/victim/summary", written).await;
 
     let only = |agents: &[&str], projects: &[&str]| {
-        Reach::Only(Named {
+        Reach::Only(AccessNames {
             agents: agents.iter().map(|id| id.parse().unwrap()).collect(),
             projects: projects.iter().map(|id| id.parse().unwrap()).collect(),
         })

@@ -5,7 +5,7 @@ use futures::future::Either;
 use hyper::service::Service as _;
 use recapd::{
     config::Config,
-    domain::access::{Named, Reach, Scope},
+    domain::access::{AccessNames, Reach, Scope},
 };
 
 use crate::support::{
@@ -150,7 +150,7 @@ async fn both_ways_are_counted_alike() {
 async fn the_shortcut_lets_in_who_may_read_and_nobody_else() {
     let server = server(|_| ()).await;
     let only = |agents: &[&str], projects: &[&str]| {
-        Reach::Only(Named {
+        Reach::Only(AccessNames {
             agents: agents.iter().map(|id| id.parse().unwrap()).collect(),
             projects: projects.iter().map(|id| id.parse().unwrap()).collect(),
         })

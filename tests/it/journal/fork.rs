@@ -10,10 +10,10 @@ use crate::{
         conversation::{TURN_TOKENS, agent, append, minute, said, turns},
     },
 };
-use recapd::store::Prepared;
+use recapd::store::PreparedMessage;
 
 /// As in the daemon: a small window, so that most is evicted.
-async fn say(db: &SqliteBackend, name: &str, messages: Vec<Prepared>) {
+async fn say(db: &SqliteBackend, name: &str, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent(name), messages);
     request.rules.budget = Budget::new(2 * TURN_TOKENS, 1.0);
     db.store().append(request).await.unwrap();

@@ -5,7 +5,7 @@ use std::{net::TcpListener, time::Duration};
 use recapd::{
     domain::{
         redaction::Redactor,
-        reply::{self, Checked, OPERATIONS, ReplyError},
+        reply::{self, CheckedReply, OPERATIONS, ReplyError},
         summary::item::LONG_TEXT_CHARS_MAX,
     },
     llm::LlmError,
@@ -17,7 +17,7 @@ use crate::support::{
     port::Port,
 };
 
-async fn checked(shape: Shape, fake: &FakeProvider) -> Result<Checked, ReplyError> {
+async fn checked(shape: Shape, fake: &FakeProvider) -> Result<CheckedReply, ReplyError> {
     let answer = model(shape, fake).answer(&request()).await.unwrap();
     reply::parse(&answer.text, &ASKED, &Redactor::standard())
 }

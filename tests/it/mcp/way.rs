@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Router, http::header::CONTENT_TYPE};
-use recapd::mcp::{Opening, Remote, Way};
+use recapd::mcp::{DatabaseOpening, Remote, Way};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +28,7 @@ async fn counted() -> (Way, Arc<AtomicUsize>) {
     };
     let serving = axum::serve(listener, Router::new().fallback(answer));
     TaskTracker::new().spawn(serving.into_future());
-    let no_database = || -> Opening { panic!("there is a daemon") };
+    let no_database = || -> DatabaseOpening { panic!("there is a daemon") };
     (Way::nearest(Remote::new(&base).unwrap(), no_database), asked)
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use recapd::{
     access::digest_of,
-    domain::access::{Named, Reach, Scope, TokenName},
-    store::access::{Kept, NewToken, TOKENS_MAX, Token},
+    domain::access::{AccessNames, Reach, Scope, TokenName},
+    store::access::{NewToken, TOKENS_MAX, Token, TokenOutcome},
 };
 
 use crate::support::{
@@ -27,8 +27,8 @@ fn new(called: &str, secret: &str) -> NewToken {
     }
 }
 
-fn named(agents: &[&str], projects: &[&str]) -> Named {
-    Named {
+fn named(agents: &[&str], projects: &[&str]) -> AccessNames {
+    AccessNames {
         agents: agents.iter().map(|id| agent(id)).collect(),
         projects: projects.iter().map(|id| id.parse().unwrap()).collect(),
     }
@@ -42,7 +42,10 @@ async fn only(db: &dyn Backend) -> Token {
 pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     let access = db.access();
     assert_eq!(access.tokens().await.unwrap(), []);
-    assert_eq!(access.keep_token(new("a", "one"), T0).await.unwrap(), Kept::Done);
+    assert_eq!(
+        access.keep_token(new("a", "one"), T0).await.unwrap(),
+        TokenOutcome::Done
+    );
     let kept = only(db).await;
     let expected = Token {
         name: name("a"),
@@ -57,7 +60,7 @@ pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     assert_eq!(kept, expected);
 
     let again = access.keep_token(new("a", "two"), minute(1)).await.unwrap();
-    assert_eq!(again, Kept::NameTaken);
+    assert_eq!(again, TokenOutcome::NameTaken);
     assert_eq!(only(db).await, expected);
 
     assert!(access.revoke_token(&name("a"), minute(2)).await.unwrap());
@@ -67,7 +70,7 @@ pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
 
     // A revoked one makes way for another of its name.
     let again = access.keep_token(new("a", "two"), minute(4)).await.unwrap();
-    assert_eq!(again, Kept::Done);
+    assert_eq!(again, TokenOutcome::Done);
     let kept = only(db).await;
     assert_eq!(
         (kept.digest, kept.revoked_at, kept.created_at),
@@ -114,10 +117,10 @@ pub(crate) async fn there_are_so_many_tokens(db: &dyn Backend) {
     );
     db.raw(&sql).await;
     let more = access.keep_token(new("more", "more"), T0).await.unwrap();
-    assert_eq!(more, Kept::TooMany);
+    assert_eq!(more, TokenOutcome::TooMany);
     access.revoke_token(&name("first"), T0).await.unwrap();
     let again = access.keep_token(new("first", "again"), T0).await.unwrap();
-    assert_eq!(again, Kept::Done);
+    assert_eq!(again, TokenOutcome::Done);
 }
 
 pub(crate) async fn a_token_reaches_agents_by_name_and_by_project(db: &dyn Backend) {
@@ -141,7 +144,7 @@ pub(crate) async fn a_token_reaches_agents_by_name_and_by_project(db: &dyn Backe
     assert_eq!(first, [agent("b")]);
     let rest = access.named_agents(&reach, first.last(), 10).await.unwrap();
     assert_eq!(rest, [agent("c")]);
-    let none = Named {
+    let none = AccessNames {
         agents: BTreeSet::new(),
         projects: BTreeSet::new(),
     };

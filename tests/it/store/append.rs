@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use recapd::{
     domain::{ledger::Eviction, message::Format, time::MINUTE_MS, window::Budget},
-    store::{AppendRequest, Prepared, Prune, RequestKey, StoreError},
+    store::{AppendRequest, PreparedMessage, Prune, RequestKey, StoreError},
 };
 use serde_json::json;
 
@@ -82,7 +82,7 @@ pub(crate) async fn messages_become_exchanges(db: &dyn Backend) {
     );
 }
 
-fn with_id(mut prepared: Prepared, id: &str) -> Prepared {
+fn with_id(mut prepared: PreparedMessage, id: &str) -> PreparedMessage {
     prepared.message.client_id = Some(id.to_owned());
     prepared
 }
@@ -145,7 +145,7 @@ pub(crate) async fn spelling_makes_no_other_message(db: &dyn Backend) {
 
 pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) {
     let a = agent("a");
-    let messages = |texts: &[&str]| -> Vec<Prepared> {
+    let messages = |texts: &[&str]| -> Vec<PreparedMessage> {
         let said = texts.iter().map(|text| said("user", text, 1, T0));
         said.map(|prepared| with_id(prepared, "1")).collect()
     };
@@ -195,7 +195,7 @@ pub(crate) async fn a_line_that_a_session_took_from_another_is_known(db: &dyn Ba
 }
 
 pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
-    let ids = |messages: Vec<Prepared>| -> Vec<Prepared> {
+    let ids = |messages: Vec<PreparedMessage>| -> Vec<PreparedMessage> {
         (0..)
             .zip(messages)
             .map(|(n, m)| with_id(m, &format!("id-{n}")))
@@ -344,7 +344,7 @@ pub(crate) async fn zero_disables(db: &dyn Backend) {
 }
 
 /// All kinds of messages, some known by their id, with silences and times that go back.
-fn a_long_day() -> Vec<Prepared> {
+fn a_long_day() -> Vec<PreparedMessage> {
     let mut messages = vec![said("system", "s", 5, minute(0)), said("mark", "m", 0, minute(0))];
     for number in 1..=20 {
         let at = |minutes: i64| minute(number * 10 + minutes - (number % 3) * 7 + (number / 8) * 500);
@@ -381,7 +381,7 @@ async fn outcome_of(db: &dyn Backend) -> String {
 }
 
 pub(crate) async fn the_result_does_not_depend_on_batching(db: &dyn Backend) {
-    let request = |messages: Vec<Prepared>| {
+    let request = |messages: Vec<PreparedMessage>| {
         let mut request = append(&agent("a"), messages);
         request.rules.budget = Budget::new(200, 0.5);
         request.rules.idle_gap_ms = 60 * MINUTE_MS;

@@ -13,8 +13,8 @@ use recapd::{
         time::HOUR_MS,
     },
     store::{
-        ExchangeQuery, Prepared,
-        archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
+        ExchangeQuery, PreparedMessage,
+        archive::{AgentOrigin, ArchiveError, ReadRecord, RecordRange, Restore, RestoreOutcome},
     },
 };
 use serde_json::{Value, json};
@@ -82,8 +82,8 @@ fn text(told: &(Head, Vec<MessageRecord>)) -> String {
         .join("\n")
 }
 
-fn recorded(record: MessageRecord) -> Recorded {
-    Recorded::read(record, &Redactor::standard())
+fn recorded(record: MessageRecord) -> ReadRecord {
+    ReadRecord::read(record, &Redactor::standard())
 }
 
 fn restore((head, records): &(Head, Vec<MessageRecord>), with_head: bool) -> Restore {
@@ -91,13 +91,13 @@ fn restore((head, records): &(Head, Vec<MessageRecord>), with_head: bool) -> Res
         agent: head.agent_id.clone(),
         head: with_head.then(|| head.clone()),
         records: records.iter().cloned().map(recorded).collect(),
-        origin: Some(Origin::from(head)),
+        origin: Some(AgentOrigin::from(head)),
         now: T0,
     }
 }
 
-fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> Restored {
-    Restored {
+fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> RestoreOutcome {
+    RestoreOutcome {
         accepted: i64::try_from(accepted).unwrap(),
         duplicates: i64::try_from(duplicates).unwrap(),
         last_seq,
@@ -170,7 +170,7 @@ pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn B
 
         // What the journal ends with isn't compared.
         let before = db.dump(&TOLD).await;
-        let open = |duplicates| Restored {
+        let open = |duplicates| RestoreOutcome {
             lacks_head: true,
             ..restored(0, duplicates, copy.0.last_seq)
         };
@@ -253,7 +253,7 @@ async fn rows(db: &dyn Backend, id: &AgentId) -> Vec<Exchange> {
 }
 
 /// Rounds of these numbers, of 100 tokens each.
-fn rounds(numbers: Range<i64>) -> Vec<Prepared> {
+fn rounds(numbers: Range<i64>) -> Vec<PreparedMessage> {
     let round = |number| {
         [
             said("tool_call", "run", 10, minute(number)),

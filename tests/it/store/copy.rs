@@ -7,7 +7,7 @@ use std::{
 
 use recapd::store::{
     SqlStore, Store as _, StoreError,
-    copy::{Copied, CopyError, Progress, copy},
+    copy::{CopyError, CopyProgress, CopyReport, copy},
     schema,
 };
 use sqlx::{Connection as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -23,7 +23,7 @@ use crate::support::{
 /// What an agent does that speaks SQL.
 const INSERT: &str = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
 
-async fn copied(from: &Place, to: &Place) -> Result<Copied, CopyError> {
+async fn copied(from: &Place, to: &Place) -> Result<CopyReport, CopyError> {
     copy(&from.settings(), &to.settings(), &|_| {}).await
 }
 
@@ -32,9 +32,9 @@ async fn copied_while(
     from: &Place,
     to: &Place,
     what: impl AsyncFn() + Send + Sync,
-) -> Result<Copied, CopyError> {
+) -> Result<CopyReport, CopyError> {
     let once = Once::new();
-    let told = |_: Progress<'_>| once.call_once(|| block_in_place(|| Handle::current().block_on(what())));
+    let told = |_: CopyProgress<'_>| once.call_once(|| block_in_place(|| Handle::current().block_on(what())));
     copy(&from.settings(), &to.settings(), &told).await
 }
 
@@ -135,7 +135,7 @@ async fn any_life_is_the_same_on_sqlite_and_back() {
 async fn the_same_kind_of_database_is_copied_too() {
     let from = with_turns(Place::sqlite()).await;
     let (file, one, other) = (Place::sqlite(), Place::postgres().await, Place::postgres().await);
-    let sums = |mut copied: Copied| {
+    let sums = |mut copied: CopyReport| {
         copied.tables.sort_by(|one, other| one.table.cmp(&other.table));
         copied.tables
     };

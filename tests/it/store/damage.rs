@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use recapd::{
     domain::{lineage::Step, window::Budget},
-    store::{Prepared, verify::Invariant},
+    store::{PreparedMessage, verify::Invariant},
 };
 
 use super::{
@@ -54,7 +54,7 @@ fn to(agent: &'static str, invariant: Invariant, statements: &[&str]) -> Damage 
     }
 }
 
-async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>) {
+async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent(name), messages);
     request.rules.budget = Budget::new(2 * TURN_TOKENS, 1.0).with_leg_tokens(TURN_TOKENS);
     db.store().append(request).await.unwrap();

@@ -11,7 +11,7 @@ use recapd::{
         time::DAY_MS,
     },
     store::{
-        EditRequest, Edited, Fence, ITEM_PINS_MAX, ItemQuery, ItemRow, RollbackRequest, StoreError,
+        EditOutcome, EditRequest, Fence, ITEM_PINS_MAX, ItemQuery, ItemRow, RollbackRequest, StoreError,
         StoreResult,
     },
 };
@@ -27,7 +27,7 @@ use crate::support::{
     conversation::{agent, minute},
 };
 
-async fn try_edit(db: &dyn Backend, name: &str, item: i64, change: Value) -> StoreResult<Edited> {
+async fn try_edit(db: &dyn Backend, name: &str, item: i64, change: Value) -> StoreResult<EditOutcome> {
     let request = EditRequest {
         agent: agent(name),
         item,
@@ -38,7 +38,7 @@ async fn try_edit(db: &dyn Backend, name: &str, item: i64, change: Value) -> Sto
     db.store().edit_item(request).await
 }
 
-async fn edit(db: &dyn Backend, item: i64, change: Value) -> Edited {
+async fn edit(db: &dyn Backend, item: i64, change: Value) -> EditOutcome {
     let edited = try_edit(db, "a", item, change).await.unwrap();
     clean(db, &agent("a")).await;
     edited

@@ -9,7 +9,7 @@ use recapd::{
                 Fact, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement,
                 edit::{FactEdit, NewFact},
             },
-            state::Refusal,
+            state::FactRefusal,
         },
         transcript::Voice,
     },
@@ -426,5 +426,5 @@ pub(crate) async fn a_hand_changes_facts(db: &dyn Backend) {
     let refused = stating(&material, items(&material), &changes, minute(110))
         .facts
         .refused;
-    assert_eq!(refused, [Refusal::Pinned]);
+    assert_eq!(refused, [FactRefusal::Pinned]);
 }

@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::work::Lease,
-    store::{Completed, Fence, MaterialLimits, Patch, StoreError, StoreResult},
+    store::{Completion, Fence, MaterialLimits, Patch, StoreError, StoreResult},
 };
 
 use super::{clean, the_lease, with_pending};
@@ -23,7 +23,7 @@ async fn ready(db: &dyn Backend) -> (Lease, Patch) {
 /// Completes, and sees that nothing changed.
 async fn refused(db: &dyn Backend, lease: &Lease, patch: &Patch) -> StoreError {
     let before = db.dump(&TABLES).await;
-    let refused: StoreResult<Completed> = db.store().complete(lease, patch.clone()).await;
+    let refused: StoreResult<Completion> = db.store().complete(lease, patch.clone()).await;
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     refused.unwrap_err()
 }

@@ -14,7 +14,8 @@ use recapd::{
     },
     recall::{self, ExpandQuery},
     store::{
-        Forget, Forgettable, Forgotten, JournalledAnswer, Place, RebuildRequest, RollbackRequest, StoreError,
+        ExchangePlace, Forget, Forgettable, Forgotten, JournalledAnswer, RebuildRequest, RollbackRequest,
+        StoreError,
     },
 };
 use tokio::runtime::Handle;
@@ -204,7 +205,7 @@ pub(crate) async fn a_tombstone_keeps_its_place_and_its_time(db: &dyn Backend) {
     let reply = reply.unwrap().unwrap();
     assert_eq!(
         (reply.tokens, reply.place, reply.started_at),
-        (0, Place::Covered, minute(2))
+        (0, ExchangePlace::Covered, minute(2))
     );
     let brief: Vec<(i64, &str, bool, i64)> = reply
         .messages

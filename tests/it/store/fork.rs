@@ -3,7 +3,7 @@
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
-    store::{AgentRow, Ancestor, ExchangeQuery, Forked, Prepared, Stepped, StoreError},
+    store::{AgentRow, Ancestor, ExchangeQuery, ForkOutcome, PreparedMessage, StepOutcome, StoreError},
 };
 use tokio::runtime::Handle;
 
@@ -21,14 +21,14 @@ use crate::support::{
 
 const CASES: u32 = 16;
 
-async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>) {
+async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent(name), messages);
     request.rules.budget = Budget::new(2 * TURN_TOKENS, 1.0);
     db.store().append(request).await.unwrap();
     clean(db, &agent(name)).await;
 }
 
-async fn fork(db: &dyn Backend, parent: &str, child: &str) -> Forked {
+async fn fork(db: &dyn Backend, parent: &str, child: &str) -> ForkOutcome {
     let forked = db
         .store()
         .fork(&agent(parent), &agent(child), minute(50))
@@ -201,7 +201,7 @@ pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
     let back = || append(&agent("b"), vec![step(&Step::Rewind(None), 9)]);
     let outcome = db.store().rewind(back()).await.unwrap();
     // The exchange of the rewind's own message is set aside, too, but nothing was said in it.
-    let rewound = Stepped::Rewound {
+    let rewound = StepOutcome::Rewound {
         exchange: 2,
         set_aside: 1,
         version: None,
@@ -386,7 +386,10 @@ pub(crate) async fn a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone
     let back = append(&agent("b"), vec![step(&Step::Rewind(None), 10)]);
     let outcome = db.store().rewind(back).await.unwrap();
     assert!(
-        matches!(outcome.steps.as_slice(), [Stepped::Rewound { exchange: 1, .. }]),
+        matches!(
+            outcome.steps.as_slice(),
+            [StepOutcome::Rewound { exchange: 1, .. }]
+        ),
         "{:?}",
         outcome.steps
     );

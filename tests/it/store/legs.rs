@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{lineage::Step, window::Budget},
-    store::Prepared,
+    store::PreparedMessage,
 };
 
 use super::lineage::step;
@@ -12,18 +12,18 @@ use crate::support::{
 };
 
 /// A round of 50 tokens: a leg of 100 holds two.
-fn round(number: i64) -> [Prepared; 2] {
+fn round(number: i64) -> [PreparedMessage; 2] {
     [
         said("tool_call", &format!("lint_{number}"), 10, minute(number)),
         said("tool_result", &format!("Result {number}"), 40, minute(number)),
     ]
 }
 
-fn rounds(numbers: std::ops::RangeInclusive<i64>) -> Vec<Prepared> {
+fn rounds(numbers: std::ops::RangeInclusive<i64>) -> Vec<PreparedMessage> {
     numbers.flat_map(round).collect()
 }
 
-async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>) {
+async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent(name), messages);
     request.rules.budget = Budget::new(1_000_000, 1.0).with_leg_tokens(100);
     db.store().append(request).await.unwrap();

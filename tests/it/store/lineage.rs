@@ -10,7 +10,7 @@ use recapd::{
         window::Budget,
         work::Lease,
     },
-    store::{AppendOutcome, AppendRequest, Fence, Prepared, Stepped, StoreError},
+    store::{AppendOutcome, AppendRequest, Fence, PreparedMessage, StepOutcome, StoreError},
 };
 
 use super::{clean, the_lease};
@@ -22,26 +22,26 @@ use crate::support::{
 };
 
 /// The message of `step`, said in minute `at`.
-pub(super) fn step(step: &Step, at: i64) -> Prepared {
+pub(super) fn step(step: &Step, at: i64) -> PreparedMessage {
     prepared(step.message(minute(at)), 0, minute(at))
 }
 
-fn mark(label: &str, at: i64) -> Prepared {
+fn mark(label: &str, at: i64) -> PreparedMessage {
     step(&Step::Mark(Some(label.to_owned())), at)
 }
 
-fn rewind(label: &str, at: i64) -> Prepared {
+fn rewind(label: &str, at: i64) -> PreparedMessage {
     step(&Step::Rewind(Some(label.to_owned())), at)
 }
 
-async fn say(db: &dyn Backend, messages: Vec<Prepared>) -> AppendOutcome {
+async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) -> AppendOutcome {
     let outcome = db.store().append(append(&agent("a"), messages)).await.unwrap();
     clean(db, &agent("a")).await;
     outcome
 }
 
 /// A window of so many turns.
-async fn say_within(db: &dyn Backend, turns: i64, messages: Vec<Prepared>) -> AppendOutcome {
+async fn say_within(db: &dyn Backend, turns: i64, messages: Vec<PreparedMessage>) -> AppendOutcome {
     let mut request = append(&agent("a"), messages);
     request.rules.budget = Budget::new(turns * TURN_TOKENS, 1.0);
     let outcome = db.store().append(request).await.unwrap();
@@ -68,7 +68,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
     messages.extend(turns(1..=2));
     say_within(db, 9, messages).await;
     let outcome = say_within(db, 9, vec![step(&Step::Clear, 3)]).await;
-    assert_eq!(outcome.steps, [Stepped::Cleared { session: 2 }]);
+    assert_eq!(outcome.steps, [StepOutcome::Cleared { session: 2 }]);
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (3, 0));
     let [left] = outcome.evictions.try_into().unwrap();
     assert_eq!(
@@ -139,7 +139,7 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
     say_within(db, 9, vec![mark("here", 3)]).await;
     say_within(db, 9, turns(4..=6)).await;
     let outcome = say_within(db, 9, vec![rewind("here", 7)]).await;
-    let rewound = Stepped::Rewound {
+    let rewound = StepOutcome::Rewound {
         exchange: 2,
         set_aside: 3,
         version: None,
@@ -171,7 +171,7 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
     );
     // Going back once more leads to the same place.
     let outcome = say_within(db, 9, vec![rewind("here", 10)]).await;
-    let rewound = Stepped::Rewound {
+    let rewound = StepOutcome::Rewound {
         exchange: 2,
         set_aside: 2,
         version: None,
@@ -218,9 +218,9 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
     for (number, label) in [(1, "x"), (2, "y"), (3, "x"), (4, "\"quoted\\\"")] {
         say_within(db, 9, turn_and_mark(number, label)).await;
     }
-    let at = async |message: Prepared| say_within(db, 9, vec![message]).await.steps;
+    let at = async |message: PreparedMessage| say_within(db, 9, vec![message]).await.steps;
     let rewound = |exchange, set_aside| {
-        [Stepped::Rewound {
+        [StepOutcome::Rewound {
             exchange,
             set_aside,
             version: None,
@@ -234,7 +234,7 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
     // nothing was said in it.
     assert_eq!(at(rewind("y", 7)).await, rewound(2, 1));
     assert_eq!(at(rewind("x", 8)).await, rewound(1, 1));
-    let gone = [Stepped::Ignored {
+    let gone = [StepOutcome::Ignored {
         label: Some("y".to_owned()),
     }];
     assert_eq!(at(rewind("y", 9)).await, gone);
@@ -242,7 +242,7 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
     at(step(&Step::Clear, 10)).await;
     assert_eq!(
         at(step(&Step::Rewind(None), 11)).await,
-        [Stepped::Ignored { label: None }]
+        [StepOutcome::Ignored { label: None }]
     );
 }
 
@@ -257,7 +257,7 @@ pub(crate) async fn an_unknown_mark_is_refused_when_it_must_be_there(db: &dyn Ba
     let outcome = db.store().rewind(request("here")).await.unwrap();
     assert!(matches!(
         outcome.steps.as_slice(),
-        [Stepped::Rewound { exchange: 2, .. }]
+        [StepOutcome::Rewound { exchange: 2, .. }]
     ));
 }
 
@@ -293,7 +293,7 @@ async fn summarised(db: &dyn Backend) -> Lease {
 pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
     let lease = summarised(db).await;
     let outcome = say(db, vec![rewind("third", 10)]).await;
-    let rewound = Stepped::Rewound {
+    let rewound = StepOutcome::Rewound {
         exchange: 3,
         set_aside: 3,
         version: Some(2),

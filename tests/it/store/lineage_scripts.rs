@@ -4,7 +4,7 @@
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
-    store::{AppendRequest, Patch, Prepared, Settle},
+    store::{AppendRequest, Patch, PreparedMessage, Settle},
 };
 use tokio::runtime::Handle;
 
@@ -47,7 +47,7 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The message of an event, the `at`th.
-pub(super) fn message(event: &Event, at: i64) -> Option<Prepared> {
+pub(super) fn message(event: &Event, at: i64) -> Option<PreparedMessage> {
     match event {
         // Some are important: any rule will do that a replay follows too.
         Event::Said(kind, tokens) if tokens % 5 == 0 => {
@@ -128,7 +128,7 @@ pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
     }
 }
 
-fn request(agent: &AgentId, messages: Vec<Prepared>, budget_tokens: i64) -> AppendRequest {
+fn request(agent: &AgentId, messages: Vec<PreparedMessage>, budget_tokens: i64) -> AppendRequest {
     let mut request = append(agent, messages);
     request.rules.budget = Budget::new(budget_tokens, 0.8);
     request
@@ -172,7 +172,7 @@ pub(crate) async fn a_replay_ends_where_living_ended(db: &dyn Backend) {
         );
         // The first word makes the agent; without one there is nothing to summarise.
         let events: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
-        let messages: Vec<Prepared> = (0..)
+        let messages: Vec<PreparedMessage> = (0..)
             .zip(&events)
             .filter_map(|(at, event)| message(event, at))
             .collect();

@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{exchange::Exchange, lineage::Step, redaction::Redactor, window::Budget, work::Reason},
-    store::{AppendOutcome, ExchangeQuery, Forget, Forgettable, MaterialLimits, Prepared},
+    store::{AppendOutcome, ExchangeQuery, Forget, Forgettable, MaterialLimits, PreparedMessage},
 };
 
 use super::{clean, lineage::step};
@@ -18,12 +18,12 @@ const LEG_TOKENS: i64 = 3 * ROUND_TOKENS;
 /// The window holds ten rounds, and is emptied down to eight.
 const BUDGET: Budget = Budget::new(10 * ROUND_TOKENS, 0.8);
 
-fn request() -> Prepared {
+fn request() -> PreparedMessage {
     said("user", "Migrate all modules", 50, minute(0))
 }
 
 /// Rounds of these numbers: a call and its result.
-fn rounds(numbers: std::ops::Range<i64>) -> Vec<Prepared> {
+fn rounds(numbers: std::ops::Range<i64>) -> Vec<PreparedMessage> {
     let round = |number| {
         [
             said("tool_call", "run", 10, minute(number)),
@@ -38,7 +38,7 @@ fn rounds(numbers: std::ops::Range<i64>) -> Vec<Prepared> {
     numbers.flat_map(round).collect()
 }
 
-async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>, leg_tokens: i64) -> AppendOutcome {
+async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>, leg_tokens: i64) -> AppendOutcome {
     let mut request = append(&agent(name), messages);
     request.rules.budget = BUDGET.with_leg_tokens(leg_tokens);
     let outcome = db.store().append(request).await.unwrap();

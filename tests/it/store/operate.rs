@@ -9,7 +9,7 @@ use recapd::{
     },
     store::{
         AttemptError, Failure, Fence, Material, Postponement, Resume, RunRecord, StoreError,
-        operate::{Handled, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
+        operate::{OperatorOutcome, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
     },
 };
 
@@ -153,7 +153,10 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     let operator = db.operator();
     let unknown = operator.refresh(&agent("a"), T0).await;
     assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
-    assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), Handled::NoRow);
+    assert_eq!(
+        operator.retry(&agent("a"), T0).await.unwrap(),
+        OperatorOutcome::NoRow
+    );
     make(db, "a").await;
     assert!(operator.refresh(&agent("a"), T0).await.unwrap().is_new);
     assert_eq!(row(db, "a", T0).await.reason, "manual");
@@ -164,7 +167,7 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
     // What runs goes on.
     let lease = the_lease(db, T0).await;
-    let running = Handled::Running(Box::new(row(db, "a", T0).await));
+    let running = OperatorOutcome::Running(Box::new(row(db, "a", T0).await));
     assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), running);
     operator.refresh(&agent("a"), T0).await.unwrap();
     let held = db
@@ -178,7 +181,7 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     fail(db, T0, true).await;
     assert_eq!(claims(db, minute(5)).await, 0);
     // What is told is the row as the retry left it, whoever takes it a moment later.
-    let Handled::Done(left) = operator.retry(&agent("a"), minute(5)).await.unwrap() else {
+    let OperatorOutcome::Done(left) = operator.retry(&agent("a"), minute(5)).await.unwrap() else {
         panic!("it was parked");
     };
     assert_eq!(stands(&left), (QueueState::Ready, None, Some(minute(5))));
@@ -187,11 +190,17 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
 
 pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
     let operator = db.operator();
-    assert_eq!(operator.cancel(&agent("a"), T0).await.unwrap(), Handled::NoRow);
+    assert_eq!(
+        operator.cancel(&agent("a"), T0).await.unwrap(),
+        OperatorOutcome::NoRow
+    );
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let cancelled = operator.cancel(&agent("a"), now).await.unwrap();
-    assert_eq!(cancelled, Handled::Done(Box::new(row(db, "a", now).await)));
+    assert_eq!(
+        cancelled,
+        OperatorOutcome::Done(Box::new(row(db, "a", now).await))
+    );
     let patch = patch(&material, items(&material), now);
     let lost = db.store().complete(&lease, patch).await;
     assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))), "{lost:?}");

@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::lineage::Step,
-    store::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError},
+    store::{AppendOutcome, AppendRequest, PreparedMessage, StepOutcome, StoreError},
 };
 
 use super::{clean, forget::forget, lineage::step};
@@ -11,13 +11,13 @@ use crate::support::{
     conversation::{TURN_TOKENS, agent, append, important, minute, turns},
 };
 
-async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>) -> AppendOutcome {
+async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) -> AppendOutcome {
     let outcome = db.store().append(append(&agent(name), messages)).await.unwrap();
     clean(db, &agent(name)).await;
     outcome
 }
 
-async fn steps(db: &dyn Backend, name: &str, steps: &[Step]) -> Vec<Stepped> {
+async fn steps(db: &dyn Backend, name: &str, steps: &[Step]) -> Vec<StepOutcome> {
     let messages = steps.iter().map(|taken| step(taken, 90)).collect();
     say(db, name, messages).await.steps
 }
@@ -34,7 +34,7 @@ async fn pins(db: &dyn Backend, name: &str) -> String {
 }
 
 /// Turns, of which some questions are important: exchange `n` holds the messages `2n - 1` and `2n`.
-fn turns_with(important_ones: &[i64], numbers: std::ops::RangeInclusive<i64>) -> Vec<Prepared> {
+fn turns_with(important_ones: &[i64], numbers: std::ops::RangeInclusive<i64>) -> Vec<PreparedMessage> {
     let mut messages = turns(numbers.clone());
     for (at, number) in numbers.enumerate() {
         if important_ones.contains(&number) {
@@ -47,7 +47,7 @@ fn turns_with(important_ones: &[i64], numbers: std::ops::RangeInclusive<i64>) ->
 pub(crate) async fn a_pin_outlives_its_exchange_and_a_clear(db: &dyn Backend) {
     say(db, "a", turns(1..=3)).await;
     let taken = steps(db, "a", &[Step::Pin(2), Step::Pin(2), Step::Pin(5)]).await;
-    let pinned = |seq, exchange| Stepped::Pinned { seq, exchange };
+    let pinned = |seq, exchange| StepOutcome::Pinned { seq, exchange };
     assert_eq!(taken, [pinned(2, 1), pinned(2, 1), pinned(5, 3)]);
     assert_eq!(pins(db, "a").await, "2#1! 5#3!");
     steps(db, "a", &[Step::Clear]).await;
@@ -56,7 +56,7 @@ pub(crate) async fn a_pin_outlives_its_exchange_and_a_clear(db: &dyn Backend) {
     let taken = steps(db, "a", &[Step::Unpin(2), Step::Unpin(2)]).await;
     assert_eq!(
         taken,
-        [Stepped::Unpinned { seq: 2 }, Stepped::NotThere { seq: 2 }]
+        [StepOutcome::Unpinned { seq: 2 }, StepOutcome::NotThere { seq: 2 }]
     );
     assert_eq!(pins(db, "a").await, "5#3!");
     let found = db.store().pins(&agent("a"), 1).await.unwrap();
@@ -80,7 +80,7 @@ pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
     say(db, "a", vec![metadata]).await;
     assert_eq!(
         steps(db, "a", &[Step::Pin(15)]).await,
-        [Stepped::NotThere { seq: 15 }]
+        [StepOutcome::NotThere { seq: 15 }]
     );
     assert_eq!(pins(db, "a").await, "1#1!");
 }
@@ -96,7 +96,7 @@ pub(crate) async fn a_rewind_behind_a_message_withdraws_its_pin(db: &dyn Backend
     assert_eq!(pins(db, "a").await, "1#1 3#2!");
     assert_eq!(
         steps(db, "a", &[Step::Pin(6)]).await,
-        [Stepped::NotThere { seq: 6 }]
+        [StepOutcome::NotThere { seq: 6 }]
     );
 }
 
@@ -112,10 +112,14 @@ pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend
     assert_eq!(pins(db, "b").await, "1#1! 3#2 9#5");
     // The child pins what it has rows of, also its parent's messages, and forgets only for itself.
     let taken = steps(db, "b", &[Step::Pin(11), Step::Pin(2), Step::Unpin(1)]).await;
-    let first = Stepped::Pinned { seq: 11, exchange: 6 };
+    let first = StepOutcome::Pinned { seq: 11, exchange: 6 };
     assert_eq!(
         taken,
-        [first, Stepped::NotThere { seq: 2 }, Stepped::Unpinned { seq: 1 }]
+        [
+            first,
+            StepOutcome::NotThere { seq: 2 },
+            StepOutcome::Unpinned { seq: 1 }
+        ]
     );
     assert_eq!(pins(db, "b").await, "3#2 9#5 11#6!");
     assert_eq!(pins(db, "a").await, "1#1! 3#2 9#5");
@@ -203,7 +207,7 @@ pub(crate) async fn what_is_not_there_cannot_be_pinned(db: &dyn Backend) {
     }
     // In a stream it does nothing.
     let stepped = steps(db, "a", &[Step::Pin(99)]).await;
-    assert_eq!(stepped, [Stepped::NotThere { seq: 99 }]);
+    assert_eq!(stepped, [StepOutcome::NotThere { seq: 99 }]);
     assert_eq!(pins(db, "a").await, "");
 }
 

@@ -15,7 +15,7 @@ use recapd::{
     },
     store::{
         ClaimRequest, SqlStore, Store as _, StoreError,
-        postgres::{Clock, Heard, Member, PostgresSettings},
+        postgres::{Clock, Member, PeerMessage, PostgresSettings},
     },
 };
 use sqlx::PgConnection;
@@ -73,7 +73,7 @@ async fn claim_soon(store: &SqlStore, request: ClaimRequest) -> Vec<Lease> {
 }
 
 /// What is heard next, which comes soon.
-async fn heard(ears: &mut Member) -> Heard {
+async fn heard(ears: &mut Member) -> PeerMessage {
     let heard = timeout(PATIENCE, ears.hear()).await;
     heard.expect("something is heard")
 }
@@ -180,9 +180,9 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
     // Two turns: what fits the window tells nobody anything, what leaves it does.
     one.append(append(&a, turns(1..=1))).await.unwrap();
     one.append(append(&a, turns(2..=4))).await.unwrap();
-    assert_eq!(heard(&mut ears).await, Heard::Agent(a.clone()));
+    assert_eq!(heard(&mut ears).await, PeerMessage::Agent(a.clone()));
     one.enqueue(&a, Reason::Manual, 0, T0).await.unwrap();
-    assert_eq!(heard(&mut ears).await, Heard::Queue);
+    assert_eq!(heard(&mut ears).await, PeerMessage::Queue);
     let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
     assert_eq!(lease.agent, a);
     let material = one.material(&lease, ALL).await.unwrap();
@@ -191,11 +191,11 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
         .unwrap();
     assert_eq!(
         heard(&mut ears).await,
-        Heard::Agent(a.clone()),
+        PeerMessage::Agent(a.clone()),
         "once for all that one commit changes"
     );
     one.delete_agent(&a, T0).await.unwrap();
-    assert_eq!(heard(&mut ears).await, Heard::Agent(a));
+    assert_eq!(heard(&mut ears).await, PeerMessage::Agent(a));
 }
 
 #[tokio::test]
@@ -204,10 +204,10 @@ async fn a_cut_connection_is_noticed_and_mended() {
     let store = daemon(&database).await;
     let mut ears = member(&store, "left").await;
     database.cut("recapd member").await;
-    assert!(matches!(heard(&mut ears).await, Heard::Lost(_)));
-    assert_eq!(heard(&mut ears).await, Heard::Back { has_name: true });
+    assert!(matches!(heard(&mut ears).await, PeerMessage::Lost(_)));
+    assert_eq!(heard(&mut ears).await, PeerMessage::Back { has_name: true });
     wake(&store, "a", T0).await;
-    assert_eq!(heard(&mut ears).await, Heard::Queue);
+    assert_eq!(heard(&mut ears).await, PeerMessage::Queue);
 }
 
 /// After a partition the server has the name for the connection that was lost, until it finds out; here another one has it.
@@ -224,13 +224,17 @@ async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
     // It waits for the name, so it has it before the daemon is back.
     let take = "SELECT pg_advisory_lock(hashtextextended('recapd left', 0))";
     tokio::join!(execute(&mut past, take), cut);
-    assert!(matches!(heard(&mut ears).await, Heard::Lost(_)));
-    assert_eq!(heard(&mut ears).await, Heard::Back { has_name: false });
+    assert!(matches!(heard(&mut ears).await, PeerMessage::Lost(_)));
+    assert_eq!(heard(&mut ears).await, PeerMessage::Back { has_name: false });
     wake(&store, "a", T0).await;
-    assert_eq!(heard(&mut ears).await, Heard::Queue, "it hears without it, too");
+    assert_eq!(
+        heard(&mut ears).await,
+        PeerMessage::Queue,
+        "it hears without it, too"
+    );
     let free = "SELECT pg_advisory_unlock(hashtextextended('recapd left', 0))";
     execute(&mut past, free).await;
-    assert_eq!(heard(&mut ears).await, Heard::Named);
+    assert_eq!(heard(&mut ears).await, PeerMessage::Named);
     let again = "SELECT pg_try_advisory_lock(hashtextextended('recapd left', 0))";
     let taken = sqlx::query_scalar::<_, bool>(again).fetch_one(&mut past).await;
     assert!(!taken.unwrap(), "the name is its own");

@@ -9,7 +9,7 @@ use recapd::{
         time::{MINUTE_MS, SECOND_MS, Timestamp},
         work::{Lease, Reason},
     },
-    store::{AttemptError, CRASHED, ERROR_CHARS_MAX, Enqueued, Failure, Fence, StoreError},
+    store::{AttemptError, CRASHED, ERROR_CHARS_MAX, EnqueueOutcome, Failure, Fence, StoreError},
 };
 
 use super::{the_lease, with_pending};
@@ -18,7 +18,7 @@ use crate::support::{
     conversation::{LEASE_MS, T0, agent, append, claim, make, minute, run, turns},
 };
 
-async fn wake(db: &dyn Backend, name: &str, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued {
+async fn wake(db: &dyn Backend, name: &str, reason: Reason, delay_ms: i64, now: Timestamp) -> EnqueueOutcome {
     make(db, name).await;
     db.store()
         .enqueue(&agent(name), reason, delay_ms, now)

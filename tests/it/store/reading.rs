@@ -8,7 +8,7 @@ use recapd::{
         exchange::ExchangeState,
         lineage::Step,
         message::{Format, Kind},
-        perspective::{Mode, Telling},
+        perspective::{Mode, PerspectiveStyle},
         redaction::Redactor,
         window::Budget,
     },
@@ -450,7 +450,7 @@ pub(crate) async fn a_database_answers(db: &dyn Backend) {
 }
 
 /// A native message of `kind` by `speaker`.
-fn by(kind: &str, speaker: &str, text: &str) -> recapd::store::Prepared {
+fn by(kind: &str, speaker: &str, text: &str) -> recapd::store::PreparedMessage {
     let payload = serde_json::json!({"kind": kind, "speaker": speaker, "content": text});
     let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
     prepared(message, 10, T0)
@@ -514,9 +514,9 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
             let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
             let viewer = |speaker: &str| Viewer {
                 speaker: speaker.to_owned(),
-                telling: Telling {
+                telling: PerspectiveStyle {
                     mode: Mode::Meditation,
-                    ..Telling::default()
+                    ..PerspectiveStyle::default()
                 },
             };
             for viewer in [None, Some(viewer("ada")), Some(viewer("bob"))] {

@@ -3,7 +3,7 @@
 use recapd::{
     domain::{recall::Query, time::Timestamp},
     recall::{self, RecallReply},
-    store::{Expanded, MessageRange, Place},
+    store::{ExchangePlace, ExpandedExchange, MessageRange},
 };
 
 use super::{clean, lineage::step, the_lease, with_pending};
@@ -38,7 +38,7 @@ async fn recalled(db: &dyn Backend, name: &str, words: &str, limit: i64) -> Reca
 }
 
 /// The exchanges found, best first, with their places.
-async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, Place)> {
+async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, ExchangePlace)> {
     let reply = recalled(db, name, words, 50).await;
     reply
         .found
@@ -47,7 +47,7 @@ async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, Place)> {
         .collect()
 }
 
-async fn expand(db: &dyn Backend, name: &str, exchange: i64) -> Option<Expanded> {
+async fn expand(db: &dyn Backend, name: &str, exchange: i64) -> Option<ExpandedExchange> {
     db.store().expand(&agent(name), exchange, WHOLE).await.unwrap()
 }
 
@@ -74,7 +74,11 @@ async fn three(db: &dyn Backend) {
 pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
     three(db).await;
     assert_eq!(index(db).await, 8);
-    let (covered, pending, window) = (Place::Covered, Place::Pending, Place::Window);
+    let (covered, pending, window) = (
+        ExchangePlace::Covered,
+        ExchangePlace::Pending,
+        ExchangePlace::Window,
+    );
     for (words, expected) in [
         ("jwt", &[(1, covered)][..]),
         (
@@ -185,11 +189,11 @@ pub(crate) async fn what_a_rewind_took_back_is_not_found(db: &dyn Backend) {
     index(db).await;
     let back = step(&Step::Rewind(None), 3);
     db.store().append(append(&agent("a"), vec![back])).await.unwrap();
-    assert_eq!(found(db, "a", "apple").await, [(1, Place::Window)]);
+    assert_eq!(found(db, "a", "apple").await, [(1, ExchangePlace::Window)]);
     let expanded = expand(db, "a", 2).await.unwrap();
     assert_eq!(
         (expanded.placed.place, expanded.messages.len()),
-        (Place::SetAside, 3)
+        (ExchangePlace::SetAside, 3)
     );
 }
 
@@ -204,7 +208,7 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
         .await
         .unwrap();
     for _ in 0..2 {
-        let numbers = |found: Vec<(i64, Place)>| {
+        let numbers = |found: Vec<(i64, ExchangePlace)>| {
             let mut numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
             numbers.sort_unstable();
             numbers
@@ -220,7 +224,7 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
     let covered = expand(db, "grandchild", 1).await.unwrap();
     assert_eq!(
         (covered.placed.place, &covered.placed.source),
-        (Place::Covered, &parent)
+        (ExchangePlace::Covered, &parent)
     );
     let own = expand(db, "grandchild", 4).await.unwrap();
     assert_eq!(
@@ -238,7 +242,7 @@ pub(crate) async fn an_exchange_is_read_as_it_was(db: &dyn Backend) {
     let expanded = expand(db, "a", 2).await.unwrap();
     assert_eq!(
         (expanded.placed.place, expanded.has_more),
-        (Place::Pending, false)
+        (ExchangePlace::Pending, false)
     );
     assert_eq!(expanded.placed.source, a);
     assert!(expanded.placed.evicted_at > Some(T0));

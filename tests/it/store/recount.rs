@@ -4,14 +4,14 @@ use proptest::test_runner::{Config, TestRunner};
 use recapd::{
     domain::{
         agent::AgentId,
-        calibration::{Calibration, MODELS_MAX, ReportedSample, Reporter, Sample},
+        calibration::{Calibration, CalibrationSample, MODELS_MAX, ReportedSample, Reporter},
         message::{Kind, Message},
         settings::SettingsPatch,
         window::Budget,
     },
     store::{
         AppendRules, ExchangeQuery, Fence, KeptCalibration, MaterialLimits, NewCount, Recount, RecountBatch,
-        Recounted, StoreError, StoredExchange,
+        RecountOutcome, StoreError, StoredExchange,
     },
 };
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn window_of(budget_tokens: i64) -> AppendRules {
     }
 }
 
-async fn recount(db: &dyn Backend, recount: Recount) -> Option<Recounted> {
+async fn recount(db: &dyn Backend, recount: Recount) -> Option<RecountOutcome> {
     let agent = recount.agent.clone();
     let recounted = db.store().recount(recount).await.unwrap();
     clean(db, &agent).await;
@@ -98,7 +98,7 @@ async fn recount_all(
     rules: &AppendRules,
     messages_max: i64,
     count: impl Fn(i64, &Message) -> i64 + Copy,
-) -> (Option<Recounted>, i64) {
+) -> (Option<RecountOutcome>, i64) {
     let (mut last, mut steps) = (None, 0);
     while let Some(batch) = batch(db, agent, messages_max).await {
         last = recount(db, counted(agent, batch, rules, count)).await;
@@ -401,7 +401,7 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
 pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
     let kept = |model: &str, learned: u64, reported_tokens: i64| {
         let mut calibration = Calibration::default();
-        let sample = Sample {
+        let sample = CalibrationSample {
             estimated_tokens: 1_000,
             reported_tokens,
         };

@@ -11,7 +11,7 @@ use recapd::{
         tokens::TokenCounter,
         window::{Budget, Window},
     },
-    store::{ExchangeQuery, Prepared, StoreError},
+    store::{ExchangeQuery, PreparedMessage, StoreError},
 };
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -48,7 +48,7 @@ fn conversation() -> impl Strategy<Value = Vec<Said>> {
     proptest::collection::vec((kind, 1_usize..60, -30_i64..90), 1..60)
 }
 
-fn messages(said: &[Said]) -> Vec<Prepared> {
+fn messages(said: &[Said]) -> Vec<PreparedMessage> {
     let mut at = T0;
     let message = |&(kind, chars, minutes): &Said| {
         at = at.plus_ms(minutes * MINUTE_MS);
@@ -94,12 +94,12 @@ fn settings() -> impl Strategy<Value = AgentSettings> {
 /// Whether the message was taken and ended a session; boundary, tokens, and what is in the window after it.
 type Told = (bool, bool, i64, i64, Vec<(i64, usize)>);
 
-fn in_memory(messages: &[Prepared], settings: &AgentSettings) -> Vec<Told> {
+fn in_memory(messages: &[PreparedMessage], settings: &AgentSettings) -> Vec<Told> {
     let settings = settings.expanded(&Basis::default());
     let mut window = Window::new(settings.budget(BUDGET), Arc::new(Characters))
         .on_overflow(settings.on_overflow.unwrap_or_default());
     let mut evicted_through = 0;
-    let states = messages.iter().map(|Prepared { message, entry }| {
+    let states = messages.iter().map(|PreparedMessage { message, entry }| {
         let pushed = window.try_push(message.clone(), entry.at);
         let is_taken = pushed.is_ok();
         let pushed = pushed.unwrap_or_default();
@@ -126,7 +126,7 @@ fn in_memory(messages: &[Prepared], settings: &AgentSettings) -> Vec<Told> {
 async fn in_database(
     db: &dyn Backend,
     name: &str,
-    messages: &[Prepared],
+    messages: &[PreparedMessage],
     settings: &AgentSettings,
 ) -> Vec<Told> {
     make(db, name).await;

@@ -3,7 +3,7 @@
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::tokens::count_message,
-    store::{Prepared, verify::Invariant},
+    store::{PreparedMessage, verify::Invariant},
     tokenizer,
 };
 use tokio::{runtime::Handle, task::JoinSet};
@@ -131,7 +131,7 @@ pub(crate) async fn any_life_from_before_is_sealed(db: &dyn Backend) {
 }
 
 /// A message that `o200k` counts.
-fn counted(kind: &str, text: &str, at: i64) -> Prepared {
+fn counted(kind: &str, text: &str, at: i64) -> PreparedMessage {
     let message = native(kind, text);
     let tokens = count_message(tokenizer::counter_for("openai", "gpt-4o").as_ref(), &message);
     prepared(message, tokens, minute(at))

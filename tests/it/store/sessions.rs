@@ -6,7 +6,7 @@ use recapd::{
         time::{HOUR_MS, MINUTE_MS, Timestamp},
         work::Lease,
     },
-    store::{Prepared, StoreError},
+    store::{PreparedMessage, StoreError},
 };
 
 use super::{clean, lineage::step, with_pending};
@@ -17,14 +17,14 @@ use crate::support::{
 
 const GAP_MS: i64 = HOUR_MS;
 
-async fn say(db: &dyn Backend, messages: Vec<Prepared>) {
+async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent("a"), messages);
     request.rules.idle_gap_ms = GAP_MS;
     db.store().append(request).await.unwrap();
     clean(db, &agent("a")).await;
 }
 
-fn user(at: Timestamp) -> Prepared {
+fn user(at: Timestamp) -> PreparedMessage {
     said("user", "Hello", 1, at)
 }
 

@@ -14,7 +14,8 @@ use recapd::{
         window::Budget,
     },
     store::{
-        AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, Prepared, Settle, StoreError,
+        AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, PreparedMessage, Settle,
+        StoreError,
     },
 };
 use serde_json::{Value, json};
@@ -460,7 +461,7 @@ pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
     let outcome = db.store().append(append(&agent, metadata)).await.unwrap();
     assert_eq!(outcome.first_exchange, 4);
     let long = (0..9).map(|_| said("tool_call", "bash", 1, minute(8)));
-    let long: Vec<Prepared> = std::iter::once(said("user", "Long", 1, minute(8)))
+    let long: Vec<PreparedMessage> = std::iter::once(said("user", "Long", 1, minute(8)))
         .chain(long)
         .collect();
     let outcome = db.store().append(append(&agent, long)).await.unwrap();

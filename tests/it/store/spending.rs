@@ -5,12 +5,13 @@ use recapd::{
         agent::AgentId,
         batch::LIFE_MAX_MS,
         settings::SettingsPatch,
-        spend::{SpendLimit, Spent},
+        spend::{SpendLimit, SpendTotal},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
-        AttemptError, Failure, Fence, LastRun, Paused, Postponement, Resume, RunRecord, Spending, StoreError,
+        AttemptError, Failure, Fence, LastRun, Postponement, Resume, RunRecord, SpendPause, Spending,
+        StoreError,
     },
 };
 use serde_json::json;
@@ -88,7 +89,7 @@ pub(crate) async fn a_postponed_update_burns_no_attempt(db: &dyn Backend) {
 pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backend) {
     let store = db.store();
     let until = minute(60);
-    let paused = Some(Paused {
+    let paused = Some(SpendPause {
         limit: SpendLimit::AgentUsd,
         until,
     });
@@ -263,7 +264,7 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
         .await
         .unwrap();
 
-    let spent = |calls, cost_microusd, unpriced_calls| Spent {
+    let spent = |calls, cost_microusd, unpriced_calls| SpendTotal {
         calls,
         tokens: 110 * calls,
         cost_microusd,
@@ -277,14 +278,14 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
     };
     assert_eq!(spending("a", minute(1)).await, expected);
     assert_eq!(spending("b", minute(1)).await.agent, spent(6, 2_000, 2));
-    assert_eq!(spending("c", minute(1)).await.agent, Spent::default());
+    assert_eq!(spending("c", minute(1)).await.agent, SpendTotal::default());
     let since = minute(2).plus_ms(1);
     assert_eq!(spending("b", since).await.all, spent(4, 2_000, 0));
     assert_eq!(spending("b", minute(4)).await, Spending::default());
     let agents = [agent("b"), agent("nobody"), agent("a")];
     assert_eq!(
         db.operator().spent(&agents, minute(1)).await.unwrap(),
-        [spent(6, 2_000, 2), Spent::default(), spent(1, 500, 0)]
+        [spent(6, 2_000, 2), SpendTotal::default(), spent(1, 500, 0)]
     );
     let nobody = store.spending(&agent("nobody"), T0).await;
     assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))), "{nobody:?}");
@@ -301,13 +302,13 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
 }
 
 /// What was spent since the first minute, by an agent and by all.
-async fn spent_by(db: &dyn Backend, agent: &AgentId) -> [Spent; 2] {
+async fn spent_by(db: &dyn Backend, agent: &AgentId) -> [SpendTotal; 2] {
     let spending = db.store().spending(agent, minute(0)).await.unwrap();
     [spending.agent, spending.all]
 }
 
-const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> Spent {
-    Spent {
+const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
+    SpendTotal {
         calls,
         tokens,
         cost_microusd,
@@ -317,7 +318,7 @@ const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> Spent {
 
 /// What is expected of a question counts until there is an answer, and what was billed for that from then on, once.
 pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend) {
-    let nothing = Spent::default();
+    let nothing = SpendTotal::default();
     let (a, b) = (
         deferred(db, "a", minute(1)).await,
         deferred(db, "b", minute(1)).await,
@@ -365,7 +366,7 @@ pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend)
     gathered(db, minute(2)).await;
     db.raw("UPDATE batch_requests SET tokens = NULL, cost_microusd = NULL")
         .await;
-    let call = Spent {
+    let call = SpendTotal {
         unpriced_calls: 1,
         ..of_calls(1, 0, 0)
     };

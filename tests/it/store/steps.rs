@@ -3,7 +3,7 @@
 use recapd::{
     domain::window::Budget,
     domain::{agent::AgentId, lineage::Step, work::Reason},
-    store::{MaterialLimits, Prepared},
+    store::{MaterialLimits, PreparedMessage},
 };
 
 use super::{clean, lineage::step};
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// Four turns fill the window, and it is emptied down to two.
-async fn say(db: &dyn Backend, messages: Vec<Prepared>) {
+async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent("a"), messages);
     request.rules.budget = Budget::new(4 * TURN_TOKENS, 0.5);
     db.store().append(request).await.unwrap();

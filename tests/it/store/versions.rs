@@ -8,7 +8,7 @@ use recapd::{
         work::Lease,
     },
     store::{
-        Fence, Material, MaterialLimits, Patch, RebuildRequest, Revised, RollbackRequest, StoreError,
+        Fence, Material, MaterialLimits, Patch, RebuildRequest, RevisionOutcome, RollbackRequest, StoreError,
         VersionFigures, VersionQuery,
     },
 };
@@ -55,7 +55,7 @@ pub(super) async fn ready(db: &dyn Backend, name: &str, exchanges_max: i64) -> (
     (lease, material)
 }
 
-async fn roll_back(db: &dyn Backend, name: &str, version: i64) -> Revised {
+async fn roll_back(db: &dyn Backend, name: &str, version: i64) -> RevisionOutcome {
     let request = RollbackRequest {
         agent: agent(name),
         version,
@@ -75,7 +75,7 @@ fn rebuild_request(name: &str) -> RebuildRequest {
     }
 }
 
-pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> Revised {
+pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> RevisionOutcome {
     let revised = db.store().rebuild(rebuild_request(name)).await.unwrap();
     clean(db, &agent(name)).await;
     revised

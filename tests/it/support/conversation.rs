@@ -4,7 +4,7 @@ use recapd::{
     domain::{
         agent::AgentId,
         context::ContextOptions,
-        exchange::{Entry, Exchange},
+        exchange::{Exchange, LedgerEntry},
         message::{Format, Message},
         preset::Basis,
         redaction::Redactor,
@@ -22,8 +22,8 @@ use recapd::{
     },
     formats,
     store::{
-        AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch, Prepared,
-        RunRecord, StoredExchange,
+        AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch,
+        PreparedMessage, RunRecord, StoredExchange,
     },
     tokenizer,
 };
@@ -81,25 +81,25 @@ pub(crate) fn native(kind: &str, content: &str) -> Message {
 }
 
 /// A message of `kind` that costs `tokens` and was said at `at`.
-pub(crate) fn said(kind: &str, content: &str, tokens: i64, at: Timestamp) -> Prepared {
+pub(crate) fn said(kind: &str, content: &str, tokens: i64, at: Timestamp) -> PreparedMessage {
     prepared(native(kind, content), tokens, at)
 }
 
 /// As [`said`], and important to its session.
-pub(crate) fn important(kind: &str, content: &str, tokens: i64, at: Timestamp) -> Prepared {
+pub(crate) fn important(kind: &str, content: &str, tokens: i64, at: Timestamp) -> PreparedMessage {
     let payload = json!({"kind": kind, "content": content, "name": content, "important": true});
     let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
     prepared(message, tokens, at)
 }
 
 /// `message`, for `tokens`, said at `at`.
-pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> Prepared {
-    let entry = Entry::new(&message, tokens, at, &Redactor::standard());
-    Prepared { message, entry }
+pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> PreparedMessage {
+    let entry = LedgerEntry::new(&message, tokens, at, &Redactor::standard());
+    PreparedMessage { message, entry }
 }
 
 /// A turn of [`TURN_TOKENS`]: question and answer, a second apart.
-pub(crate) fn turn(number: i64) -> [Prepared; 2] {
+pub(crate) fn turn(number: i64) -> [PreparedMessage; 2] {
     [
         said("user", &format!("Question {number}"), 40, minute(number)),
         said(
@@ -112,12 +112,12 @@ pub(crate) fn turn(number: i64) -> [Prepared; 2] {
 }
 
 /// The turns of these numbers, one after the other.
-pub(crate) fn turns(numbers: std::ops::RangeInclusive<i64>) -> Vec<Prepared> {
+pub(crate) fn turns(numbers: std::ops::RangeInclusive<i64>) -> Vec<PreparedMessage> {
     numbers.flat_map(turn).collect()
 }
 
 /// An append under [`rules`], at [`T0`].
-pub(crate) fn append(agent: &AgentId, messages: Vec<Prepared>) -> AppendRequest {
+pub(crate) fn append(agent: &AgentId, messages: Vec<PreparedMessage>) -> AppendRequest {
     AppendRequest {
         agent: agent.clone(),
         messages,

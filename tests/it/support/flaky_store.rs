@@ -18,14 +18,14 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
-        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
-        Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
-        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
+        EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
+        FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+        RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+        SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+        StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -140,7 +140,7 @@ pass! {
     fn append(request: AppendRequest) -> AppendOutcome;
     fn known_payloads(agent: &AgentId, ids: &[&str]) -> HashMap<String, String>;
     fn rewind(request: AppendRequest) -> AppendOutcome;
-    fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
+    fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> ForkOutcome;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
@@ -148,7 +148,7 @@ pass! {
     fn begin_recount(agent: &AgentId) -> ();
     fn recounts_due(limit: i64) -> Vec<AgentId>;
     fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
-    fn recount(recount: Recount) -> Option<Recounted>;
+    fn recount(recount: Recount) -> Option<RecountOutcome>;
     fn calibrations() -> Vec<KeptCalibration>;
     fn keep_calibrations(kept: Vec<KeptCalibration>, now: Timestamp) -> ();
     fn agent(agent: &AgentId) -> Option<AgentRow>;
@@ -158,8 +158,8 @@ pass! {
     fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     fn has_evicted(agent: &AgentId) -> bool;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
-    fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
-    fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    fn search(agent: &AgentId, query: &Query) -> Option<SearchHits>;
+    fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<ExpandedExchange>;
     fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;
     fn index_messages(messages_max: i64) -> i64;
@@ -168,7 +168,7 @@ pass! {
     fn forget_some(request: &Forget) -> ForgetStep;
     fn forgettings_due(limit: i64) -> Vec<AgentId>;
     fn forgettings_left(agent: &AgentId) -> i64;
-    fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<Recounted>;
+    fn settle_totals(agent: &AgentId, rules: &AppendRules, now: Timestamp) -> Option<RecountOutcome>;
     fn totals_due(limit: i64) -> Vec<AgentId>;
     fn begin_delete(agent: &AgentId, now: Timestamp) -> ();
     fn delete_some(agent: &AgentId) -> DeleteStep;
@@ -177,17 +177,17 @@ pass! {
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;
     fn version(agent: &AgentId, version: i64) -> Option<Version>;
-    fn roll_back(request: RollbackRequest) -> Revised;
-    fn rebuild(request: RebuildRequest) -> Revised;
+    fn roll_back(request: RollbackRequest) -> RevisionOutcome;
+    fn rebuild(request: RebuildRequest) -> RevisionOutcome;
     fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
     fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
     fn change_fact(request: FactRequest) -> FactEdited;
-    fn edit_item(request: EditRequest) -> Edited;
+    fn edit_item(request: EditRequest) -> EditOutcome;
     fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
     fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
     fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
     fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
-    fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
+    fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> EnqueueOutcome;
     fn next_due_ms(now: Timestamp) -> Option<i64>;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
@@ -195,16 +195,16 @@ pass! {
     fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
     fn journalled_among(agent: &AgentId, keys: &[String]) -> Vec<String>;
     fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
-    fn complete(lease: &Lease, patch: Patch) -> Completed;
+    fn complete(lease: &Lease, patch: Patch) -> Completion;
     fn age_document(lease: &Lease, patch: Patch) -> bool;
-    fn settle(lease: &Lease, settle: Settle) -> Completed;
+    fn settle(lease: &Lease, settle: Settle) -> Completion;
     fn fail(lease: &Lease, failure: Failure) -> bool;
     fn release(leases: &[Lease], now: Timestamp) -> u64;
     fn postpone(lease: &Lease, postponement: Postponement) -> ();
     fn record_run(lease: &Lease, run: RunRecord) -> ();
     fn resume(whom: Resume, now: Timestamp) -> u64;
     fn spending(agent: &AgentId, since: Timestamp) -> Spending;
-    fn paused(agent: &AgentId) -> Option<Paused>;
+    fn paused(agent: &AgentId) -> Option<SpendPause>;
     fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
     fn disclaim(leases: &[Lease]) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;

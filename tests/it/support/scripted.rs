@@ -13,7 +13,7 @@ use recapd::{
         reply::{ANSWER_BYTES_MAX, OPERATIONS},
         summary::fact::Fact,
     },
-    llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
+    llm::{Cause, ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure},
 };
 use serde_json::json;
 use tokio::{
@@ -343,16 +343,16 @@ fn fault(reply: Reply) -> LlmError {
         },
         Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
         Reply::Truncated => LlmError::Truncated { usage: None },
-        Reply::Late => LlmError::Transient(Fault::new(Cause::Timeout, "operation timed out")),
-        Reply::Broken => LlmError::Transient(Fault {
+        Reply::Late => LlmError::Transient(TransientFailure::new(Cause::Timeout, "operation timed out")),
+        Reply::Broken => LlmError::Transient(TransientFailure {
             usage: Some(Usage {
                 input: 1_000,
                 output: 100,
                 ..Usage::default()
             }),
-            ..Fault::new(Cause::Server, "the answer broke off")
+            ..TransientFailure::new(Cause::Server, "the answer broke off")
         }),
-        _ => LlmError::Transient(Fault::new(Cause::Network, "connection reset")),
+        _ => LlmError::Transient(TransientFailure::new(Cause::Network, "connection reset")),
     }
 }
 

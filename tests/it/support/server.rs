@@ -18,7 +18,7 @@ use recapd::{
     },
     store::{
         SqlStore,
-        access::{AccessStore as _, Kept, NewToken},
+        access::{AccessStore as _, NewToken, TokenOutcome},
     },
 };
 use reqwest::{Client, Method, RequestBuilder};
@@ -194,7 +194,7 @@ impl Server {
         };
         let now = Timestamp::parse(START).unwrap();
         let kept = self.target.keep_token(token, now).await.unwrap();
-        assert_eq!(kept, Kept::Done);
+        assert_eq!(kept, TokenOutcome::Done);
         self.access.refresh().await.unwrap();
     }
 

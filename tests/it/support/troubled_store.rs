@@ -18,14 +18,14 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completed, DeleteStep,
-        EditRequest, Edited, Enqueued, ExchangeQuery, Expanded, FactEdited, FactQuery, FactRequest, FactRow,
-        Failure, Forget, ForgetStep, Forgotten, Forked, ItemQuery, ItemRow, JournalledAnswer,
-        KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins, Postponement,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Resume, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
+        EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
+        FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+        RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+        SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+        StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,7 @@ impl Store for TroubledStore {
         self.enter("rewind").await?.rewind(request).await
     }
 
-    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<ForkOutcome> {
         self.enter("fork").await?.fork(parent, child, now).await
     }
 
@@ -134,7 +134,7 @@ impl Store for TroubledStore {
             .await
     }
 
-    async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>> {
+    async fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>> {
         self.enter("recount").await?.recount(recount).await
     }
 
@@ -197,7 +197,7 @@ impl Store for TroubledStore {
         self.enter("last_said").await?.last_said(agent, limit).await
     }
 
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>> {
         self.enter("search").await?.search(agent, query).await
     }
 
@@ -206,7 +206,7 @@ impl Store for TroubledStore {
         agent: &AgentId,
         exchange: i64,
         range: MessageRange,
-    ) -> StoreResult<Option<Expanded>> {
+    ) -> StoreResult<Option<ExpandedExchange>> {
         self.enter("expand").await?.expand(agent, exchange, range).await
     }
 
@@ -253,7 +253,7 @@ impl Store for TroubledStore {
         agent: &AgentId,
         rules: &AppendRules,
         now: Timestamp,
-    ) -> StoreResult<Option<Recounted>> {
+    ) -> StoreResult<Option<RecountOutcome>> {
         self.enter("settle_totals")
             .await?
             .settle_totals(agent, rules, now)
@@ -320,11 +320,11 @@ impl Store for TroubledStore {
         self.enter("version").await?.version(agent, version).await
     }
 
-    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
         self.enter("roll_back").await?.roll_back(request).await
     }
 
-    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
         self.enter("rebuild").await?.rebuild(request).await
     }
 
@@ -340,7 +340,7 @@ impl Store for TroubledStore {
         self.enter("change_fact").await?.change_fact(request).await
     }
 
-    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<EditOutcome> {
         self.enter("edit_item").await?.edit_item(request).await
     }
 
@@ -350,7 +350,7 @@ impl Store for TroubledStore {
         reason: Reason,
         delay_ms: i64,
         now: Timestamp,
-    ) -> StoreResult<Enqueued> {
+    ) -> StoreResult<EnqueueOutcome> {
         let inner = self.enter("enqueue").await?;
         inner.enqueue(agent, reason, delay_ms, now).await
     }
@@ -391,7 +391,7 @@ impl Store for TroubledStore {
             .await
     }
 
-    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         self.enter("complete").await?.complete(lease, patch).await
     }
 
@@ -400,7 +400,7 @@ impl Store for TroubledStore {
         inner.age_document(lease, patch).await
     }
 
-    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
         self.enter("settle").await?.settle(lease, settle).await
     }
 
@@ -428,7 +428,7 @@ impl Store for TroubledStore {
         self.enter("spending").await?.spending(agent, since).await
     }
 
-    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<SpendPause>> {
         self.enter("paused").await?.paused(agent).await
     }
 

@@ -8,7 +8,7 @@ use recapd::{
         ChatModel,
         breaker::{Breaker, BreakerSettings},
         chain::Chain,
-        limits::{Limited, MinuteLimits},
+        limits::{LimitedModel, MinuteLimits},
         offline::OfflineModel,
     },
     worker::Outcome::{self, Completed, Parked, Postponed, Retried},
@@ -427,7 +427,7 @@ async fn a_long_wait_for_the_rate_gives_the_work_back() {
         tokens: 0,
     };
     let rig = Rig::asking(&config(), |model, clock| {
-        let limited = Limited::new(model, 9, limits, clock);
+        let limited = LimitedModel::new(model, 9, limits, clock);
         Arc::new(Chain::new(Arc::new(limited), offline()))
     })
     .await;

@@ -14,7 +14,7 @@ use recapd::{
     llm::{
         breaker::{Breaker, BreakerSettings},
         chain::Chain,
-        limits::{Limited, MinuteLimits},
+        limits::{LimitedModel, MinuteLimits},
         offline::OfflineModel,
     },
     store::Material,
@@ -230,7 +230,7 @@ async fn rig(config: &Config, is_guarded: bool) -> Rig {
             requests: 6,
             tokens: 0,
         };
-        let limited = Limited::new(model, 2, limits, Arc::clone(&clock));
+        let limited = LimitedModel::new(model, 2, limits, Arc::clone(&clock));
         let settings = BreakerSettings {
             failures: 2,
             rest_ms: 30_000,

@@ -8,7 +8,7 @@ use recapd::{
         spend::{SpendLimit, day_start, next_day},
         time::{DAY_MS, HOUR_MS},
     },
-    store::{Paused, Resume},
+    store::{Resume, SpendPause},
     worker::Outcome::{Completed, Postponed, Retried, Superseded},
 };
 use serde_json::json;
@@ -65,7 +65,7 @@ async fn each_limit_pauses_until_the_next_day() {
         let store = rig.db.store();
         assert_eq!(
             store.paused(&rig.agent).await.unwrap(),
-            Some(Paused { limit, until })
+            Some(SpendPause { limit, until })
         );
         let sample = store.sample(rig.clock.now(), DAY_MS).await.unwrap();
         assert_eq!(
@@ -181,7 +181,7 @@ async fn without_prices_a_limit_in_dollars_asks_nobody() {
     let (limit, until) = (SpendLimit::Price, next_day(T0));
     assert_eq!(
         rig.db.store().paused(&rig.agent).await.unwrap(),
-        Some(Paused { limit, until })
+        Some(SpendPause { limit, until })
     );
     assert_eq!(rig.model.calls(), 0);
     set(json!(null)).await;

@@ -12,7 +12,7 @@ use recapd::{
     domain::work::Reason,
     llm::{
         ChatModel, LlmError, ModelAnswer, ModelRequest,
-        limits::{Held, Limited, MinuteLimits},
+        limits::{LimitWait, LimitedModel, MinuteLimits},
     },
     worker::Outcome,
 };
@@ -352,7 +352,7 @@ async fn a_hard_stop_gives_the_lease_back() {
 /// A model that shows of each request whether it is held.
 struct Watched {
     inner: Arc<dyn ChatModel>,
-    requests: Arc<Mutex<Vec<Held>>>,
+    requests: Arc<Mutex<Vec<LimitWait>>>,
 }
 
 #[async_trait]
@@ -377,10 +377,10 @@ async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     let mut config = config();
     config.queue.poll_ms = 3_600_000;
     config.worker.concurrency = 2;
-    let requests: Arc<Mutex<Vec<Held>>> = Arc::default();
+    let requests: Arc<Mutex<Vec<LimitWait>>> = Arc::default();
     let rig = Rig::asking(&config, |model, clock| {
         Arc::new(Watched {
-            inner: Arc::new(Limited::new(model, 1, MinuteLimits::default(), clock)),
+            inner: Arc::new(LimitedModel::new(model, 1, MinuteLimits::default(), clock)),
             requests: Arc::clone(&requests),
         })
     })
@@ -392,7 +392,7 @@ async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     soon(rig.model.asked(1)).await;
     // The one that was sent has the only place, so who is held is the other one.
     soon(async {
-        while !requests.lock().unwrap().iter().any(Held::is_held) {
+        while !requests.lock().unwrap().iter().any(LimitWait::is_held) {
             tokio::task::yield_now().await;
         }
     })

@@ -65,7 +65,7 @@ class Recapd:
 
     def append(
         self, agent: str, messages: Iterable[Mapping[str, Any]], *, format: str | None = None
-    ) -> types.Appended | None:
+    ) -> types.AppendReply | None:
         """Stores messages in order, all or none; `format` is detected if it isn't said. One without an id gets a
         `client_id`, so that it is stored once however often this is tried. An id that the daemon doesn't take, since it is
         too long, stays, and then this is tried once. Raises RecapdError if they are refused, unless `on_error` is `ignore`."""
@@ -102,7 +102,7 @@ class Recapd:
         """Exchanges in which the words stand, best first, also those that have long left the window."""
         return self._read(agent, "recall", "found", {"q": words, "limit": limit})
 
-    def exchange(self, agent: str, number: int, **query: Any) -> types.Expanded | None:
+    def exchange(self, agent: str, number: int, **query: Any) -> types.ExpandedExchange | None:
         """The exchange `#number` that a summary names, verbatim."""
         return self._read(agent, f"exchanges/{int(number)}", "exchange", query)
 
@@ -110,15 +110,15 @@ class Recapd:
         """Ends the session, so that what is pending is summarised now."""
         return self._act(agent, "sessions/end", "session")
 
-    def clear(self, agent: str) -> types.Stepped | None:
+    def clear(self, agent: str) -> types.StepOutcome | None:
         """Closes the session and empties the window; what was in it is summarised."""
         return self._act(agent, "clear", "exchange")
 
-    def mark(self, agent: str, label: str | None = None) -> types.Stepped | None:
+    def mark(self, agent: str, label: str | None = None) -> types.StepOutcome | None:
         """Makes a place to go back to."""
         return self._act(agent, "mark", "exchange", {"label": label})
 
-    def rewind(self, agent: str, to: str | None = None) -> types.Stepped | None:
+    def rewind(self, agent: str, to: str | None = None) -> types.StepOutcome | None:
         """Goes back to that mark, or to the newest one."""
         return self._act(agent, "rewind", "exchange", {"to": to})
 

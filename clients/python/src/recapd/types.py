@@ -68,7 +68,7 @@ ConversationMode: TypeAlias = Literal['talk', 'choose-names', 'meditation']
 Cursor: TypeAlias = str
 
 
-class Deleted(TypedDict):
+class Deletion(TypedDict):
     """
     What the deletion of an agent did.
     """
@@ -140,7 +140,7 @@ class ForkBody(TypedDict):
     child: AgentId
 
 
-class Forked(TypedDict):
+class ForkOutcome(TypedDict):
     """
     What a fork made.
     """
@@ -423,7 +423,7 @@ QueueWait: TypeAlias = Literal['company', 'provider', 'backoff', 'batch', 'limit
 RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'gemini']
 
 
-class Revised(TypedDict):
+class RevisionOutcome(TypedDict):
     """
     What a rollback or a rebuild answers, over HTTP and on the command line alike.
     """
@@ -495,7 +495,7 @@ class SpendLimits(TypedDict):
     tokens: int
 
 
-class Spent(TypedDict):
+class SpendTotal(TypedDict):
     """
     What was spent.
     """
@@ -508,7 +508,7 @@ class Spent(TypedDict):
 
 class SteppedFigures(TypedDict):
     """
-    What the members that [`Figures`] adds look like: of each step its own.
+    What the members that [`StepFigures`] adds look like: of each step its own.
     """
 
     label: NotRequired[str | None]
@@ -851,15 +851,6 @@ class MotorheadMemory(TypedDict):
     tokens: int
 
 
-class Paused(TypedDict):
-    """
-    Updates of an agent wait for the next day.
-    """
-
-    limit: SpendLimit
-    until: Timestamp
-
-
 class Pins(TypedDict):
     """
     An agent's pins, in order of their messages.
@@ -1005,7 +996,7 @@ class RunFigures(TypedDict):
     output_tokens: int
     p95_duration_ms: NotRequired[int]
     postponed: NotRequired[int]
-    spent: Spent
+    spent: SpendTotal
     superseded: int
     truncated: int
 
@@ -1046,7 +1037,7 @@ class Sample(TypedDict):
     running: int
     scheduled: int
     stock_is_estimated: NotRequired[bool]
-    today: NotRequired[Spent]
+    today: NotRequired[SpendTotal]
     truncated: int
 
 
@@ -1073,6 +1064,15 @@ class ShownMessage(TypedDict):
     seq: int
     speaker: NotRequired[str | None]
     tokens: int
+
+
+class SpendPause(TypedDict):
+    """
+    Updates of an agent wait for the next day.
+    """
+
+    limit: SpendLimit
+    until: Timestamp
 
 
 class Stats(TypedDict):
@@ -1105,7 +1105,7 @@ class Status(Sample):
     window_hours: int
 
 
-class Stepped(SteppedFigures):
+class StepOutcome(SteppedFigures):
     """
     What a step did.
     """
@@ -1193,7 +1193,7 @@ class Agent(AgentFigures):
     """
 
     in_force: list[SettingInForce]
-    paused: NotRequired[Paused | None]
+    paused: NotRequired[SpendPause | None]
     settings: AgentSettings
 
 
@@ -1222,7 +1222,7 @@ class EditedFact(Fact):
     version: int
 
 
-class Expanded(TypedDict):
+class ExpandedExchange(TypedDict):
     """
     An exchange as it was.
     """
@@ -1317,7 +1317,7 @@ class WindowPage(Window):
     next_cursor: NotRequired[Cursor | None]
 
 
-class Appended(TypedDict):
+class AppendReply(TypedDict):
     """
     What an append did, over HTTP and on the command line alike.
     """

@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    cli::exit::{Failed, RETRY_LATER, UNAVAILABLE},
+    cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE},
     client::TOKEN_VARIABLE,
 };
 
@@ -12,11 +12,11 @@ use crate::{
 const FINDINGS_SHOWN_MAX: usize = 5;
 
 /// The failure that an answer of this status and text is.
-pub(super) fn failed(status: StatusCode, text: &str) -> Failed {
+pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
     let detail = told(&problem).unwrap_or_else(|| text.trim().to_owned());
     match status {
-        StatusCode::NOT_FOUND => Failed::not_found(detail),
+        StatusCode::NOT_FOUND => CommandFailure::not_found(detail),
         StatusCode::UNAUTHORIZED => {
             anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
@@ -26,8 +26,8 @@ pub(super) fn failed(status: StatusCode, text: &str) -> Failed {
         | StatusCode::PAYLOAD_TOO_LARGE
         | StatusCode::UNSUPPORTED_MEDIA_TYPE
         | StatusCode::UNPROCESSABLE_ENTITY => anyhow::anyhow!("{detail}{}", cure(&problem)).into(),
-        StatusCode::TOO_MANY_REQUESTS => Failed::new(RETRY_LATER, anyhow::anyhow!("{detail}")),
-        status => Failed::new(UNAVAILABLE, anyhow::anyhow!("{status}: {detail}")),
+        StatusCode::TOO_MANY_REQUESTS => CommandFailure::new(RETRY_LATER, anyhow::anyhow!("{detail}")),
+        status => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{status}: {detail}")),
     }
 }
 

@@ -4,9 +4,9 @@ use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
 use reqwest::{Method, StatusCode, header::ACCEPT};
 
-use super::{super::open, Remote, Server, refusal};
+use super::{super::open, DaemonTarget, Remote, refusal};
 use crate::{
-    cli::exit::Failed,
+    cli::exit::CommandFailure,
     client::{Answerer, Credentials, answerer},
     config::{HttpConfig, Listen},
     wire::WireError,
@@ -18,13 +18,16 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// The daemon that runs where the configuration says, if one does and lets us in.
-pub(in crate::cli) fn find(config: &HttpConfig, credentials: Credentials) -> Result<Option<Server>, Failed> {
+pub(in crate::cli) fn find(
+    config: &HttpConfig,
+    credentials: Credentials,
+) -> Result<Option<DaemonTarget>, CommandFailure> {
     // Mostly nobody listens, and then nothing more is set up.
     let base = base(config);
     if base == config.listen.base() && !listens(&config.listen) {
         return Ok(None);
     }
-    let server = Server { base, credentials };
+    let server = DaemonTarget { base, credentials };
     let is_there = open::block_on(async {
         match Remote::new(&server) {
             Ok(daemon) => lets_us_in(&daemon).await,
@@ -37,7 +40,7 @@ pub(in crate::cli) fn find(config: &HttpConfig, credentials: Credentials) -> Res
 /// Whether who listens there is a daemon that lets us in. A slow one is waited for like any answer, and its silence is a
 /// failure: the database that is found without it may be another one, and what is changed there isn't changed by its
 /// configuration.
-async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
+async fn lets_us_in(daemon: &Remote) -> Result<bool, CommandFailure> {
     let request = daemon
         .request(Method::GET, "/version")
         .header(ACCEPT, "application/json");
@@ -73,11 +76,11 @@ pub(in crate::cli) enum NotReady {
 
 /// Whether the daemon at `server`, else the one of the configuration, answers well at `path`, which needs no token.
 pub(in crate::cli) async fn answers(
-    server: Option<&Server>,
+    server: Option<&DaemonTarget>,
     config: &HttpConfig,
     path: &str,
 ) -> Result<(), NotReady> {
-    let here = || Server {
+    let here = || DaemonTarget {
         base: base(config),
         credentials: Credentials::default(),
     };

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{hands::Hands, open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     clock::SystemClock,
@@ -36,13 +36,13 @@ Examples:
   recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
 pub(in crate::cli) struct Agents {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<AgentsAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum AgentsAction {
     /// List agents
-    List(list::List),
+    List(list::AgentsList),
     /// Print what is in force for an agent, and whether the agent, its preset or the configuration says so
     Show {
         /// The agent
@@ -74,26 +74,30 @@ enum Action {
 
 /// What an agent overrides, and what is in force for it.
 #[derive(Serialize, Deserialize)]
-struct Shown {
+struct AgentSettingsView {
     settings: AgentSettings,
     in_force: Vec<Value>,
 }
 
 impl Agents {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let default = list::List {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
+        let default = list::AgentsList {
             limit: list::LIMIT,
             after: None,
         };
-        let (agent, patch) = match self.action.unwrap_or(Action::List(default)) {
-            Action::Show { agent } => (agent, None),
-            Action::Set { agent, settings } => (agent, Some(patch(&settings)?)),
-            Action::List(list) => {
+        let (agent, patch) = match self.action.unwrap_or(AgentsAction::List(default)) {
+            AgentsAction::Show { agent } => (agent, None),
+            AgentsAction::Set { agent, settings } => (agent, Some(patch(&settings)?)),
+            AgentsAction::List(list) => {
                 open::block_on(list.run(config, shared))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Action::Pause { agent } => return pause(config, shared, &agent, true),
-            Action::Resume { agent } => return pause(config, shared, &agent, false),
+            AgentsAction::Pause { agent } => return pause(config, shared, &agent, true),
+            AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
         let shown = open::block_on(async {
             match &shared.server {
@@ -112,7 +116,12 @@ impl Agents {
     }
 }
 
-fn pause(config: &Config, shared: &Shared, agent: &AgentId, paused: bool) -> Result<ExitCode, Failed> {
+fn pause(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    paused: bool,
+) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
         let hands = Hands::working(config, shared).await?;
         hands.set_agent_paused(agent, paused).await
@@ -129,7 +138,11 @@ fn pause(config: &Config, shared: &Shared, agent: &AgentId, paused: bool) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
+async fn look(
+    config: &Config,
+    agent: &AgentId,
+    patch: Option<Value>,
+) -> Result<AgentSettingsView, CommandFailure> {
     let store = open::look(config).await?;
     let Some(row) = store.agent(agent).await? else {
         return Err(open::unknown(&store, agent).await);
@@ -143,13 +156,17 @@ async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<
         }
     };
     let in_force = settings.in_force(&config.agent_settings(), &config.basis());
-    Ok(Shown {
+    Ok(AgentSettingsView {
         in_force: in_force.iter().map(|value| json!(value)).collect(),
         settings,
     })
 }
 
-async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
+async fn ask(
+    daemon: &Remote,
+    agent: &AgentId,
+    patch: Option<Value>,
+) -> Result<AgentSettingsView, CommandFailure> {
     let url = format!("/v1/agents/{agent}");
     if let Some(patch) = patch {
         SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
@@ -160,23 +177,26 @@ async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<S
 }
 
 /// What was typed, as a merge patch.
-fn patch(settings: &[String]) -> Result<Value, Failed> {
+fn patch(settings: &[String]) -> Result<Value, CommandFailure> {
     let pairs = settings.iter().map(|setting| {
         let pair = setting.split_once('=');
-        let (name, text) = pair.ok_or_else(|| Failed::usage(format!("`{setting}`: expected KEY=VALUE")))?;
+        let (name, text) =
+            pair.ok_or_else(|| CommandFailure::usage(format!("`{setting}`: expected KEY=VALUE")))?;
         Ok((name.trim().to_owned(), AgentSettings::typed(text.trim())))
     });
-    Ok(Value::Object(pairs.collect::<Result<Map<_, _>, Failed>>()?))
+    Ok(Value::Object(
+        pairs.collect::<Result<Map<_, _>, CommandFailure>>()?,
+    ))
 }
 
-fn refusal(error: &SettingsError) -> Failed {
+fn refusal(error: &SettingsError) -> CommandFailure {
     let SettingsError::Unknown(name) = error else {
-        return Failed::usage(error.to_string());
+        return CommandFailure::usage(error.to_string());
     };
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
     let nearest = AgentSettings::names().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     let nearest = nearest.unwrap_or_default();
-    Failed::usage(format!("{error}; the nearest one is `{nearest}`"))
+    CommandFailure::usage(format!("{error}; the nearest one is `{nearest}`"))
 }
 
 fn lines(in_force: &[Value]) -> String {

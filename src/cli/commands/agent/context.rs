@@ -7,12 +7,12 @@ use clap::{Args, ValueEnum};
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{Remote, escaped},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     clock::SystemClock,
@@ -35,7 +35,7 @@ and window, valid for that provider. What couldn't be carried over is said on st
 Examples:
   recapd context my-agent --format openai
   recapd context duet --format anthropic --as agent_b --budget 50000")]
-pub(in crate::cli) struct Context {
+pub(in crate::cli) struct ContextCommand {
     /// The agent
     agent: AgentId,
     /// Whose request to write
@@ -54,7 +54,7 @@ pub(in crate::cli) struct Context {
     alternation: Option<Alternation>,
     /// Send thinking of the open exchange even where something before it has changed [default: none is sent then]
     #[arg(long, value_enum, value_name = "open", hide_possible_values = true)]
-    thinking: Option<Thinking>,
+    thinking: Option<ThinkingChoice>,
     /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
     #[arg(long = "as", value_name = "SPEAKER")]
     speaker: Option<String>,
@@ -62,7 +62,7 @@ pub(in crate::cli) struct Context {
 
 /// Of which exchanges thinking is sent whatever has become of those before them.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Thinking {
+enum ThinkingChoice {
     Open,
 }
 
@@ -75,7 +75,7 @@ fn alternation_named(name: &str) -> Result<Alternation, String> {
     Alternation::from_name(name).ok_or_else(|| "expected ack, merge or keep".to_owned())
 }
 
-impl Context {
+impl ContextCommand {
     /// What to send by the agent's own settings.
     pub(super) fn plain(agent: AgentId, format: RequestFormat) -> Self {
         Self {
@@ -89,7 +89,11 @@ impl Context {
         }
     }
 
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let reply = match &shared.server {
                 Some(server) => self.ask(&Remote::new(server)?).await?,
@@ -123,7 +127,7 @@ impl Context {
         }
     }
 
-    async fn read(&self, config: &Config) -> Result<serde_json::Value, Failed> {
+    async fn read(&self, config: &Config) -> Result<serde_json::Value, CommandFailure> {
         let store = Arc::new(open::look(config).await?);
         let Some(row) = store.summary_of_step(&self.agent).await? else {
             return Err(open::unknown(store.as_ref(), &self.agent).await);
@@ -154,7 +158,7 @@ impl Context {
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, Failed> {
+    async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, CommandFailure> {
         let budget = self.budget.map(|budget| format!("&budget={budget}"));
         let summary = self
             .summary_max_tokens
@@ -162,7 +166,7 @@ impl Context {
         let mode = self
             .alternation
             .map(|mode| format!("&alternation={}", mode.name()));
-        let thinking = self.thinking.map(|Thinking::Open| "&thinking=open");
+        let thinking = self.thinking.map(|ThinkingChoice::Open| "&thinking=open");
         let speaker = self
             .speaker
             .as_deref()
@@ -182,7 +186,7 @@ impl Context {
     }
 }
 
-impl From<ContextError> for Failed {
+impl From<ContextError> for CommandFailure {
     fn from(error: ContextError) -> Self {
         match error {
             ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),

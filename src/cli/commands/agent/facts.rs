@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::lineage;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{Remote, behind},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     config::Config,
     domain::{
         agent::AgentId,
-        cursor::List,
+        cursor::PagedList,
         summary::fact::{
             FactKind,
             edit::{FactEdit, FactEditError, NewFact},
@@ -45,7 +45,7 @@ one settles or replaces it. A pinned one leaves the summary last, and no model c
   recapd facts close my-agent 12")]
 pub(in crate::cli) struct Facts {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<FactsAction>,
     /// The agent
     #[arg(required = true)]
     agent: Option<AgentId>,
@@ -61,7 +61,7 @@ pub(in crate::cli) struct Facts {
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum FactsAction {
     /// Add a fact
     Add {
         /// The agent
@@ -74,20 +74,20 @@ enum Action {
     /// Say a fact otherwise
     Edit {
         #[command(flatten)]
-        numbered: Numbered,
+        numbered: FactNumber,
         /// One line
         text: String,
     },
     /// Say that a fact holds no longer
-    Close(Numbered),
+    Close(FactNumber),
     /// Keep a fact in the summary
-    Pin(Numbered),
+    Pin(FactNumber),
     /// Take a pin back
-    Unpin(Numbered),
+    Unpin(FactNumber),
 }
 
 #[derive(Debug, Args)]
-struct Numbered {
+struct FactNumber {
     /// The agent
     agent: AgentId,
     /// The fact's number; `recapd facts AGENT` prints them
@@ -95,7 +95,11 @@ struct Numbered {
 }
 
 impl Facts {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let query = FactQuery {
             after: self.after,
             limit: self.limit,
@@ -104,12 +108,17 @@ impl Facts {
         match (self.action, self.agent) {
             (Some(action), _) => action.run(config, shared),
             (None, Some(agent)) => print(config, shared, &agent, query),
-            (None, None) => Err(Failed::usage("give an agent".to_owned())),
+            (None, None) => Err(CommandFailure::usage("give an agent".to_owned())),
         }
     }
 }
 
-fn print(config: &Config, shared: &Shared, agent: &AgentId, query: FactQuery) -> Result<ExitCode, Failed> {
+fn print(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    query: FactQuery,
+) -> Result<ExitCode, CommandFailure> {
     let facts = open::block_on(read(config, shared, agent, query))?;
     if shared.json {
         output::json(&json!({"agent_id": agent, "facts": facts}))?;
@@ -123,12 +132,12 @@ fn print(config: &Config, shared: &Shared, agent: &AgentId, query: FactQuery) ->
 
 async fn read(
     config: &Config,
-    shared: &Shared,
+    shared: &GlobalOptions,
     agent: &AgentId,
     query: FactQuery,
-) -> Result<Vec<Value>, Failed> {
+) -> Result<Vec<Value>, CommandFailure> {
     if let Some(server) = &shared.server {
-        let cursor = behind(List::Facts(agent), Some(&query.after));
+        let cursor = behind(PagedList::Facts(agent), Some(&query.after));
         let (limit, all) = (query.limit, i64::from(query.all));
         let path = format!("/v1/agents/{agent}/facts?limit={limit}{cursor}&all={all}");
         let page = Remote::new(server)?.get(&path, "application/json").await?;
@@ -143,8 +152,8 @@ async fn read(
     rows.map(|row| lineage::written(&FactReply::from(row))).collect()
 }
 
-impl Action {
-    fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl FactsAction {
+    fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self {
             Self::Add { agent, kind, text } => {
                 add(config, shared, &agent, &json!({"kind": kind, "text": text}))
@@ -157,7 +166,12 @@ impl Action {
     }
 }
 
-fn add(config: &Config, shared: &Shared, agent: &AgentId, fact: &Value) -> Result<ExitCode, Failed> {
+fn add(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    fact: &Value,
+) -> Result<ExitCode, CommandFailure> {
     let new = NewFact::parse(fact).map_err(|error| refusal(&error))?;
     let reply = open::block_on(async {
         if let Some(server) = &shared.server {
@@ -176,8 +190,13 @@ fn add(config: &Config, shared: &Shared, agent: &AgentId, fact: &Value) -> Resul
     })
 }
 
-fn edit(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value) -> Result<ExitCode, Failed> {
-    let Numbered { agent, fact } = numbered;
+fn edit(
+    config: &Config,
+    shared: &GlobalOptions,
+    numbered: &FactNumber,
+    change: &Value,
+) -> Result<ExitCode, CommandFailure> {
+    let FactNumber { agent, fact } = numbered;
     let edit = FactEdit::parse(change).map_err(|error| refusal(&error))?;
     let reply = open::block_on(async {
         if let Some(server) = &shared.server {
@@ -200,8 +219,8 @@ fn edit(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value) -
     })
 }
 
-fn refusal(error: &FactEditError) -> Failed {
-    Failed::usage(match error {
+fn refusal(error: &FactEditError) -> CommandFailure {
+    CommandFailure::usage(match error {
         FactEditError::Invalid { name: "kind", .. } => {
             format!(
                 "a kind is one of {}",

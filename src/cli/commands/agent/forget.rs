@@ -12,9 +12,9 @@ use super::lineage;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{output, ticker::Ticker},
     },
     clock::SystemClock,
@@ -66,9 +66,9 @@ impl Forget {
     pub(in crate::cli) fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         if self.all {
             return self.delete(config, shared, environment);
         }
@@ -79,10 +79,14 @@ impl Forget {
                 let body = json!({ "exchanges": &numbers });
                 (Forgettable::Exchanges(numbers), body)
             }
-            (None, 0) => return Err(Failed::usage("name exchanges, --message SEQ or --all".to_owned())),
+            (None, 0) => {
+                return Err(CommandFailure::usage(
+                    "name exchanges, --message SEQ or --all".to_owned(),
+                ));
+            }
             (None, many) => {
                 let wrong = format!("{many} exchanges are named: at most {FORGET_EXCHANGES_MAX} at once");
-                return Err(Failed::usage(wrong));
+                return Err(CommandFailure::usage(wrong));
             }
         };
         let agent = &self.agent;
@@ -112,12 +116,12 @@ impl Forget {
     fn delete(
         &self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let agent = &self.agent;
         if self.yes.as_ref() != Some(agent) {
-            return Err(Failed::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "to delete `{agent}`, give its id: --all --yes {agent}"
             )));
         }
@@ -150,17 +154,21 @@ impl Forget {
 }
 
 /// Removes what this user's hooks on this machine still hold of the agent.
-fn forget_in_hooks(environment: &Environment, agent: &AgentId, scope: ForgetScope) -> Result<(), Failed> {
+fn forget_in_hooks(
+    environment: &Environment,
+    agent: &AgentId,
+    scope: ForgetScope,
+) -> Result<(), CommandFailure> {
     let deadline = Instant::now() + HOOK_PATIENCE;
     hook::forget(environment, agent, scope, deadline).map_err(|error: io::Error| {
         let wrong =
             format!("{agent} is forgotten, but your hooks still hold something of it: {error}; try again");
-        Failed::from(anyhow::anyhow!(wrong))
+        CommandFailure::from(anyhow::anyhow!(wrong))
     })
 }
 
 /// Deletes an agent, which may never have come to be, or be deleted in part.
-async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Failed> {
+async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, CommandFailure> {
     let store = open::work(config).await?;
     let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
     let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
@@ -172,7 +180,7 @@ async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Fa
 }
 
 /// The keeper over the database, with the live journals that are configured.
-async fn keeper(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqlStore>), Failed> {
+async fn keeper(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqlStore>), CommandFailure> {
     let (keeper, store) = lineage::open_with_store(config, agent).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
     Ok((keeper.with_journal(journal), store))
@@ -206,7 +214,7 @@ async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl 
     }
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, CommandFailure> {
     Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     clock::{Clock as _, SystemClock},
@@ -55,7 +55,11 @@ pub(in crate::cli) struct History {
 }
 
 impl History {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let mut before = None;
             loop {
@@ -90,7 +94,7 @@ impl History {
         }
     }
 
-    async fn ask(&self, daemon: &Remote, json: bool) -> Result<String, Failed> {
+    async fn ask(&self, daemon: &Remote, json: bool) -> Result<String, CommandFailure> {
         let accept = if json { "application/json" } else { "text/plain" };
         let mut texts = Vec::new();
         for agent in &self.agents {
@@ -104,7 +108,7 @@ impl History {
         Ok(texts.join("\n"))
     }
 
-    async fn read(&self, config: &Config) -> Result<Vec<HistoryView>, Failed> {
+    async fn read(&self, config: &Config) -> Result<Vec<HistoryView>, CommandFailure> {
         let store = open::look(config).await?;
         let few = HistoryQuery {
             only: self.exchange,
@@ -127,16 +131,16 @@ impl History {
     }
 }
 
-fn unknown_exchange(agent: &AgentId, error: StoreError) -> Failed {
+fn unknown_exchange(agent: &AgentId, error: StoreError) -> CommandFailure {
     match error {
-        StoreError::UnknownExchange(number) => Failed::not_found(format!(
+        StoreError::UnknownExchange(number) => CommandFailure::not_found(format!(
             "`{agent}` has no exchange {number}; `recapd history {agent} --all` lists those that it has"
         )),
         error => error.into(),
     }
 }
 
-fn shown(views: &[HistoryView], json: bool) -> Result<String, Failed> {
+fn shown(views: &[HistoryView], json: bool) -> Result<String, CommandFailure> {
     if json {
         return Ok(output::one_or_all_text(views)?);
     }

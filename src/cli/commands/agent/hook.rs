@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    cli::{Shared, backend::remote, exit::Failed, terminal::output},
+    cli::{GlobalOptions, backend::remote, exit::CommandFailure, terminal::output},
     clock::SystemClock,
     config::{Config, Environment},
-    hook::{self, Call, Event, Host, INPUT_BYTES_MAX, Input},
+    hook::{self, Event, HookCall, Host, INPUT_BYTES_MAX, Input},
     tokenizer,
 };
 pub(in crate::cli) use called::called;
@@ -136,10 +136,10 @@ impl Hook {
     pub(in crate::cli) fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
         began: Instant,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         if let Some((event, fire)) = self.fired() {
             if let Some(input) = input()? {
                 let call = fire.call(event, config, shared, environment, began);
@@ -166,11 +166,11 @@ impl Fire {
         &'a self,
         event: Event,
         config: &'a Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &'a Environment,
         began: Instant,
-    ) -> Call<'a> {
-        Call {
+    ) -> HookCall<'a> {
+        HookCall {
             event,
             host: self.host,
             agent: self.agent.as_deref(),
@@ -185,7 +185,7 @@ impl Fire {
 }
 
 /// Where the daemon answers.
-fn daemon(config: &Config, shared: &Shared) -> String {
+fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
     server.unwrap_or_else(|| remote::base(&config.http))
 }
@@ -206,9 +206,16 @@ fn print(text: &str) {
 }
 
 impl Test {
-    fn run(&self, config: &Config, shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+    fn run(
+        &self,
+        config: &Config,
+        shared: &GlobalOptions,
+        environment: &Environment,
+    ) -> Result<ExitCode, CommandFailure> {
         let input = input()?.ok_or_else(|| {
-            Failed::usage("stdin holds no hook's input; give a JSON object with a session_id".to_owned())
+            CommandFailure::usage(
+                "stdin holds no hook's input; give a JSON object with a session_id".to_owned(),
+            )
         })?;
         let call = self
             .fire

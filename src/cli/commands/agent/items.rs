@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 use super::lineage;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{Remote, behind},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     config::Config,
     domain::{
         agent::AgentId,
-        cursor::List,
+        cursor::PagedList,
         summary::edit::{EditError, ItemEdit},
     },
     keeper::listed,
@@ -38,11 +38,11 @@ ones have a quarter of its room. New words give an item a new number, and no mod
   recapd items edit my-agent 12 --text \"Chose RS256 for the tokens\" --importance decision")]
 pub(in crate::cli) struct Items {
     #[command(subcommand)]
-    action: Action,
+    action: ItemsAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ItemsAction {
     /// Print an agent's items
     List {
         /// The agent
@@ -58,13 +58,13 @@ enum Action {
         limit: i64,
     },
     /// Keep an item in the document, in full
-    Pin(Numbered),
+    Pin(ItemNumber),
     /// Take a pin back
-    Unpin(Numbered),
+    Unpin(ItemNumber),
     /// Change what an item says, or how much it matters
     Edit {
         #[command(flatten)]
-        numbered: Numbered,
+        numbered: ItemNumber,
         /// The detailed text; the shorter ones are cut from it unless they are given, too
         #[arg(long)]
         text: Option<String>,
@@ -81,7 +81,7 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct Numbered {
+struct ItemNumber {
     /// The agent
     agent: AgentId,
     /// The item's number; `recapd items list` prints them
@@ -89,17 +89,21 @@ struct Numbered {
 }
 
 impl Items {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            Action::List {
+            ItemsAction::List {
                 agent,
                 all,
                 after,
                 limit,
             } => list(config, shared, &agent, ItemQuery { after, limit, all }),
-            Action::Pin(numbered) => change(config, shared, &numbered, &json!({"pinned": true})),
-            Action::Unpin(numbered) => change(config, shared, &numbered, &json!({"pinned": false})),
-            Action::Edit {
+            ItemsAction::Pin(numbered) => change(config, shared, &numbered, &json!({"pinned": true})),
+            ItemsAction::Unpin(numbered) => change(config, shared, &numbered, &json!({"pinned": false})),
+            ItemsAction::Edit {
                 numbered,
                 text,
                 brief,
@@ -126,11 +130,16 @@ impl Items {
     }
 }
 
-fn list(config: &Config, shared: &Shared, agent: &AgentId, query: ItemQuery) -> Result<ExitCode, Failed> {
+fn list(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    query: ItemQuery,
+) -> Result<ExitCode, CommandFailure> {
     let items: Vec<Value> = open::block_on(async {
         if let Some(server) = &shared.server {
             let (limit, all) = (query.limit, i64::from(query.all));
-            let cursor = behind(List::Items(agent), Some(&query.after));
+            let cursor = behind(PagedList::Items(agent), Some(&query.after));
             let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
             let page = Remote::new(server)?.get(&path, "application/json").await?;
             let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
@@ -175,8 +184,13 @@ fn line(item: &Value) -> String {
     )
 }
 
-fn change(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value) -> Result<ExitCode, Failed> {
-    let Numbered { agent, item } = numbered;
+fn change(
+    config: &Config,
+    shared: &GlobalOptions,
+    numbered: &ItemNumber,
+    change: &Value,
+) -> Result<ExitCode, CommandFailure> {
+    let ItemNumber { agent, item } = numbered;
     let edit = ItemEdit::parse(change).map_err(|error| refusal(&error))?;
     let reply = open::block_on(async {
         if let Some(server) = &shared.server {
@@ -204,8 +218,8 @@ fn change(config: &Config, shared: &Shared, numbered: &Numbered, change: &Value)
     })
 }
 
-fn refusal(error: &EditError) -> Failed {
-    Failed::usage(match error {
+fn refusal(error: &EditError) -> CommandFailure {
+    CommandFailure::usage(match error {
         EditError::Nothing => "give at least one of --text, --brief, --gist, --importance".to_owned(),
         error => error.to_string(),
     })

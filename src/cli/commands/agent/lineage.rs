@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
-            remote::{Remote, Server},
+            remote::{DaemonTarget, Remote},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     clock::SystemClock,
@@ -29,7 +29,7 @@ use crate::{
 A mark leads back to the exchange in which it stands, and to the window as it was. Examples:
   recapd mark my-agent \"before the refactoring\"
   recapd mark my-agent --server http://127.0.0.1:7411")]
-pub(in crate::cli) struct Mark {
+pub(in crate::cli) struct MarkCommand {
     /// The agent
     agent: AgentId,
     /// The mark's name [default: none]
@@ -68,8 +68,12 @@ pub(in crate::cli) struct Fork {
     child: AgentId,
 }
 
-impl Mark {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl MarkCommand {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "label": self.label });
         step(
             config,
@@ -82,7 +86,11 @@ impl Mark {
 }
 
 impl Rewind {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "to": self.label });
         step(
             config,
@@ -95,13 +103,21 @@ impl Rewind {
 }
 
 impl Clear {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         step(config, shared, &self.agent, &Step::Clear, ("clear", json!({})))
     }
 }
 
 impl Fork {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let Self { parent, child } = self;
         let reply = open::block_on(async {
             if let Some(server) = &shared.server {
@@ -124,11 +140,11 @@ impl Fork {
 
 fn step(
     config: &Config,
-    shared: &Shared,
+    shared: &GlobalOptions,
     agent: &AgentId,
     step: &Step,
     asked: (&str, Value),
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, CommandFailure> {
     let reply = open::block_on(async {
         if let Some(server) = &shared.server {
             return ask(server, agent, asked).await;
@@ -141,7 +157,7 @@ fn step(
 }
 
 /// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
-pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, CommandFailure> {
     Ok(open_with_store(config, agent).await?.0)
 }
 
@@ -149,7 +165,7 @@ pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Fai
 pub(super) async fn open_with_store(
     config: &Config,
     agent: &AgentId,
-) -> Result<(Keeper, Arc<SqlStore>), Failed> {
+) -> Result<(Keeper, Arc<SqlStore>), CommandFailure> {
     let store = open::work(config).await?;
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
@@ -160,24 +176,24 @@ pub(super) async fn open_with_store(
 }
 
 pub(super) async fn ask(
-    server: &Server,
+    server: &DaemonTarget,
     agent: &AgentId,
     (action, body): (&str, Value),
-) -> Result<Value, Failed> {
+) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{action}");
     let text = Remote::new(server)?.post(&path, &body).await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
-pub(super) fn written(reply: &impl Serialize) -> Result<Value, Failed> {
+pub(super) fn written(reply: &impl Serialize) -> Result<Value, CommandFailure> {
     Ok(serde_json::to_value(reply).map_err(anyhow::Error::new)?)
 }
 
 pub(super) fn print(
-    shared: &Shared,
+    shared: &GlobalOptions,
     reply: &Value,
     line: &dyn Fn(&Value) -> String,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, CommandFailure> {
     if shared.json {
         output::json(reply)?;
     } else {

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote},
-        exit::{CONFIGURATION, Failed},
+        exit::{CONFIGURATION, CommandFailure},
     },
     clock::SystemClock,
     config::{Config, Environment},
@@ -37,14 +37,14 @@ impl Mcp {
     pub(in crate::cli) fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
-            .map_err(|error| Failed::new(CONFIGURATION, error))?;
+            .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
         open::block_on(async {
             let way = way(config, shared).await?;
-            let shared = mcp::Shared::new(way, CancellationToken::new());
+            let shared = mcp::ServerState::new(way, CancellationToken::new());
             let (input, output) = rmcp::transport::io::stdio_pipes();
             let transport =
                 AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
@@ -60,8 +60,8 @@ impl Mcp {
 }
 
 /// The daemon or the database that was named; else the nearest of both.
-async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
-    let refused = |error: SourceError| Failed::usage(error.to_string());
+async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFailure> {
+    let refused = |error: SourceError| CommandFailure::usage(error.to_string());
     if let Some(server) = &shared.server {
         let daemon = Remote::new(&server.base)
             .map_err(refused)?
@@ -80,13 +80,13 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
         Box::pin(async {
             let looked = looking.await;
             looked.map_err(|failed| SourceError::Unavailable(failed.text()))
-        }) as mcp::Opening
+        }) as mcp::DatabaseOpening
     };
     Ok(Way::nearest(daemon, open))
 }
 
 /// The database of the configuration, only looked at.
-async fn look(config: Config) -> Result<Arc<dyn Source>, Failed> {
+async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
     let store: Arc<dyn Store> = Arc::new(open::look(&config).await?);
     let clock = Arc::new(SystemClock);
     let snapshots = Snapshots::new(

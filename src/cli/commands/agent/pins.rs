@@ -8,9 +8,9 @@ use serde_json::json;
 use super::lineage;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     config::Config,
@@ -25,7 +25,7 @@ A pinned message stays in view, as a marked copy, when its exchange has left the
 Messages are numbered in the order in which they were stored. Examples:
   recapd pin my-agent 12
   recapd unpin my-agent 12 --server http://127.0.0.1:7411")]
-pub(in crate::cli) struct Numbered {
+pub(in crate::cli) struct PinCommand {
     /// The agent
     agent: AgentId,
     /// The message's number
@@ -41,13 +41,21 @@ pub(in crate::cli) struct Pins {
     agent: AgentId,
 }
 
-impl Numbered {
-    pub(in crate::cli) fn pin(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl PinCommand {
+    pub(in crate::cli) fn pin(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let step = Step::Pin(self.seq);
         self.run(config, shared, &step, ("pin", "pinned"))
     }
 
-    pub(in crate::cli) fn unpin(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn unpin(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let step = Step::Unpin(self.seq);
         self.run(config, shared, &step, ("unpin", "unpinned"))
     }
@@ -55,10 +63,10 @@ impl Numbered {
     fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         step: &Step,
         (action, done): (&str, &str),
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
         open::block_on(async {
             if let Some(server) = &shared.server {
@@ -80,7 +88,11 @@ impl Numbered {
 }
 
 impl Pins {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(async {
             match &shared.server {
                 Some(server) => {
@@ -99,7 +111,7 @@ impl Pins {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn look(&self, config: &Config) -> Result<PinsReply, Failed> {
+    async fn look(&self, config: &Config) -> Result<PinsReply, CommandFailure> {
         let store = open::look(config).await?;
         let Some(row) = store.agent(&self.agent).await? else {
             return Err(open::unknown(&store, &self.agent).await);

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     clock::SystemClock,
@@ -32,11 +32,11 @@ The agents of a project share one summary, within the ceiling of a single one. E
   recapd project list")]
 pub(in crate::cli) struct Project {
     #[command(subcommand)]
-    action: Action,
+    action: ProjectAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ProjectAction {
     /// Print the projects, and how many agents belong to each
     List,
     /// Make agents belong to a project, whatever they belonged to; the first one makes the project
@@ -58,16 +58,20 @@ enum Action {
 }
 
 impl Project {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            Action::List => list(config, shared),
-            Action::Join { project, agents } => change(config, shared, &project, &agents, true),
-            Action::Leave { project, agents } => change(config, shared, &project, &agents, false),
+            ProjectAction::List => list(config, shared),
+            ProjectAction::Join { project, agents } => change(config, shared, &project, &agents, true),
+            ProjectAction::Leave { project, agents } => change(config, shared, &project, &agents, false),
         }
     }
 }
 
-fn list(config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let projects = open::block_on(async {
         match &shared.server {
             Some(server) => ask_all(&Remote::new(server)?).await,
@@ -93,7 +97,7 @@ fn list(config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn read_all(config: &Config) -> Result<Vec<Value>, Failed> {
+async fn read_all(config: &Config) -> Result<Vec<Value>, CommandFailure> {
     let store = open::look(config).await?;
     let mut projects: Vec<Value> = Vec::new();
     let mut after: Option<ProjectId> = None;
@@ -113,7 +117,7 @@ async fn read_all(config: &Config) -> Result<Vec<Value>, Failed> {
     }
 }
 
-async fn ask_all(daemon: &Remote) -> Result<Vec<Value>, Failed> {
+async fn ask_all(daemon: &Remote) -> Result<Vec<Value>, CommandFailure> {
     let mut projects = Vec::new();
     let mut path = format!("/v1/projects?limit={PAGE}");
     loop {
@@ -131,11 +135,11 @@ async fn ask_all(daemon: &Remote) -> Result<Vec<Value>, Failed> {
 
 fn change(
     config: &Config,
-    shared: &Shared,
+    shared: &GlobalOptions,
     project: &ProjectId,
     agents: &[AgentId],
     joins: bool,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
         match &shared.server {
             Some(server) => {
@@ -173,7 +177,7 @@ async fn change_here(
     project: &ProjectId,
     agents: &[AgentId],
     joins: bool,
-) -> Result<(), Failed> {
+) -> Result<(), CommandFailure> {
     let store: Arc<dyn Store> = Arc::new(open::look(config).await?);
     // All are looked at before the first one is changed.
     for agent in agents {
@@ -182,7 +186,7 @@ async fn change_here(
         };
         if !joins && row.project.as_deref() != Some(project.as_str()) {
             let belongs = row.project.as_deref().unwrap_or("none");
-            return Err(Failed::not_found(format!(
+            return Err(CommandFailure::not_found(format!(
                 "agent `{agent}` doesn't belong to project `{project}` but to {belongs}; nothing was changed"
             )));
         }

@@ -15,11 +15,11 @@ use serde_json::Value;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
         commands::trial::replay,
         conversations,
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{figures::thousands, output},
         unshown::Unshown,
     },
@@ -31,7 +31,7 @@ use crate::{
         number::{count, grouped},
     },
     formats::file::{FileReader, ReadError},
-    http::Appended,
+    http::AppendReply,
     keeper::Keeper,
     store::Store,
 };
@@ -70,7 +70,7 @@ pub(in crate::cli) struct Push {
 
 /// What was read so far.
 #[derive(Default)]
-struct Reading {
+struct PushInput {
     messages: Vec<Message>,
     unread: usize,
     bytes: usize,
@@ -78,7 +78,7 @@ struct Reading {
 
 /// What a push did.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Pushed {
+struct PushReport {
     #[serde(default)]
     agent_id: String,
     accepted: i64,
@@ -86,20 +86,24 @@ struct Pushed {
     /// The newest exchange.
     exchange: i64,
     window: Value,
-    evicted: Vec<Moved>,
+    evicted: Vec<MovedExchanges>,
     summary: Value,
 }
 
 /// Exchanges that left the window.
 #[derive(Debug, Serialize, Deserialize)]
-struct Moved {
+struct MovedExchanges {
     from_exchange: i64,
     through_exchange: i64,
     tokens: i64,
 }
 
 impl Push {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let messages = self.read(!shared.no_input)?;
         let mut unshown = Unshown::default();
         for message in &messages {
@@ -126,18 +130,18 @@ impl Push {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn read(&self, may_ask: bool) -> Result<Vec<Message>, Failed> {
+    fn read(&self, may_ask: bool) -> Result<Vec<Message>, CommandFailure> {
         let default = [PathBuf::from(STDIN)];
         let files = if self.files.is_empty() {
             &default[..]
         } else {
             &self.files
         };
-        let mut reading = Reading::default();
+        let mut reading = PushInput::default();
         for file in files {
             self.read_file(file, may_ask, &mut reading)?;
         }
-        let Reading { messages, unread, .. } = reading;
+        let PushInput { messages, unread, .. } = reading;
         if unread > 0 {
             let all = messages.len() + unread;
             return Err(anyhow::anyhow!(
@@ -149,7 +153,7 @@ impl Push {
     }
 
     /// Reads one file. What its sub-agents said is left out, unless there is nothing else.
-    fn read_file(&self, file: &Path, may_ask: bool, reading: &mut Reading) -> Result<(), Failed> {
+    fn read_file(&self, file: &Path, may_ask: bool, reading: &mut PushInput) -> Result<(), CommandFailure> {
         let name = name_of(file);
         let (mut said, mut aside) = (Vec::new(), Vec::new());
         for record in self.open(file, may_ask)?.refusing_unknown_roles() {
@@ -175,7 +179,7 @@ impl Push {
             let messages = reading.messages.len() + said.len() + aside.len();
             if messages > MESSAGES_MAX || reading.bytes > BYTES_MAX {
                 let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
-                return Err(Failed::usage(format!(
+                return Err(CommandFailure::usage(format!(
                     "one push takes at most {most}: push the rest afterwards, in order"
                 )));
             }
@@ -189,11 +193,11 @@ impl Push {
         Ok(())
     }
 
-    fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, Failed> {
+    fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, CommandFailure> {
         let opened = if file.as_os_str() == STDIN {
             if stdin().is_terminal() && !may_ask {
                 let cure = "name files, or send messages to standard input";
-                return Err(Failed::usage(format!(
+                return Err(CommandFailure::usage(format!(
                     "nothing is read from a terminal with --no-input: {cure}"
                 )));
             }
@@ -205,13 +209,13 @@ impl Push {
             FileReader::open(file, self.format)
         };
         opened.map_err(|error| match error {
-            ReadError::Io { .. } => Failed::usage(error.to_string()),
+            ReadError::Io { .. } => CommandFailure::usage(error.to_string()),
             error => anyhow::Error::new(error).into(),
         })
     }
 
-    async fn send(&self, daemon: &Remote, messages: &[Message]) -> Result<Pushed, Failed> {
-        let mut pushed = Pushed::default();
+    async fn send(&self, daemon: &Remote, messages: &[Message]) -> Result<PushReport, CommandFailure> {
+        let mut pushed = PushReport::default();
         for chunk in chunks(messages) {
             let format = chunk.first().map_or("native", |message| message.format.name());
             let path = format!("/v1/agents/{}/messages?format={format}", self.agent);
@@ -224,7 +228,7 @@ impl Push {
         Ok(pushed.of(&self.agent))
     }
 
-    async fn store(&self, config: &Config, messages: Vec<Message>) -> Result<Pushed, Failed> {
+    async fn store(&self, config: &Config, messages: Vec<Message>) -> Result<PushReport, CommandFailure> {
         let store = open::make(config).await?;
         let shared: Arc<dyn Store> = Arc::clone(&store) as _;
         let journal = assembly::live_journal(&config.journal, Arc::clone(&store) as _)
@@ -232,7 +236,7 @@ impl Push {
         let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock))
             .await?
             .with_journal(journal);
-        let mut pushed = Pushed::default();
+        let mut pushed = PushReport::default();
         for chunk in chunks(&messages) {
             let outcome = append(&keeper, &self.agent, chunk).await;
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
@@ -252,9 +256,13 @@ fn name_of(file: &Path) -> String {
     }
 }
 
-async fn append(keeper: &Keeper, agent: &AgentId, messages: &[Message]) -> Result<Pushed, Failed> {
+async fn append(
+    keeper: &Keeper,
+    agent: &AgentId,
+    messages: &[Message],
+) -> Result<PushReport, CommandFailure> {
     let outcome = keeper.append(agent, messages.to_vec()).await?;
-    let appended = serde_json::to_value(Appended::from(&outcome)).map_err(anyhow::Error::new)?;
+    let appended = serde_json::to_value(AppendReply::from(&outcome)).map_err(anyhow::Error::new)?;
     Ok(serde_json::from_value(appended).map_err(anyhow::Error::new)?)
 }
 
@@ -276,7 +284,7 @@ fn chunks(messages: &[Message]) -> Vec<&[Message]> {
     chunks
 }
 
-impl Pushed {
+impl PushReport {
     fn of(self, agent: &AgentId) -> Self {
         Self {
             agent_id: agent.to_string(),
@@ -293,7 +301,7 @@ impl Pushed {
     }
 
     /// A failure in the middle, with how far it came.
-    fn broken_off(&self, failed: Failed) -> Failed {
+    fn broken_off(&self, failed: CommandFailure) -> CommandFailure {
         match self.accepted + self.duplicates {
             0 => failed,
             stored => failed.after(&format!("{} stored, the rest isn't", count(stored, "message"))),

@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
-            remote::{Remote, Server, escaped},
+            remote::{DaemonTarget, Remote, escaped},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     config::Config,
@@ -72,9 +72,13 @@ fn request_format(name: &str) -> Result<RequestFormat, String> {
 }
 
 impl Recall {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let words = words(&self.words);
-        let query = Query::parse(&words).map_err(|error| Failed::usage(error.to_string()))?;
+        let query = Query::parse(&words).map_err(|error| CommandFailure::usage(error.to_string()))?;
         let reply: RecallReply = open::block_on(async {
             let agent = &self.agent;
             if let Some(server) = &shared.server {
@@ -115,7 +119,11 @@ fn words(arguments: &[String]) -> String {
 }
 
 impl Expand {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let replies = open::block_on(async {
             match &shared.server {
                 Some(server) => self.ask(server).await,
@@ -137,7 +145,7 @@ impl Expand {
         self.exchanges.iter().flat_map(|range| range.numbers())
     }
 
-    async fn ask(&self, server: &Server) -> Result<Vec<ExpandReply>, Failed> {
+    async fn ask(&self, server: &DaemonTarget) -> Result<Vec<ExpandReply>, CommandFailure> {
         let mut replies = Vec::new();
         for number in self.numbers() {
             let format = self
@@ -152,7 +160,7 @@ impl Expand {
         Ok(replies)
     }
 
-    async fn look(&self, config: &Config) -> Result<Vec<ExpandReply>, Failed> {
+    async fn look(&self, config: &Config) -> Result<Vec<ExpandReply>, CommandFailure> {
         let store = open::look(config).await?;
         let query = ExpandQuery {
             after_seq: self.after,
@@ -165,7 +173,7 @@ impl Expand {
                 if store.agent(&self.agent).await?.is_none() {
                     return Err(open::unknown(&store, &self.agent).await);
                 }
-                return Err(Failed::not_found(format!(
+                return Err(CommandFailure::not_found(format!(
                     "{} has no exchange #{number}; `recapd history {} --all` lists them",
                     self.agent, self.agent
                 )));
@@ -176,7 +184,7 @@ impl Expand {
     }
 }
 
-async fn ask<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failed> {
+async fn ask<T: DeserializeOwned>(server: &DaemonTarget, path: &str) -> Result<T, CommandFailure> {
     let text = Remote::new(server)?.get(path, "application/json").await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }

@@ -9,12 +9,12 @@ use super::versions;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
-            remote::{Remote, Server},
+            remote::{DaemonTarget, Remote},
         },
-        exit::{Failed, UNAVAILABLE},
+        exit::{CommandFailure, UNAVAILABLE},
         terminal::output,
     },
     client::PLACEHOLDER,
@@ -23,7 +23,7 @@ use crate::{
     domain::{
         agent::AgentId,
         project::ProjectId,
-        summary::{brief::Wanted, render::in_place_of_nothing},
+        summary::{brief::BriefOptions, render::in_place_of_nothing},
     },
     snapshot::{self, SummaryReply},
     store::Store as _,
@@ -42,7 +42,7 @@ Examples:
   recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
   recapd summary my-agent --rev 12        as it was; `recapd versions my-agent` lists what is kept
   recapd summary --project ikigai         the one that agents of a project share")]
-pub(in crate::cli) struct Summary {
+pub(in crate::cli) struct SummaryCommand {
     /// The agents
     #[arg(required_unless_present = "project", value_name = "AGENT")]
     agents: Vec<AgentId>,
@@ -67,9 +67,9 @@ pub(in crate::cli) struct Summary {
 fn shared_summary(
     project: &ProjectId,
     config: &Config,
-    shared: &Shared,
+    shared: &GlobalOptions,
     is_raw: bool,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, CommandFailure> {
     let document = open::block_on(async {
         let document = match &shared.server {
             Some(server) => asked(project, server).await,
@@ -90,16 +90,16 @@ fn shared_summary(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(project: &ProjectId, server: &Server) -> Result<Value, Failed> {
+async fn asked(project: &ProjectId, server: &DaemonTarget) -> Result<Value, CommandFailure> {
     let path = format!("/v1/projects/{project}/summary");
     let text = Remote::new(server)?.get(&path, "application/json").await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
-async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> {
+async fn compose(project: &ProjectId, config: &Config) -> Result<Value, CommandFailure> {
     let store = open::look(config).await?;
     let Some((_, row)) = store.project(project).await? else {
-        return Err(Failed::not_found(format!(
+        return Err(CommandFailure::not_found(format!(
             "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` makes it, \
              `recapd project list` names the others"
         )));
@@ -142,7 +142,11 @@ fn has_past(document: &Value) -> bool {
 
 /// Prints what a prompt has in the place of a summary that can't be had for now (seed 003), where a server is asked for it. Returns the
 /// failure, which the caller reports.
-fn in_place_of_unavailable(failed: Failed, config: &Config, shared: &Shared) -> Result<Failed, Failed> {
+fn in_place_of_unavailable(
+    failed: CommandFailure,
+    config: &Config,
+    shared: &GlobalOptions,
+) -> Result<CommandFailure, CommandFailure> {
     let is_server = shared.server.is_some() || config.database.is_postgres();
     if failed.code() == UNAVAILABLE && is_server && !shared.json {
         output::text(PLACEHOLDER)?;
@@ -162,8 +166,12 @@ fn print_raw(documents: &[Value]) -> std::io::Result<()> {
     output::text(&text)
 }
 
-impl Summary {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl SummaryCommand {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         if let Some(project) = &self.project {
             return shared_summary(project, config, shared, self.raw);
         }
@@ -183,7 +191,7 @@ impl Summary {
         })
     }
 
-    async fn documents(&self, config: &Config, shared: &Shared) -> Result<Vec<Value>, Failed> {
+    async fn documents(&self, config: &Config, shared: &GlobalOptions) -> Result<Vec<Value>, CommandFailure> {
         match (self.rev, &shared.server) {
             (Some(version), _) => Ok(vec![self.earlier(version, config, shared).await?]),
             (None, Some(server)) => self.ask(&Remote::new(server)?).await,
@@ -192,10 +200,15 @@ impl Summary {
     }
 
     /// A version that is kept.
-    async fn earlier(&self, version: i64, config: &Config, shared: &Shared) -> Result<Value, Failed> {
+    async fn earlier(
+        &self,
+        version: i64,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Value, CommandFailure> {
         match self.agents.as_slice() {
             [agent] => versions::document(agent, version, config, shared).await,
-            _ => Err(Failed::usage(
+            _ => Err(CommandFailure::usage(
                 "--rev is for one agent: each numbers its versions by itself".to_owned(),
             )),
         }
@@ -213,7 +226,7 @@ impl Summary {
         }
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<Vec<Value>, Failed> {
+    async fn ask(&self, daemon: &Remote) -> Result<Vec<Value>, CommandFailure> {
         let mut documents = Vec::new();
         for agent in &self.agents {
             let path = format!("/v1/agents/{agent}/summary{}", self.parameters());
@@ -223,7 +236,7 @@ impl Summary {
         Ok(documents)
     }
 
-    async fn read(&self, config: &Config) -> Result<Vec<Value>, Failed> {
+    async fn read(&self, config: &Config) -> Result<Vec<Value>, CommandFailure> {
         let store = open::look(config).await?;
         let counter = tokenizer::ceiling_counter();
         let (ageing, redactor) = (assembly::summary_policy(config).ageing, config.summary.redactor());
@@ -243,7 +256,7 @@ impl Summary {
             } else {
                 None
             };
-            let part = Wanted::new(self.brief, None, self.max_tokens).map(|wanted| match &running {
+            let part = BriefOptions::new(self.brief, None, self.max_tokens).map(|wanted| match &running {
                 Some(running) => wanted.with_running(running, agent, &snapshot.markdown, counter.as_ref()),
                 None => wanted.of(agent, &snapshot.markdown, counter.as_ref()),
             });

@@ -9,16 +9,16 @@ use tokio::time::Instant;
 use crate::{
     assembly::Parts,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{hands::Hands, open},
-        exit::{Failed, NOT_FOUND, RETRY_LATER},
+        exit::{CommandFailure, NOT_FOUND, RETRY_LATER},
         terminal::{
             figures::{duration, thousands},
             output,
         },
     },
     clock::{Clock, SystemClock},
-    config::{Environment, Loaded},
+    config::{Environment, LoadedConfig},
     domain::{agent::AgentId, number::count},
     randomness,
     store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
@@ -53,10 +53,10 @@ pub(in crate::cli) struct Update {
 impl Update {
     pub(in crate::cli) fn run(
         self,
-        loaded: &Loaded,
-        shared: &Shared,
+        loaded: &LoadedConfig,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let config = &loaded.config;
         open::block_on(async {
             let hands = Hands::working(config, shared).await?;
@@ -86,7 +86,7 @@ impl Update {
         })
     }
 
-    async fn last_run(&self, hands: &Hands) -> Result<Option<Run>, Failed> {
+    async fn last_run(&self, hands: &Hands) -> Result<Option<Run>, CommandFailure> {
         let query = RunQuery {
             agent: Some(self.agent.clone()),
             limit: 1,
@@ -100,8 +100,8 @@ impl Update {
         hands: &Hands,
         parts: Option<Parts>,
         before: i64,
-        shared: &Shared,
-    ) -> Result<ExitCode, Failed> {
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let patience = Instant::now() + Duration::from_secs(self.timeout);
         let ended = loop {
             if let (Some(parts), Hands::Database(_, store)) = (&parts, hands) {
@@ -114,25 +114,28 @@ impl Update {
             if Instant::now() >= patience {
                 let waited = format!("{} isn't updated after {} s", self.agent, self.timeout);
                 let cure = format!("`recapd queue show {}` says what it waits for", self.agent);
-                return Err(Failed::new(RETRY_LATER, anyhow::anyhow!("{waited}; {cure}")));
+                return Err(CommandFailure::new(
+                    RETRY_LATER,
+                    anyhow::anyhow!("{waited}; {cure}"),
+                ));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
         match ended {
-            Ended::Done(None) => {
+            UpdateResult::Done(None) => {
                 let text = format!("{} was up to date", self.agent);
                 print(shared, &json!({ "agent_id": self.agent, "run": null }), &text)
             }
-            Ended::Done(Some(run)) => print(
+            UpdateResult::Done(Some(run)) => print(
                 shared,
                 &json!({ "agent_id": self.agent, "run": run }),
                 &line(&run),
             ),
-            Ended::Failed(why) => Err(anyhow::anyhow!("{}: {why}", self.agent).into()),
+            UpdateResult::Failed(why) => Err(anyhow::anyhow!("{}: {why}", self.agent).into()),
         }
     }
 
-    async fn row(&self, hands: &Hands) -> Result<Option<QueueRow>, Failed> {
+    async fn row(&self, hands: &Hands) -> Result<Option<QueueRow>, CommandFailure> {
         match hands.row(&self.agent).await {
             Err(failed) if failed.code() == NOT_FOUND => Ok(None),
             row => row.map(Some),
@@ -145,13 +148,15 @@ impl Update {
         hands: &Hands,
         row: Option<&QueueRow>,
         before: i64,
-    ) -> Result<Option<Ended>, Failed> {
+    ) -> Result<Option<UpdateResult>, CommandFailure> {
         let last = self.last_run(hands).await?.filter(|run| run.run > before);
         let is_written = last
             .as_ref()
             .is_some_and(|run| run.outcome == RunOutcome::Completed);
         let Some(row) = row else {
-            return Ok(Some(Ended::Done(last.filter(|_| is_written).map(Box::new))));
+            return Ok(Some(UpdateResult::Done(
+                last.filter(|_| is_written).map(Box::new),
+            )));
         };
         let error = || {
             row.last_error
@@ -159,10 +164,10 @@ impl Update {
                 .unwrap_or_else(|| "it was stopped".to_owned())
         };
         Ok(match row.state {
-            QueueState::Parked => Some(Ended::Failed(format!("{}; it is parked", error()))),
+            QueueState::Parked => Some(UpdateResult::Failed(format!("{}; it is parked", error()))),
             QueueState::Paused => {
                 let resume = format!("`recapd agents resume {}` goes on with them", self.agent);
-                Some(Ended::Failed(match row.paused_for.as_deref() {
+                Some(UpdateResult::Failed(match row.paused_for.as_deref() {
                     None | Some("hand") => format!("its updates are paused; {resume}"),
                     Some(limit) => format!(
                         "its updates are paused for the limit {limit}; `recapd status` has the figures"
@@ -171,21 +176,25 @@ impl Update {
             }
             // Another attempt comes.
             QueueState::Scheduled if row.waits_for == Some(QueueWait::Backoff) => None,
-            QueueState::Scheduled if is_written => Some(Ended::Done(last.map(Box::new))),
+            QueueState::Scheduled if is_written => Some(UpdateResult::Done(last.map(Box::new))),
             QueueState::Ready | QueueState::Running | QueueState::Scheduled => None,
         })
     }
 }
 
 /// What came of an update.
-enum Ended {
+enum UpdateResult {
     /// It is done; without a run there was nothing to do.
     Done(Option<Box<Run>>),
     /// It won't be done by itself.
     Failed(String),
 }
 
-fn print(shared: &Shared, value: &impl serde::Serialize, text: &str) -> Result<ExitCode, Failed> {
+fn print(
+    shared: &GlobalOptions,
+    value: &impl serde::Serialize,
+    text: &str,
+) -> Result<ExitCode, CommandFailure> {
     if shared.json {
         output::json(value)?;
     } else {

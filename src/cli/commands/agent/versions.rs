@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::lineage;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{open, remote::Remote},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::output,
     },
     config::Config,
@@ -19,7 +19,7 @@ use crate::{
         agent::AgentId,
         number::{count, grouped},
         summary::{
-            diff::{Change, ChangeKind, DocumentLine, diff},
+            diff::{ChangeKind, DiffHunk, DocumentLine, diff},
             version::VersionKind,
         },
         time::Timestamp,
@@ -88,7 +88,7 @@ pub(in crate::cli) struct Rebuild {
 
 /// A version, as far as this command reads it.
 #[derive(Debug, Deserialize, Serialize)]
-struct Figures {
+struct VersionRow {
     version: i64,
     kind: VersionKind,
     path: String,
@@ -103,7 +103,7 @@ struct Figures {
     content: Option<String>,
 }
 
-impl Figures {
+impl VersionRow {
     /// What there is before the first version.
     fn nothing() -> Self {
         Self {
@@ -120,9 +120,9 @@ impl Figures {
         }
     }
 
-    fn text(&self) -> Result<&str, Failed> {
+    fn text(&self) -> Result<&str, CommandFailure> {
         if self.purged_at.is_some() {
-            return Err(Failed::not_found(format!(
+            return Err(CommandFailure::not_found(format!(
                 "the text of version {} is gone: it held what was forgotten",
                 self.version
             )));
@@ -131,7 +131,7 @@ impl Figures {
     }
 }
 
-impl From<VersionFigures> for Figures {
+impl From<VersionFigures> for VersionRow {
     fn from(figures: VersionFigures) -> Self {
         Self {
             version: figures.version,
@@ -149,13 +149,13 @@ impl From<VersionFigures> for Figures {
 }
 
 /// Where versions are read.
-enum Source {
+enum VersionSource {
     Daemon(Remote),
     Database(Box<SqlStore>),
 }
 
-impl Source {
-    async fn open(config: &Config, shared: &Shared, agent: &AgentId) -> Result<Self, Failed> {
+impl VersionSource {
+    async fn open(config: &Config, shared: &GlobalOptions, agent: &AgentId) -> Result<Self, CommandFailure> {
         if let Some(server) = &shared.server {
             return Ok(Self::Daemon(Remote::new(server)?));
         }
@@ -167,7 +167,7 @@ impl Source {
     }
 
     /// The newest versions, newest first.
-    async fn list(&self, agent: &AgentId, limit: i64) -> Result<Vec<Figures>, Failed> {
+    async fn list(&self, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>, CommandFailure> {
         match self {
             Self::Daemon(daemon) => {
                 let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
@@ -177,15 +177,15 @@ impl Source {
             Self::Database(store) => {
                 let query = VersionQuery { before: None, limit };
                 let found = store.versions(agent, query).await?;
-                Ok(found.into_iter().map(Figures::from).collect())
+                Ok(found.into_iter().map(VersionRow::from).collect())
             }
         }
     }
 
     /// One version with its text.
-    async fn one(&self, agent: &AgentId, version: i64) -> Result<Figures, Failed> {
+    async fn one(&self, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
         if version == 0 {
-            return Ok(Figures::nothing());
+            return Ok(VersionRow::nothing());
         }
         match self {
             Self::Daemon(daemon) => {
@@ -194,7 +194,7 @@ impl Source {
             }
             Self::Database(store) => {
                 if let Some(found) = store.version(agent, version).await? {
-                    return Ok(Figures {
+                    return Ok(VersionRow {
                         content: Some(found.content),
                         ..found.figures.into()
                     });
@@ -208,7 +208,7 @@ impl Source {
     }
 }
 
-fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Failed> {
+fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, CommandFailure> {
     Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 
@@ -217,9 +217,9 @@ pub(super) async fn document(
     agent: &AgentId,
     version: i64,
     config: &Config,
-    shared: &Shared,
-) -> Result<Value, Failed> {
-    let source = Source::open(config, shared, agent).await?;
+    shared: &GlobalOptions,
+) -> Result<Value, CommandFailure> {
+    let source = VersionSource::open(config, shared, agent).await?;
     let found = source.one(agent, version).await?;
     if !shared.json {
         found.text()?;
@@ -228,9 +228,13 @@ pub(super) async fn document(
 }
 
 impl Versions {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let found = open::block_on(async {
-            let source = Source::open(config, shared, &self.agent).await?;
+            let source = VersionSource::open(config, shared, &self.agent).await?;
             match self.number {
                 Some(version) => Ok(vec![source.one(&self.agent, version).await?]),
                 None => source.list(&self.agent, self.limit).await,
@@ -248,7 +252,7 @@ impl Versions {
 }
 
 /// `12  2026-11-20 08:40  update    #1–#40  (+4)   1,234 tokens`
-fn version_line(figures: &Figures) -> String {
+fn version_line(figures: &VersionRow) -> String {
     let covers = match figures.covers_through {
         0 => "nothing".to_owned(),
         through => format!("through #{through}"),
@@ -272,9 +276,13 @@ fn version_line(figures: &Figures) -> String {
 }
 
 impl Diff {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let (from, to) = open::block_on(async {
-            let source = Source::open(config, shared, &self.agent).await?;
+            let source = VersionSource::open(config, shared, &self.agent).await?;
             let to = match self.to {
                 Some(to) => to,
                 None => source
@@ -289,7 +297,7 @@ impl Diff {
         })?;
         let changes = diff(from.text()?, to.text()?);
         if shared.json {
-            let figures = |of: &Figures| json!({"version": of.version, "kind": of.kind, "tokens": of.tokens, "covers_through": of.covers_through});
+            let figures = |of: &VersionRow| json!({"version": of.version, "kind": of.kind, "tokens": of.tokens, "covers_through": of.covers_through});
             output::json(
                 &json!({"agent_id": self.agent, "from": figures(&from), "to": figures(&to), "changes": changes}),
             )?;
@@ -300,7 +308,7 @@ impl Diff {
     }
 }
 
-fn told(agent: &AgentId, from: &Figures, to: &Figures, changes: &[Change]) -> String {
+fn told(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHunk]) -> String {
     let mut lines = vec![format!(
         "{agent}: version {} -> {} ({}), {} -> {} tokens, covers through #{} -> #{}",
         from.version,
@@ -340,7 +348,11 @@ fn told(agent: &AgentId, from: &Figures, to: &Figures, changes: &[Change]) -> St
 }
 
 impl Rollback {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let Self {
             agent,
             number: version,
@@ -370,7 +382,11 @@ impl Rollback {
 }
 
 impl Rebuild {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let Self { agent } = self;
         let reply = open::block_on(async {
             if let Some(server) = &shared.server {

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use super::context;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{Remote, behind},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{figures::thousands, output},
     },
     config::Config,
     domain::{
         agent::AgentId,
-        cursor::{self, List},
-        legs::{Numbered, Run, continues},
+        cursor::{self, PagedList},
+        legs::{LegNumber, LegRun, continues},
     },
     formats::outgoing::RequestFormat,
     recall::{
@@ -41,7 +41,7 @@ Examples:
   recapd window my-agent                       the messages of the window, in whole exchanges
   recapd window my-agent --limit 3             the newest three exchanges
   recapd window my-agent --format anthropic    what would be sent, with anchor and summary: as `recapd context`")]
-pub(in crate::cli) struct Window {
+pub(in crate::cli) struct WindowCommand {
     /// The agent
     agent: AgentId,
     /// Print what would be sent to this provider instead
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Window {
 
 /// A page of the window.
 #[derive(Serialize)]
-struct Page {
+struct WindowPage {
     #[serde(flatten)]
     window: WindowReply,
     /// Older ones stand before this exchange; none on the last page.
@@ -72,10 +72,14 @@ struct Beside {
     next_cursor: Option<i64>,
 }
 
-impl Window {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl WindowCommand {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         if let Some(format) = self.format {
-            return context::Context::plain(self.agent, format).run(config, shared);
+            return context::ContextCommand::plain(self.agent, format).run(config, shared);
         }
         let page = open::block_on(async {
             match &shared.server {
@@ -94,13 +98,13 @@ impl Window {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
-        let before = behind(List::Window(&self.agent), self.before.as_ref());
+    async fn ask(&self, daemon: &Remote) -> Result<WindowPage, CommandFailure> {
+        let before = behind(PagedList::Window(&self.agent), self.before.as_ref());
         let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
         let text = daemon.get(&path, "application/json").await?;
-        let read = || -> serde_json::Result<Page> {
+        let read = || -> serde_json::Result<WindowPage> {
             let Beside { next_cursor } = serde_json::from_str(&text)?;
-            Ok(Page {
+            Ok(WindowPage {
                 window: serde_json::from_str(&text)?,
                 next_cursor,
             })
@@ -108,10 +112,10 @@ impl Window {
         Ok(read().map_err(anyhow::Error::new)?)
     }
 
-    async fn look(&self, config: &Config) -> Result<Page, Failed> {
+    async fn look(&self, config: &Config) -> Result<WindowPage, CommandFailure> {
         let store = open::look(config).await?;
         match window(&store, &self.agent, self.before, self.limit).await? {
-            Some(window) => Ok(Page {
+            Some(window) => Ok(WindowPage {
                 next_cursor: window.next_before,
                 window,
             }),
@@ -120,7 +124,7 @@ impl Window {
     }
 }
 
-fn text(page: &Page, is_newest: bool) -> String {
+fn text(page: &WindowPage, is_newest: bool) -> String {
     let reply = &page.window;
     let budget = match reply.budget_tokens {
         0 => "no budget".to_owned(),
@@ -147,17 +151,17 @@ fn text(page: &Page, is_newest: bool) -> String {
         .collect()
 }
 
-fn numbered(exchange: &WindowExchange) -> Numbered {
-    Numbered::new(exchange.exchange, exchange.continues)
+fn numbered(exchange: &WindowExchange) -> LegNumber {
+    LegNumber::new(exchange.exchange, exchange.continues)
 }
 
 /// An exchange, or several legs of one below a heading that says so. `is_newest` says that nothing follows the page.
 fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
-    let rows: Vec<Numbered> = run.iter().map(numbered).collect();
-    let told = Run::of(&rows, is_newest || !is_last);
+    let rows: Vec<LegNumber> = run.iter().map(numbered).collect();
+    let told = LegRun::of(&rows, is_newest || !is_last);
     let heading = told
-        .filter(Run::is_several)
+        .filter(LegRun::is_several)
         .map(|run| format!("\n{}\n", run.heading()));
     let is_alone = heading.is_none();
     let exchanges = run

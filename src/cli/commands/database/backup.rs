@@ -9,15 +9,15 @@ use super::verify::Report;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::open,
-        exit::{Failed, UNAVAILABLE},
+        exit::{CommandFailure, UNAVAILABLE},
         terminal::output,
     },
     config::Config,
     store::{
         SqlStore, StoreError,
-        backup::{BackupError, Part, bring_back, take},
+        backup::{BackupError, PartialCopy, bring_back, take},
         schema::{self, catalogue},
     },
 };
@@ -54,7 +54,11 @@ pub(in crate::cli) struct Restore {
 }
 
 impl Backup {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let database = &config.database.url;
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);
@@ -69,7 +73,11 @@ impl Backup {
 }
 
 impl Restore {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let from = self.file.display().to_string();
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);
@@ -85,7 +93,7 @@ impl Restore {
 
 /// A backup may have been in other hands: what somebody planted in it would run with each write of the daemon, and with the
 /// first migration.
-async fn refuse_other_schemas(from: &str, part: &Part) -> Result<(), Failed> {
+async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), CommandFailure> {
     let settings = part.settings();
     let found = schema::status(&settings).await;
     let found = found.map_err(|error| open::named(from, error))?;
@@ -119,10 +127,10 @@ async fn refuse_other_schemas(from: &str, part: &Part) -> Result<(), Failed> {
 async fn finished(
     from: &str,
     to: &str,
-    part: Part,
+    part: PartialCopy,
     store: SqlStore,
-    shared: &Shared,
-) -> Result<ExitCode, Failed> {
+    shared: &GlobalOptions,
+) -> Result<ExitCode, CommandFailure> {
     let mut report = Report::of_all(&store).await?;
     store.close().await;
     let faults = catalogue::faults(&part.settings()).await;
@@ -148,13 +156,13 @@ async fn finished(
 }
 
 /// An error with the database that it is about.
-fn failed(about: &str, error: BackupError) -> Failed {
+fn failed(about: &str, error: BackupError) -> CommandFailure {
     match error {
         BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {
             open::named(about, error)
         }
-        BackupError::Store(error) => Failed::new(UNAVAILABLE, anyhow::anyhow!("{about}: {error}")),
-        BackupError::OtherTools => Failed::usage(format!("{error}; see docs/backup.md")),
+        BackupError::Store(error) => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{about}: {error}")),
+        BackupError::OtherTools => CommandFailure::usage(format!("{error}; see docs/backup.md")),
         BackupError::Exists(_) | BackupError::File { .. } => anyhow::Error::new(error).into(),
     }
 }

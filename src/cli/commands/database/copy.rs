@@ -10,16 +10,16 @@ use super::verify::Report;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::open,
-        exit::{Failed, UNAVAILABLE},
+        exit::{CommandFailure, UNAVAILABLE},
         terminal::{output, ticker::Ticker},
     },
     config::{Config, DatabaseConfig},
     domain::number::count,
     store::{
         SqlStore, StoreError,
-        copy::{Copied, CopyError, Progress, copy},
+        copy::{CopyError, CopyProgress, CopyReport, copy},
         schema::catalogue,
     },
 };
@@ -46,11 +46,18 @@ pub(in crate::cli) struct Copy {
 }
 
 impl Copy {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let from = place(&config.database, "FROM", &self.from)?;
         let to = place(&config.database, "TO", &self.to)?;
         if from.url == to.url {
-            return Err(Failed::usage(format!("{} can't be copied into itself", from.url)));
+            return Err(CommandFailure::usage(format!(
+                "{} can't be copied into itself",
+                from.url
+            )));
         }
         open::block_on(async {
             let (copied, report) = carry(&from, &to).await?;
@@ -74,15 +81,15 @@ impl Copy {
     }
 }
 
-fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<DatabaseConfig, Failed> {
-    let named = |cure: &str| Failed::usage(format!("{argument}: the address {cure}"));
+fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<DatabaseConfig, CommandFailure> {
+    let named = |cure: &str| CommandFailure::usage(format!("{argument}: the address {cure}"));
     database.at(place).map_err(named)
 }
 
-async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(Copied, Report), Failed> {
+async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport, Report), CommandFailure> {
     let bar = progress_bar();
     let ticker = Ticker::beside(&bar);
-    let told = |progress: Progress<'_>| {
+    let told = |progress: CopyProgress<'_>| {
         bar.set_length(progress.rows_total);
         bar.set_position(progress.rows);
         bar.set_message(progress.table.to_owned());
@@ -100,22 +107,24 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(Copied, Re
 }
 
 /// An error with the database that it is about.
-fn failed(from: &str, to: &str, error: CopyError) -> Failed {
+fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
     let addressed = |url: &str, error: StoreError| match error {
         StoreError::Schema(_) | StoreError::InUse(_) => open::named(url, error),
-        error => Failed::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),
+        error => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),
     };
     match error {
         CopyError::Source(error) => addressed(from, error),
         CopyError::Target(error) => addressed(to, error),
-        CopyError::InUse(_) | CopyError::Inserts => Failed::new(UNAVAILABLE, anyhow::Error::new(error)),
+        CopyError::InUse(_) | CopyError::Inserts => {
+            CommandFailure::new(UNAVAILABLE, anyhow::Error::new(error))
+        }
         CopyError::NotEmpty(_) | CopyError::Unlike(_) | CopyError::Differs { .. } => {
             anyhow::Error::new(error).context(to.to_owned()).into()
         }
     }
 }
 
-fn text(copied: &Copied, report: &Report) -> String {
+fn text(copied: &CopyReport, report: &Report) -> String {
     let mut lines = Vec::new();
     for table in copied.tables.iter().filter(|table| table.rows > 0) {
         lines.push(format!(
@@ -149,7 +158,7 @@ fn text(copied: &Copied, report: &Report) -> String {
 }
 
 /// How far it is, where there is no bar.
-fn line(progress: &Progress<'_>) -> String {
+fn line(progress: &CopyProgress<'_>) -> String {
     let percent = progress.rows * 100 / progress.rows_total.max(1);
     format!("copying  {percent}%  {}", progress.table)
 }

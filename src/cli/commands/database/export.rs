@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
-    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
     config::Config,
     domain::{agent::AgentId, number::count},
     journal::export::{ExportError, export},
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Export {
 
 /// What was written.
 #[derive(Debug, Default, Serialize)]
-struct Exported {
+struct ExportReport {
     agents: u64,
     messages: u64,
     /// Agents that a journal can't hold.
@@ -51,7 +51,11 @@ struct Exported {
 }
 
 impl Export {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let bar = progress_bar(self.count_messages(&store).await?);
@@ -74,7 +78,12 @@ impl Export {
     }
 
     /// A file appears, whole, when all is written. What else is there (a device, a pipe) is written to as it is.
-    async fn write_file(&self, store: &SqlStore, path: &Path, bar: &ProgressBar) -> Result<Exported, Failed> {
+    async fn write_file(
+        &self,
+        store: &SqlStore,
+        path: &Path,
+        bar: &ProgressBar,
+    ) -> Result<ExportReport, CommandFailure> {
         let wrote = || format!("writing {}", path.display());
         let Some(path) = replaceable(path) else {
             let mut there = File::create(path).with_context(wrote)?;
@@ -94,10 +103,10 @@ impl Export {
         store: &SqlStore,
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
-    ) -> Result<Exported, Failed> {
+    ) -> Result<ExportReport, CommandFailure> {
         let mut out = BufWriter::new(out);
         match self.write_agents(store, &mut out, bar).await {
-            Err(Stop::ReaderLeft) => Ok(Exported::default()),
+            Err(Stop::ReaderLeft) => Ok(ExportReport::default()),
             Err(Stop::Refused(error)) => Err(anyhow::Error::new(error).into()),
             Err(Stop::Failed(failed)) => Err(failed),
             Ok(exported) => match out.flush() {
@@ -112,14 +121,17 @@ impl Export {
         store: &SqlStore,
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
-    ) -> Result<Exported, Stop> {
-        let (mut exported, mut known) = (Exported::default(), HashSet::new());
+    ) -> Result<ExportReport, Stop> {
+        let (mut exported, mut known) = (ExportReport::default(), HashSet::new());
         for agent in &self.agents {
             exported.add_family(store, agent, &mut known, out, bar).await?;
         }
         let mut after: Option<AgentId> = None;
         while self.agents.is_empty() {
-            let page = store.agents(after.as_ref(), PAGE).await.map_err(Failed::from)?;
+            let page = store
+                .agents(after.as_ref(), PAGE)
+                .await
+                .map_err(CommandFailure::from)?;
             let Some(last) = page.last() else { break };
             after = Some(last.agent.clone());
             for row in &page {
@@ -131,7 +143,7 @@ impl Export {
         Ok(exported)
     }
 
-    async fn count_messages(&self, store: &SqlStore) -> Result<u64, Failed> {
+    async fn count_messages(&self, store: &SqlStore) -> Result<u64, CommandFailure> {
         let (mut messages, mut known) = (0, HashSet::new());
         for agent in &self.agents {
             if store.agent(agent).await?.is_none() {
@@ -168,11 +180,11 @@ enum Stop {
     ReaderLeft,
     /// A journal can't hold this agent: the others are written all the same.
     Refused(ArchiveError),
-    Failed(Failed),
+    Failed(CommandFailure),
 }
 
-impl From<Failed> for Stop {
-    fn from(failed: Failed) -> Self {
+impl From<CommandFailure> for Stop {
+    fn from(failed: CommandFailure) -> Self {
         Self::Failed(failed)
     }
 }
@@ -182,7 +194,7 @@ async fn family(
     store: &SqlStore,
     agent: &AgentId,
     known: &mut HashSet<AgentId>,
-) -> Result<Vec<AgentId>, Failed> {
+) -> Result<Vec<AgentId>, CommandFailure> {
     let ancestors = store.ancestors(agent).await?.into_iter().rev();
     let family = ancestors.map(|ancestor| ancestor.agent).chain([agent.clone()]);
     Ok(family.filter(|agent| known.insert(agent.clone())).collect())
@@ -198,12 +210,12 @@ async fn write_agent(
         Ok(messages) => Ok(messages.unwrap_or_default()),
         Err(ExportError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => Err(Stop::ReaderLeft),
         Err(ExportError::Archive(error @ ArchiveError::Forked(_))) => Err(Stop::Refused(error)),
-        Err(ExportError::Archive(ArchiveError::Store(error))) => Err(Failed::from(error).into()),
-        Err(error) => Err(Failed::from(anyhow::Error::new(error)).into()),
+        Err(ExportError::Archive(ArchiveError::Store(error))) => Err(CommandFailure::from(error).into()),
+        Err(error) => Err(CommandFailure::from(anyhow::Error::new(error)).into()),
     }
 }
 
-impl Exported {
+impl ExportReport {
     async fn add_family(
         &mut self,
         store: &SqlStore,
@@ -233,7 +245,7 @@ impl Exported {
         Ok(())
     }
 
-    fn report(&self, path: &Path, shared: &Shared) -> io::Result<()> {
+    fn report(&self, path: &Path, shared: &GlobalOptions) -> io::Result<()> {
         if shared.json {
             return output::json(self);
         }

@@ -19,11 +19,11 @@ use serde_json::json;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::open,
         commands::trial::replay,
         conversations,
-        exit::{Failed, RETRY_LATER},
+        exit::{CommandFailure, RETRY_LATER},
         files::list_files,
         terminal::output,
     },
@@ -34,11 +34,11 @@ use crate::{
         message::Format,
         number::{count, grouped},
     },
-    journal::import::{self, ImportError, Imported},
+    journal::import::{self, ImportError, ImportReport},
     store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
-use progress::Progress;
-use transcripts::{Told, Transcripts};
+use progress::ImportProgress;
+use transcripts::{Transcripts, TranscriptsReport};
 
 /// Refusals that are named one by one, per file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
@@ -80,14 +80,18 @@ pub(in crate::cli) struct Import {
 }
 
 impl Import {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let files = list_files(&self.files)?;
         let (journals, transcripts) = match self.format {
             None => opening::apart(files),
             Some(_) => (Vec::new(), files),
         };
         let all = [journals.as_slice(), transcripts.as_slice()].concat();
-        let progress = Progress::over(&all);
+        let progress = ImportProgress::over(&all);
         let (imported, told) = open::block_on(async {
             tokio::select! {
                 read = self.read_all(config, (&journals, &transcripts), &progress) => read,
@@ -95,7 +99,7 @@ impl Import {
                     progress.finish();
                     signal?;
                     let cure = "the same command again goes on where it stopped";
-                    Err(Failed::new(RETRY_LATER, anyhow::anyhow!("interrupted; {cure}")))
+                    Err(CommandFailure::new(RETRY_LATER, anyhow::anyhow!("interrupted; {cure}")))
                 }
             }
         })?;
@@ -121,8 +125,8 @@ impl Import {
         &self,
         config: &Config,
         (journals, transcripts): (&[PathBuf], &[PathBuf]),
-        progress: &Progress,
-    ) -> Result<(Imported, Told), Failed> {
+        progress: &ImportProgress,
+    ) -> Result<(ImportReport, TranscriptsReport), CommandFailure> {
         let (mut import, store) = self.open(config).await?;
         for file in journals {
             read(&mut import, file, progress).await?;
@@ -149,7 +153,7 @@ impl Import {
     }
 
     /// The import, and its database: a dry run only looks at it, if it is there.
-    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
+    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
         if !self.dry_run {
@@ -160,7 +164,7 @@ impl Import {
         match SqlStore::look(&settings).await {
             Ok(store) => {
                 let store = Arc::new(store);
-                let target: Arc<dyn import::Target> = store.clone();
+                let target: Arc<dyn import::ImportTarget> = store.clone();
                 Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
             // There is no database yet: everything would be new.
@@ -169,7 +173,12 @@ impl Import {
         }
     }
 
-    fn report(&self, imported: &Imported, told: &Told, shared: &Shared) -> std::io::Result<()> {
+    fn report(
+        &self,
+        imported: &ImportReport,
+        told: &TranscriptsReport,
+        shared: &GlobalOptions,
+    ) -> std::io::Result<()> {
         let agents = imported.agents + told.agents.len() as u64;
         let accepted = imported.accepted + told.accepted;
         let duplicates = imported.duplicates + told.duplicates;
@@ -202,7 +211,7 @@ impl Import {
 }
 
 /// Names the agents that aren't yet what their journals tell of.
-fn tell_unfinished(imported: &Imported) {
+fn tell_unfinished(imported: &ImportReport) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
         output::error(&format!(
@@ -217,7 +226,7 @@ fn tell_unfinished(imported: &Imported) {
 }
 
 /// Puts what was imported into the index of recall.
-async fn index(store: &dyn Store, progress: &Progress) -> Result<(), Failed> {
+async fn index(store: &dyn Store, progress: &ImportProgress) -> Result<(), CommandFailure> {
     progress.begin_index();
     while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {
         progress.indexed(messages.unsigned_abs());
@@ -225,11 +234,15 @@ async fn index(store: &dyn Store, progress: &Progress) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn read(import: &mut import::Import, file: &Path, progress: &Progress) -> Result<(), Failed> {
+async fn read(
+    import: &mut import::Import,
+    file: &Path,
+    progress: &ImportProgress,
+) -> Result<(), CommandFailure> {
     let name = file.display();
     let mut journal = BufReader::new(File::open(file).with_context(|| name.to_string())?);
     let refusals = std::sync::atomic::AtomicU64::new(0);
-    let refused = |line: u64, refusal: &import::Refusal| {
+    let refused = |line: u64, refusal: &import::LineRefusal| {
         let shown = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         progress.skipped();
         if shown < REFUSALS_SHOWN_MAX {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     assembly,
-    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
     config::Config,
     store::{
         DatabaseSettings,
@@ -26,11 +26,11 @@ code 78: make a backup first if you may want to go back. `recapd serve` applies 
   recapd migrate up --db postgres://recapd@db/recapd   of another database")]
 pub(in crate::cli) struct Migrate {
     #[command(subcommand)]
-    action: Action,
+    action: MigrateAction,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
-enum Action {
+enum MigrateAction {
     /// Print which migrations the database has; exits 1 if some are missing, 78 if this recapd can't use it
     Status,
     /// Apply what is missing. On PostgreSQL daemons may run on meanwhile, on SQLite none may
@@ -42,19 +42,27 @@ enum Action {
 }
 
 impl Migrate {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         open::block_on(async {
             match self.action {
-                Action::Status => status(&settings, &config.database.url, shared).await,
-                Action::Up { dry_run: true } => plan(&settings, &config.database.url, shared).await,
-                Action::Up { dry_run: false } => up(&settings, &config.database.url, shared).await,
+                MigrateAction::Status => status(&settings, &config.database.url, shared).await,
+                MigrateAction::Up { dry_run: true } => plan(&settings, &config.database.url, shared).await,
+                MigrateAction::Up { dry_run: false } => up(&settings, &config.database.url, shared).await,
             }
         })
     }
 }
 
-async fn status(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+async fn status(
+    settings: &DatabaseSettings,
+    url: &str,
+    shared: &GlobalOptions,
+) -> Result<ExitCode, CommandFailure> {
     let schema = schema::status(settings)
         .await
         .map_err(|error| open::named(url, error))?;
@@ -76,7 +84,11 @@ async fn status(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Resu
     })
 }
 
-async fn up(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+async fn up(
+    settings: &DatabaseSettings,
+    url: &str,
+    shared: &GlobalOptions,
+) -> Result<ExitCode, CommandFailure> {
     let before = schema::up(settings)
         .await
         .map_err(|error| open::named(url, error))?;
@@ -98,7 +110,11 @@ async fn up(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<E
 }
 
 /// Says what [`up`] would apply. Whether it would be let isn't tried: a daemon may have the database.
-async fn plan(settings: &DatabaseSettings, url: &str, shared: &Shared) -> Result<ExitCode, Failed> {
+async fn plan(
+    settings: &DatabaseSettings,
+    url: &str,
+    shared: &GlobalOptions,
+) -> Result<ExitCode, CommandFailure> {
     let found = schema::before_up(settings)
         .await
         .map_err(|error| open::named(url, error))?;

@@ -9,9 +9,9 @@ use serde::Serialize;
 use crate::{
     assembly,
     cli::{
-        Shared,
+        GlobalOptions,
         backend::open,
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{output, ticker::Ticker},
     },
     config::Config,
@@ -78,7 +78,11 @@ pub(in crate::cli) struct Report {
 }
 
 impl Verify {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let depth = if self.deep { Depth::Deep } else { Depth::Plain };
@@ -110,7 +114,7 @@ impl Verify {
     }
 }
 
-async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<AgentReport, Failed> {
+async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<AgentReport, CommandFailure> {
     Ok(match depth {
         Depth::Plain => store.verify(agent).await?,
         Depth::Deep => store.verify_deep(agent).await?,
@@ -119,11 +123,11 @@ async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Age
 
 impl Report {
     /// Checks every agent, but for what takes long.
-    pub(in crate::cli) async fn of_all(store: &dyn Store) -> Result<Self, Failed> {
+    pub(in crate::cli) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
         Self::of_every(store, Depth::Plain).await
     }
 
-    async fn of_every(store: &dyn Store, depth: Depth) -> Result<Self, Failed> {
+    async fn of_every(store: &dyn Store, depth: Depth) -> Result<Self, CommandFailure> {
         let bar = if output::shows_progress() {
             ProgressBar::new_spinner()
         } else {

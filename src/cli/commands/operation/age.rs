@@ -6,9 +6,9 @@ use clap::Args;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{hands::Hands, open},
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{figures::ago, output},
     },
     clock::{Clock as _, SystemClock},
@@ -30,7 +30,11 @@ pub(in crate::cli) struct Age {
 }
 
 impl Age {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(async {
             let hands = if self.dry_run {
                 Hands::looking(config, shared).await?

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Args;
 
-use crate::cli::{Shared, exit::Failed, terminal::output};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 
 /// The rules. They lead to pages of this repository.
 const SHIPPED: &str = include_str!("../../../../monitoring/alerts.yml");
@@ -33,7 +33,7 @@ fn place(text: &str) -> Result<String, String> {
 }
 
 impl Alerts {
-    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = match self.runbooks {
             Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
             None => SHIPPED.to_owned(),

@@ -7,12 +7,12 @@ use clap::Args;
 use super::token::span_ms;
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             hands::{AuditPage, Hands},
             open,
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{
             output,
             table::{Align, Table},
@@ -64,7 +64,11 @@ fn since(text: &str) -> Result<Since, String> {
 }
 
 impl Audit {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let since = self.since.map(|since| match since {
             Since::At(at) => at,
             Since::Ago(span_ms) => SystemClock.now().plus_ms(-span_ms),

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
-    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
     clock::{Clock as _, SystemClock},
     config::{Config, Environment},
     domain::{
@@ -73,13 +73,17 @@ pub(super) async fn from_inside(
 }
 
 /// All checks but those that ask a provider.
-pub(super) async fn offline(config: &Config, shared: &Shared, environment: &Environment) -> Vec<Check> {
+pub(super) async fn offline(
+    config: &Config,
+    shared: &GlobalOptions,
+    environment: &Environment,
+) -> Vec<Check> {
     let doctor = Doctor { offline: true };
     doctor.checks(config, shared, environment).await
 }
 
 /// The checks that need no configuration, where it can't be used.
-pub(super) async fn without_configuration(shared: &Shared, environment: &Environment) -> Vec<Check> {
+pub(super) async fn without_configuration(shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
     let mut checks = vec![Check::fail("config", "it can't be used", "recapd config check")];
     if shared.server.is_some() {
         // Only a daemon that nobody names is looked for where the configuration says.
@@ -90,7 +94,7 @@ pub(super) async fn without_configuration(shared: &Shared, environment: &Environ
 }
 
 /// The checks of a daemon that is named: what lies around here needn't be its own.
-async fn elsewhere(config: &Config, shared: &Shared) -> Vec<Check> {
+async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
     let there = "database, disk, clock and provider are looked at where it runs: by `recapd doctor` there, or on its page System";
     vec![
         surroundings::daemon(config, shared).await,
@@ -102,9 +106,9 @@ impl Doctor {
     pub(in crate::cli) fn run(
         self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let checks = open::block_on(async {
             Ok(match &shared.server {
                 Some(_) => elsewhere(config, shared).await,
@@ -132,7 +136,7 @@ impl Doctor {
         })
     }
 
-    async fn checks(&self, config: &Config, shared: &Shared, environment: &Environment) -> Vec<Check> {
+    async fn checks(&self, config: &Config, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
         let now = SystemClock.now();
         // The configuration was read and checked, or this wouldn't run.
         let mut checks = vec![Check::ok("config", "read and checked")];

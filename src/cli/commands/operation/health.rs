@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{self, NotReady, Remote},
         },
-        exit::{Failed, UNAVAILABLE, UNHEALTHY},
+        exit::{CommandFailure, UNAVAILABLE, UNHEALTHY},
         terminal::output,
     },
     config::Config,
@@ -36,7 +36,11 @@ pub(in crate::cli) struct Health {
 }
 
 impl Health {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let (path, word) = if self.live {
             ("/livez", "live")
         } else {
@@ -56,13 +60,16 @@ impl Health {
                     Some(server) => server.base.clone(),
                     None => remote::base(&config.http),
                 };
-                return Err(Failed::new(
+                return Err(CommandFailure::new(
                     UNAVAILABLE,
                     anyhow::anyhow!("nobody answers at {at}"),
                 ));
             }
             Err(NotReady::Says(why)) => {
-                return Err(Failed::new(UNHEALTHY, anyhow::anyhow!("not {word}: {why}")));
+                return Err(CommandFailure::new(
+                    UNHEALTHY,
+                    anyhow::anyhow!("not {word}: {why}"),
+                ));
             }
         }
         Ok(ExitCode::SUCCESS)

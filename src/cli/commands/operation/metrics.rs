@@ -5,8 +5,8 @@ use std::{fmt::Write as _, process::ExitCode};
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
-    telemetry::metrics::{Described, catalogue, example},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
+    telemetry::metrics::{MetricDescription, catalogue, example},
 };
 
 /// What stands before the table in `docs/metrics.md`.
@@ -33,11 +33,11 @@ Examples:
 The values themselves are at /metrics of a running daemon.")]
 pub(in crate::cli) struct MetricsCommand {
     #[command(subcommand)]
-    action: Action,
+    action: MetricsAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum MetricsAction {
     /// Print every metric: its type, its labels, what it says
     List {
         /// As the page of the documentation
@@ -49,19 +49,19 @@ enum Action {
 }
 
 impl MetricsCommand {
-    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            Action::Example => output::text(&example())?,
-            Action::List { .. } if shared.json => output::json(&catalogue())?,
-            Action::List { markdown: true } => output::text(&page(&catalogue()))?,
-            Action::List { markdown: false } => output::text(&list(&catalogue()))?,
+            MetricsAction::Example => output::text(&example())?,
+            MetricsAction::List { .. } if shared.json => output::json(&catalogue())?,
+            MetricsAction::List { markdown: true } => output::text(&page(&catalogue()))?,
+            MetricsAction::List { markdown: false } => output::text(&list(&catalogue()))?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// A paragraph for each metric.
-fn list(metrics: &[Described]) -> String {
+fn list(metrics: &[MetricDescription]) -> String {
     let mut text = String::new();
     for metric in metrics {
         // Writing to a string doesn't fail.
@@ -73,7 +73,7 @@ fn list(metrics: &[Described]) -> String {
     text
 }
 
-fn page(metrics: &[Described]) -> String {
+fn page(metrics: &[MetricDescription]) -> String {
     let mut text = format!("{HEAD}| metric | type | labels | what it says |\n|---|---|---|---|\n");
     for metric in metrics {
         let labels = labels(metric).join("; ");
@@ -88,7 +88,7 @@ fn page(metrics: &[Described]) -> String {
 }
 
 /// The labels with their values, and the bounds of a histogram.
-fn labels(metric: &Described) -> Vec<String> {
+fn labels(metric: &MetricDescription) -> Vec<String> {
     let labels = metric.labels.iter().map(|label| match label.values.as_slice() {
         [] => label.name.clone(),
         values => format!("{}: {}", label.name, values.join(", ")),

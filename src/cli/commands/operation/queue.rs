@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             hands::{Hands, QueuePage},
             open,
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{
             figures::ago,
             output,
@@ -41,13 +41,13 @@ Examples:
 Nothing that is done here loses work: what isn't summarised stays pending, and digests stand for it.")]
 pub(in crate::cli) struct Queue {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<QueueAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum QueueAction {
     /// List the agents whose summaries are to be updated
-    List(List),
+    List(QueueList),
     /// Print an agent's row
     Show {
         /// The agent
@@ -74,7 +74,7 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct List {
+struct QueueList {
     /// At most so many rows
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
@@ -84,15 +84,19 @@ struct List {
 }
 
 impl Queue {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let default = List {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
+        let default = QueueList {
             limit: LIMIT,
             after: None,
         };
         open::block_on(async {
-            match self.action.unwrap_or(Action::List(default)) {
-                Action::List(list) => list.run(&Hands::looking(config, shared).await?, shared).await,
-                Action::Show { agent } => {
+            match self.action.unwrap_or(QueueAction::List(default)) {
+                QueueAction::List(list) => list.run(&Hands::looking(config, shared).await?, shared).await,
+                QueueAction::Show { agent } => {
                     let row = Hands::looking(config, shared).await?.row(&agent).await?;
                     print_row(&row, shared, &details(&row, SystemClock.now()))
                 }
@@ -103,28 +107,28 @@ impl Queue {
     }
 }
 
-async fn change(action: Action, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+async fn change(action: QueueAction, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     match action {
-        Action::Retry {
+        QueueAction::Retry {
             agent: Some(agent), ..
         } => {
             let row = hands.retry(&agent).await?;
             print_row(&row, shared, &after_retry(&row))
         }
-        Action::Retry { agent: None, .. } => retry_parked(hands, shared).await,
-        Action::Cancel { agent } => {
+        QueueAction::Retry { agent: None, .. } => retry_parked(hands, shared).await,
+        QueueAction::Cancel { agent } => {
             let row = hands.cancel(&agent).await?;
             let text =
                 format!("parked {agent}: the next eviction brings it back, or `recapd queue retry {agent}`");
             print_row(&row, shared, &text)
         }
-        Action::Pause => pause(hands, shared, true).await,
-        Action::Resume => pause(hands, shared, false).await,
-        Action::List(_) | Action::Show { .. } => Ok(()),
+        QueueAction::Pause => pause(hands, shared, true).await,
+        QueueAction::Resume => pause(hands, shared, false).await,
+        QueueAction::List(_) | QueueAction::Show { .. } => Ok(()),
     }
 }
 
-fn print_row(row: &QueueRow, shared: &Shared, text: &str) -> Result<(), Failed> {
+fn print_row(row: &QueueRow, shared: &GlobalOptions, text: &str) -> Result<(), CommandFailure> {
     if shared.json {
         output::json(row)?;
     } else {
@@ -141,7 +145,7 @@ fn after_retry(row: &QueueRow) -> String {
     }
 }
 
-async fn retry_parked(hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+async fn retry_parked(hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     let (mut after, mut retried) = (None, Vec::new());
     loop {
         let page = hands.queue(after.as_ref(), LIMIT_MAX).await?;
@@ -165,7 +169,7 @@ async fn retry_parked(hands: &Hands, shared: &Shared) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn pause(hands: &Hands, shared: &Shared, paused: bool) -> Result<(), Failed> {
+async fn pause(hands: &Hands, shared: &GlobalOptions, paused: bool) -> Result<(), CommandFailure> {
     let paused_since = hands.set_paused(paused).await?;
     if shared.json {
         output::json(&json!({ "paused_since": paused_since }))?;
@@ -180,8 +184,8 @@ async fn pause(hands: &Hands, shared: &Shared, paused: bool) -> Result<(), Faile
     Ok(())
 }
 
-impl List {
-    async fn run(&self, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+impl QueueList {
+    async fn run(&self, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let page = hands.queue(self.after.as_ref(), self.limit).await?;
         if shared.json {
             output::json(&page)?;

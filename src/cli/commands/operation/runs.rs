@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             hands::{Hands, RunPage},
             open,
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{
             figures::{ago, dollars, duration, thousands},
             output,
@@ -36,13 +36,13 @@ Examples:
   recapd runs show 12                          what one did, took and cost")]
 pub(in crate::cli) struct Runs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<RunsAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum RunsAction {
     /// List the runs that are kept, newest first
-    List(List),
+    List(RunsList),
     /// Print one run
     Show {
         /// Its number
@@ -52,7 +52,7 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct List {
+struct RunsList {
     /// Only those of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
@@ -73,8 +73,12 @@ fn outcome_named(name: &str) -> Result<RunOutcome, String> {
 }
 
 impl Runs {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let default = List {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
+        let default = RunsList {
             agent: None,
             outcome: None,
             limit: LIMIT,
@@ -82,9 +86,9 @@ impl Runs {
         };
         open::block_on(async {
             let hands = Hands::looking(config, shared).await?;
-            match self.action.unwrap_or(Action::List(default)) {
-                Action::List(list) => list.run(&hands, shared).await,
-                Action::Show { run } => {
+            match self.action.unwrap_or(RunsAction::List(default)) {
+                RunsAction::List(list) => list.run(&hands, shared).await,
+                RunsAction::Show { run } => {
                     let run = hands.run(run).await?;
                     if shared.json {
                         output::json(&run)?;
@@ -99,8 +103,8 @@ impl Runs {
     }
 }
 
-impl List {
-    async fn run(self, hands: &Hands, shared: &Shared) -> Result<(), Failed> {
+impl RunsList {
+    async fn run(self, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let query = RunQuery {
             agent: self.agent,
             outcome: self.outcome,

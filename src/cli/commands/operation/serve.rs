@@ -30,10 +30,10 @@ use crate::{
     background::Background,
     cli::{
         backend::open::{self, ApiKeys},
-        exit::Failed,
+        exit::CommandFailure,
     },
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader, LocalSocket},
+    config::{self, Config, ConfigEntry, Environment, HttpConfig, Listen, LoadedConfig, Loader, LocalSocket},
     domain::price::Prices,
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
@@ -87,20 +87,20 @@ impl Serve {
     pub(in crate::cli) fn run(
         self,
         sources: Loader,
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let Traces { spans, exporter, off } = traces::of(&loaded.config.trace, environment)?;
         let surroundings = Surroundings::of_standard_error(environment);
         let logging = telemetry::init(&loaded.config.log, &surroundings, spans)
-            .map_err(|error| Failed::new(crate::cli::exit::CONFIGURATION, error))?;
+            .map_err(|error| CommandFailure::new(crate::cli::exit::CONFIGURATION, error))?;
         if let Some(reason) = off {
             warn!(reason, "trace.off");
         }
         let entries = loaded.entries();
         let overrides = entries
             .iter()
-            .filter(|entry| entry.origin != config::Origin::Default);
+            .filter(|entry| entry.origin != config::ConfigSource::Default);
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
@@ -116,9 +116,9 @@ impl Serve {
         if !self.demo {
             return open::block_on(serve(&loaded.config, loaded.prices.clone(), given, exporter));
         }
-        if *loaded.origin("database.url") == config::Origin::Set {
+        if *loaded.origin("database.url") == config::ConfigSource::Set {
             let cure = "leave --db away, or --demo";
-            return Err(Failed::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "a demonstration has a database of its own: {cure}"
             )));
         }
@@ -137,7 +137,7 @@ struct Start {
     environment: Environment,
     sources: Loader,
     /// What the sources said.
-    entries: Vec<Entry>,
+    entries: Vec<ConfigEntry>,
     logging: Logging,
     notify: Notify,
     is_demo: bool,
@@ -163,7 +163,7 @@ async fn serve(
     prices: Prices,
     given: Start,
     mut exporter: Option<Exporter>,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, CommandFailure> {
     // From here on no signal ends the process by itself, and none is lost: the first process of a container is sent only those
     // that it waits for.
     let hangups = hangups()?;
@@ -227,7 +227,12 @@ async fn serve(
 }
 
 /// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
-async fn prepare(config: &Config, prices: Prices, given: &Start, owner: &str) -> Result<Ground, Failed> {
+async fn prepare(
+    config: &Config,
+    prices: Prices,
+    given: &Start,
+    owner: &str,
+) -> Result<Ground, CommandFailure> {
     let (notify, clock) = (&given.notify, &given.clock);
     let keys = ApiKeys::of(config, &given.environment)?;
     let models = keys.clone().models(config, clock)?;
@@ -333,7 +338,7 @@ async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, St
 }
 
 /// A database that can't be opened is named, with the cure; other errors say both.
-fn unopened(config: &Config, error: StoreError) -> Failed {
+fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable(_) => open::named(&config.database.url, error),
         error => error.into(),
@@ -345,20 +350,20 @@ async fn access(
     config: &Config,
     store: Arc<dyn AccessStore>,
     clock: &Arc<dyn Clock>,
-) -> Result<Access, Failed> {
+) -> Result<Access, CommandFailure> {
     let is_near = config.http.listen.is_near();
     let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
     let access = match config.http.tokens_file.as_str() {
         "" => access,
         path => access
             .with_file(path.into())
-            .map_err(|error| Failed::tokens_file(&error))?,
+            .map_err(|error| CommandFailure::tokens_file(&error))?,
     };
     patiently(&config.database, || access.refresh()).await?;
     if is_near || access.has_tokens() {
         return Ok(access);
     }
-    Err(Failed::new(
+    Err(CommandFailure::new(
         crate::cli::exit::CONFIGURATION,
         anyhow::anyhow!(
             "http.listen is {}, which others can reach, and there are no tokens: make one with `recapd token create NAME \

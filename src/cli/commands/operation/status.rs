@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             hands::Hands,
             open,
             remote::{self, NotReady, Remote},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{
             figures::{span, thousands},
             output,
@@ -35,7 +35,7 @@ use crate::{
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
     http::{AgentFigures, NewestExchange},
-    store::{Paused, Sample, Store as _, operate::RunFigures},
+    store::{Sample, SpendPause, Store as _, operate::RunFigures},
     telemetry::metrics::Circuit,
 };
 
@@ -53,7 +53,7 @@ Everything is counted in the database, so a restart doesn't zero it. Examples:
   recapd status --window 7d --json
   recapd status --watch            again every two seconds, until Ctrl-C
   recapd status my-agent           one agent's window, summary and what waits")]
-pub(in crate::cli) struct Status {
+pub(in crate::cli) struct StatusCommand {
     /// The span of the figures about updates, in hours or days
     #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
     window: i64,
@@ -66,8 +66,12 @@ pub(in crate::cli) struct Status {
     agents: Vec<AgentId>,
 }
 
-impl Status {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+impl StatusCommand {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let now = SystemClock.now();
             if !self.agents.is_empty() {
@@ -87,7 +91,7 @@ impl Status {
             let every = self.watch.map(Duration::from_secs);
             loop {
                 let now = SystemClock.now();
-                let figures = Figures {
+                let figures = StatusFigures {
                     not_ready: not_ready(config, shared).await,
                     ..figures(&hands, config, self.window, now).await?
                 };
@@ -105,7 +109,7 @@ impl Status {
         })
     }
 
-    async fn look(&self, config: &Config) -> Result<Vec<AgentFound>, Failed> {
+    async fn look(&self, config: &Config) -> Result<Vec<AgentFound>, CommandFailure> {
         let store = open::look(config).await?;
         let mut found = Vec::new();
         for agent in &self.agents {
@@ -120,7 +124,7 @@ impl Status {
         Ok(found)
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<Vec<AgentFound>, Failed> {
+    async fn ask(&self, daemon: &Remote) -> Result<Vec<AgentFound>, CommandFailure> {
         let mut found = Vec::new();
         for agent in &self.agents {
             found.push(daemon.read(&format!("/v1/agents/{agent}")).await?);
@@ -134,12 +138,12 @@ impl Status {
 struct AgentFound {
     #[serde(flatten)]
     figures: AgentFigures,
-    paused: Option<Paused>,
+    paused: Option<SpendPause>,
 }
 
 /// How it stands: what the database knows, and what only the daemon does.
 #[derive(Default, Serialize, Deserialize)]
-struct Figures {
+struct StatusFigures {
     #[serde(flatten)]
     sample: Sample,
     /// What all agents together may spend in a day.
@@ -164,12 +168,12 @@ struct Figures {
 
 /// What the daemon tells of a span of time.
 #[derive(Deserialize)]
-struct Span {
+struct StatusSpan {
     updates: RunFigures,
 }
 
 /// The figures of the last day, as JSON has them.
-pub(super) async fn day(config: &Config, shared: &Shared) -> Result<Value, Failed> {
+pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let hands = Hands::looking(config, shared).await?;
     let found = figures(&hands, config, DAY_MS / HOUR_MS, SystemClock.now()).await?;
     Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
@@ -180,23 +184,23 @@ async fn figures(
     config: &Config,
     window_hours: i64,
     now: Timestamp,
-) -> Result<Figures, Failed> {
+) -> Result<StatusFigures, CommandFailure> {
     let paused_since = hands.queue(None, 1).await?.paused_since;
     let (figures, updates) = match hands {
         Hands::Daemon(daemon) => {
-            let span: Span = daemon.read(&format!("/v1/stats?window={window_hours}h")).await?;
+            let span: StatusSpan = daemon.read(&format!("/v1/stats?window={window_hours}h")).await?;
             (daemon.read("/v1/status").await?, span.updates)
         }
         Hands::Database(operator, store) => {
-            let figures = Figures {
+            let figures = StatusFigures {
                 sample: store.sample(now, DAY_MS).await?,
                 spend_limits: config.spend.limits().all,
-                ..Figures::default()
+                ..StatusFigures::default()
             };
             (figures, operator.run_figures(window_hours * HOUR_MS).await?)
         }
     };
-    Ok(Figures {
+    Ok(StatusFigures {
         window_hours,
         updates,
         paused_since,
@@ -205,7 +209,7 @@ async fn figures(
 }
 
 /// Its figures can be read where nothing can be written any more.
-async fn not_ready(config: &Config, shared: &Shared) -> Option<String> {
+async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     let server = shared.server.as_ref()?;
     match remote::answers(Some(server), &config.http, "/readyz").await {
         Err(NotReady::Says(why)) => Some(why),
@@ -244,7 +248,7 @@ struct AgentStatus<'a> {
     /// The newest exchange, or leg.
     newest: Option<&'a NewestExchange>,
     /// The limit of spending for which updates wait, and until when.
-    paused: Option<Paused>,
+    paused: Option<SpendPause>,
 }
 
 impl<'a> From<&'a AgentFound> for AgentStatus<'a> {

@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use super::{doctor, status};
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{self, Remote},
         },
         commands::setup::version,
-        exit::{CONFIGURATION, Failed},
+        exit::{CONFIGURATION, CommandFailure},
         terminal::output,
     },
     clock::{Clock as _, SystemClock},
-    config::{Config, ConfigError, Entry, Environment, Loaded, Origin},
+    config::{Config, ConfigEntry, ConfigError, ConfigSource, Environment, LoadedConfig},
     domain::{diagnosis::Check, redaction::Redactor},
 };
 use outline::outline;
@@ -41,7 +41,7 @@ const KEPT_BACK: [&str; 5] = [
 ];
 
 /// The configuration, or why there is none.
-type Read<'a> = Result<&'a Loaded, &'a ConfigError>;
+type ConfigResult<'a> = Result<&'a LoadedConfig, &'a ConfigError>;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -53,11 +53,11 @@ Example:
   recapd support bundle > support.json")]
 pub(in crate::cli) struct Support {
     #[command(subcommand)]
-    action: Action,
+    action: SupportAction,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
-enum Action {
+enum SupportAction {
     /// Print what belongs to a report of a problem. What can't be had says why in its place
     Bundle,
 }
@@ -65,11 +65,11 @@ enum Action {
 impl Support {
     pub(in crate::cli) fn run(
         &self,
-        read: Read<'_>,
-        shared: &Shared,
+        read: ConfigResult<'_>,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
-        let Action::Bundle = self.action;
+    ) -> Result<ExitCode, CommandFailure> {
+        let SupportAction::Bundle = self.action;
         let shared = at_the_daemon(read, shared);
         let found = open::block_on(async { Ok(bundle(read, &shared, environment).await) })?;
         let redactor = redactor(read);
@@ -79,7 +79,7 @@ impl Support {
 }
 
 /// With the daemon, if one answers. One that doesn't is no reason to tell nothing: it is what needs help.
-fn at_the_daemon(read: Read<'_>, shared: &Shared) -> Shared {
+fn at_the_daemon(read: ConfigResult<'_>, shared: &GlobalOptions) -> GlobalOptions {
     let mut shared = shared.clone();
     if let Ok(loaded) = read
         && !shared.names_a_place()
@@ -89,7 +89,7 @@ fn at_the_daemon(read: Read<'_>, shared: &Shared) -> Shared {
     shared
 }
 
-async fn bundle(read: Read<'_>, shared: &Shared, environment: &Environment) -> Value {
+async fn bundle(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &Environment) -> Value {
     let server = shared.server.as_ref().map(|server| server.base.as_str());
     let places = Places::new(read.ok().map(|loaded| &loaded.config), server, environment);
     let checks = json!(checks(read, shared, environment).await);
@@ -106,11 +106,11 @@ async fn bundle(read: Read<'_>, shared: &Shared, environment: &Environment) -> V
     })
 }
 
-fn or_why_not(found: Result<Value, Failed>, places: &Places) -> Value {
+fn or_why_not(found: Result<Value, CommandFailure>, places: &Places) -> Value {
     found.unwrap_or_else(|failed| json!({ "error": places.outlined(&failed.text()) }))
 }
 
-async fn checks(read: Read<'_>, shared: &Shared, environment: &Environment) -> Vec<Check> {
+async fn checks(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
     match read {
         Ok(loaded) => doctor::offline(&loaded.config, shared, environment).await,
         Err(_) => doctor::without_configuration(shared, environment).await,
@@ -118,20 +118,20 @@ async fn checks(read: Read<'_>, shared: &Shared, environment: &Environment) -> V
 }
 
 /// What `recapd status` tells. A daemon that is named is asked, whatever the configuration says.
-async fn figures(read: Read<'_>, shared: &Shared) -> Result<Value, Failed> {
+async fn figures(read: ConfigResult<'_>, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let config = match read {
         Ok(loaded) => loaded.config.clone(),
         Err(_) if shared.server.is_some() => Config::default(),
         Err(_) => {
             let why = anyhow::anyhow!("the configuration can't be used");
-            return Err(Failed::new(CONFIGURATION, why));
+            return Err(CommandFailure::new(CONFIGURATION, why));
         }
     };
     status::day(&config, shared).await
 }
 
 /// The series of a daemon; nothing where none runs.
-async fn metrics(shared: &Shared) -> Result<Value, Failed> {
+async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let Some(server) = &shared.server else {
         return Ok(Value::Null);
     };
@@ -141,21 +141,21 @@ async fn metrics(shared: &Shared) -> Result<Value, Failed> {
 }
 
 /// What in the configuration isn't a default, or what is wrong with it.
-fn configuration(read: Read<'_>, places: &Places) -> Value {
+fn configuration(read: ConfigResult<'_>, places: &Places) -> Value {
     let loaded = match read {
         Ok(loaded) => loaded,
         Err(error) => return json!({ "error": wrong(error, places) }),
     };
     let mut entries = loaded.entries();
-    entries.retain(|entry| entry.origin != Origin::Default);
-    let told = |entry: &Entry| {
+    entries.retain(|entry| entry.origin != ConfigSource::Default);
+    let told = |entry: &ConfigEntry| {
         let (value, origin) = (value(entry, places), origin(&entry.origin));
         json!({ "key": entry.key, "value": value, "origin": origin })
     };
     entries.iter().map(told).collect()
 }
 
-fn value(entry: &Entry, places: &Places) -> String {
+fn value(entry: &ConfigEntry, places: &Places) -> String {
     if KEPT_BACK.contains(&entry.key.as_str()) {
         return "(kept back)".to_owned();
     }
@@ -166,9 +166,9 @@ fn value(entry: &Entry, places: &Places) -> String {
 }
 
 /// Where a value comes from.
-fn origin(origin: &Origin) -> String {
+fn origin(origin: &ConfigSource) -> String {
     match origin {
-        Origin::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),
+        ConfigSource::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),
         origin => origin.to_string(),
     }
 }
@@ -188,7 +188,7 @@ fn wrong(error: &ConfigError, places: &Places) -> String {
 }
 
 /// Finds secrets whether summaries keep them or not. Without a configuration nobody knows of more than what is shipped.
-fn redactor(read: Read<'_>) -> Redactor {
+fn redactor(read: ConfigResult<'_>) -> Redactor {
     match read {
         Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
         Err(_) => Redactor::standard(),

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::{
     access::{SECRET_BYTES, digest_of, file, token_text},
-    cli::{Shared, backend::open, exit::Failed, terminal::output},
+    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
-        access::{Named, Reach, Scope, TokenName},
+        access::{AccessNames, Reach, Scope, TokenName},
         agent::AgentId,
         number::count,
         project::ProjectId,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
     randomness,
-    store::access::{AccessStore, Kept, NewToken, TOKENS_MAX, Token as KeptToken},
+    store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome},
 };
 
 /// The most agents and projects of one token.
@@ -38,13 +38,13 @@ made, every request needs one, also on loopback; `reset` takes that back. Exampl
   recapd token revoke laptop")]
 pub(in crate::cli) struct Token {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TokenAction {
     /// Make a token and print it, this once
-    Create(Create),
+    Create(CreateToken),
     /// Print the tokens: what they may do, when they end, when they were used last
     List,
     /// Take a token back
@@ -57,7 +57,7 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct Create {
+struct CreateToken {
     /// Its name, for lists and for revoking it
     name: TokenName,
     /// What it may do: `read` looks, `write` also appends and corrects, `admin` also changes settings, pauses, and forgets
@@ -96,8 +96,12 @@ pub(super) fn span_ms(text: &str) -> Result<i64, String> {
 }
 
 impl Token {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        if let Action::Create(create) = &self.action
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
+        if let TokenAction::Create(create) = &self.action
             && create.offline
         {
             create.run_offline(shared)?;
@@ -106,19 +110,19 @@ impl Token {
         open::block_on(async {
             let store: Arc<dyn AccessStore> = Arc::new(open::look(config).await?);
             match self.action {
-                Action::Create(create) => create.run(store.as_ref(), shared).await,
-                Action::List => list(store.as_ref(), shared).await,
-                Action::Revoke { name } => revoke(store.as_ref(), &name, shared).await,
-                Action::Reset => reset(store.as_ref(), shared).await,
+                TokenAction::Create(create) => create.run(store.as_ref(), shared).await,
+                TokenAction::List => list(store.as_ref(), shared).await,
+                TokenAction::Revoke { name } => revoke(store.as_ref(), &name, shared).await,
+                TokenAction::Reset => reset(store.as_ref(), shared).await,
             }
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Create {
+impl CreateToken {
     /// A new token: its text, and what is kept of it.
-    fn make(&self, now: Timestamp) -> Result<(String, NewToken), Failed> {
+    fn make(&self, now: Timestamp) -> Result<(String, NewToken), CommandFailure> {
         let reach = self.reach()?;
         let secret = randomness::bytes::<SECRET_BYTES>()?;
         let text = token_text(&secret);
@@ -133,7 +137,7 @@ impl Create {
     }
 
     /// The token goes to its holder, the line into the file.
-    fn run_offline(&self, shared: &Shared) -> Result<(), Failed> {
+    fn run_offline(&self, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let (text, token) = self.make(SystemClock.now())?;
         let line = file::line(&token);
         if shared.json {
@@ -150,17 +154,17 @@ impl Create {
         Ok(())
     }
 
-    async fn run(self, store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+    async fn run(self, store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let now = SystemClock.now();
         let (text, token) = self.make(now)?;
         let expires_at = token.expires_at;
         match store.keep_token(token, now).await? {
-            Kept::Done => {}
-            Kept::NameTaken => {
+            TokenOutcome::Done => {}
+            TokenOutcome::NameTaken => {
                 let cure = "revoke it first, or take another name";
                 return Err(anyhow::anyhow!("there is a token `{}` already: {cure}", self.name).into());
             }
-            Kept::TooMany => {
+            TokenOutcome::TooMany => {
                 let cure = "`recapd token list` shows them; a revoked one's name can be used again";
                 return Err(
                     anyhow::anyhow!("there are {TOKENS_MAX} tokens, and no more can be: {cure}").into(),
@@ -176,15 +180,15 @@ impl Create {
         Ok(())
     }
 
-    fn reach(&self) -> Result<Reach, Failed> {
-        let named = Named {
+    fn reach(&self) -> Result<Reach, CommandFailure> {
+        let named = AccessNames {
             agents: self.agents.iter().cloned().collect(),
             projects: self.projects.iter().cloned().collect(),
         };
         match named.agents.len() + named.projects.len() {
             0 => Ok(Reach::All),
             count if count <= NAMED_MAX => Ok(Reach::Only(named)),
-            count => Err(Failed::usage(format!(
+            count => Err(CommandFailure::usage(format!(
                 "{count} agents and projects are more than one token can name, {NAMED_MAX}: make several, or let the \
                  agents join a project"
             ))),
@@ -192,7 +196,7 @@ impl Create {
     }
 }
 
-async fn list(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+async fn list(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     let now = SystemClock.now();
     let tokens: Vec<Value> = store
         .tokens()
@@ -261,9 +265,13 @@ fn line(token: &Value) -> String {
     parts.join("  ")
 }
 
-async fn revoke(store: &dyn AccessStore, name: &TokenName, shared: &Shared) -> Result<(), Failed> {
+async fn revoke(
+    store: &dyn AccessStore,
+    name: &TokenName,
+    shared: &GlobalOptions,
+) -> Result<(), CommandFailure> {
     if !store.revoke_token(name, SystemClock.now()).await? {
-        return Err(Failed::not_found(format!(
+        return Err(CommandFailure::not_found(format!(
             "there is no token `{name}`; `recapd token list` shows them"
         )));
     }
@@ -277,7 +285,7 @@ async fn revoke(store: &dyn AccessStore, name: &TokenName, shared: &Shared) -> R
     Ok(())
 }
 
-async fn reset(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+async fn reset(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     let tokens = store.reset_tokens().await?;
     if shared.json {
         output::json(&json!({ "forgotten": tokens }))?;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     access::file,
-    cli::{Shared, exit::Failed, terminal::output},
-    config::{self, Config, DEFAULT_TOML, Entry, Environment, Loaded, Origin},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
+    config::{self, Config, ConfigEntry, ConfigSource, DEFAULT_TOML, Environment, LoadedConfig},
 };
 
 #[derive(Debug, Args)]
@@ -23,11 +23,11 @@ Sources, each over the one before: the defaults, the preset, the file, the envir
 Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]
 pub(in crate::cli) struct ConfigCommand {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Check the configuration, and that what it wants of keys, tokens and headers can be read
     Check {
         /// Print nothing if all is well
@@ -60,12 +60,12 @@ impl ConfigCommand {
     /// The configuration has been read and checked already; what is wrong was told then.
     pub(in crate::cli) fn run(
         self,
-        loaded: &Loaded,
-        shared: &Shared,
+        loaded: &LoadedConfig,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         match self.action {
-            Action::Check { quiet, without_keys } => {
+            ConfigAction::Check { quiet, without_keys } => {
                 if !without_keys {
                     find_secrets(&loaded.config, environment)?;
                 }
@@ -73,25 +73,25 @@ impl ConfigCommand {
                     check(loaded, shared)?;
                 }
             }
-            Action::Show { origin, changed } => {
+            ConfigAction::Show { origin, changed } => {
                 let mut entries = loaded.entries();
-                entries.retain(|entry| !changed || entry.origin != Origin::Default);
+                entries.retain(|entry| !changed || entry.origin != ConfigSource::Default);
                 if shared.json {
                     output::json(&json!(entries.iter().map(entry_json).collect::<Vec<Value>>()))?;
                 } else {
                     output::text(&toml(&entries, origin))?;
                 }
             }
-            Action::Default { markdown: true } => output::text(&config::markdown())?,
-            Action::Default { markdown: false } => output::text(DEFAULT_TOML)?,
-            Action::Schema => output::json(&config::json_schema())?,
+            ConfigAction::Default { markdown: true } => output::text(&config::markdown())?,
+            ConfigAction::Default { markdown: false } => output::text(DEFAULT_TOML)?,
+            ConfigAction::Schema => output::json(&config::json_schema())?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// What a start reads beside the configuration. That the service finds it is seen from its own environment only.
-fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Failed> {
+fn find_secrets(config: &Config, environment: &Environment) -> Result<(), CommandFailure> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
     // Variables that can't be used are no reason not to start.
@@ -100,16 +100,16 @@ fn find_secrets(config: &Config, environment: &Environment) -> Result<(), Failed
     }
     let tokens = &config.http.tokens_file;
     if !tokens.is_empty() {
-        file::read(Path::new(tokens)).map_err(|error| Failed::tokens_file(&error))?;
+        file::read(Path::new(tokens)).map_err(|error| CommandFailure::tokens_file(&error))?;
     }
     Ok(())
 }
 
-fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
+fn check(loaded: &LoadedConfig, shared: &GlobalOptions) -> std::io::Result<()> {
     let entries = loaded.entries();
     let changed = entries
         .iter()
-        .filter(|entry| entry.origin != Origin::Default)
+        .filter(|entry| entry.origin != ConfigSource::Default)
         .count();
     if shared.json {
         return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
@@ -121,13 +121,13 @@ fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
 }
 
 /// A key as JSON has it.
-fn entry_json(entry: &Entry) -> Value {
+fn entry_json(entry: &ConfigEntry) -> Value {
     json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
 }
 
 /// The entries as TOML, which is a configuration file again.
-fn toml(entries: &[Entry], origin: bool) -> String {
-    let parts = |entry: &Entry| {
+fn toml(entries: &[ConfigEntry], origin: bool) -> String {
+    let parts = |entry: &ConfigEntry| {
         let (section, name) = entry.key.split_once('.').unwrap_or(("", &entry.key));
         (section.to_owned(), format!("{name} = {}", entry.value))
     };

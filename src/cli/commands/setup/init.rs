@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
     config,
 };
 
@@ -31,7 +31,7 @@ pub(in crate::cli) struct Init {
 }
 
 impl Init {
-    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = config::commented();
         if self.file.as_os_str() == "-" {
             output::text(&text)?;
@@ -56,7 +56,7 @@ impl Init {
     }
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failed> {
+fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     let mut made = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -64,11 +64,11 @@ fn write(file: &Path, text: &str) -> Result<(), Failed> {
         .map_err(|error| {
             let name = file.display();
             if error.kind() == ErrorKind::AlreadyExists {
-                Failed::from(anyhow::anyhow!(
+                CommandFailure::from(anyhow::anyhow!(
                     "{name} is there already, and isn't written over; name another file"
                 ))
             } else {
-                Failed::usage(format!("{name}: {error}"))
+                CommandFailure::usage(format!("{name}: {error}"))
             }
         })?;
     Ok(made.write_all(text.as_bytes())?)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::{
-    cli::{exit::Failed, terminal::output},
+    cli::{exit::CommandFailure, terminal::output},
     http,
 };
 
@@ -22,7 +22,7 @@ pub(in crate::cli) struct Openapi {
 }
 
 impl Openapi {
-    pub(in crate::cli) fn run(self) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
             output::text(&http::openapi_reference())?;
         } else {

@@ -15,7 +15,7 @@ use clap_mangen::{
 use serde_json::json;
 
 use super::topics;
-use crate::cli::{Cli, Shared, exit::Failed, terminal::output};
+use crate::cli::{Cli, GlobalOptions, exit::CommandFailure, terminal::output};
 
 /// The file of the page that tells of all commands.
 const PAGE: &str = "recapd.1";
@@ -65,7 +65,7 @@ fn page() -> std::io::Result<Vec<u8>> {
 }
 
 impl Completions {
-    pub(in crate::cli) fn run(self) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self) -> Result<ExitCode, CommandFailure> {
         let mut script = Vec::new();
         clap_complete::generate(
             self.shell,
@@ -79,7 +79,7 @@ impl Completions {
 }
 
 impl ManPages {
-    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
             output::text(&reference::markdown(Cli::command()))?;
             return Ok(ExitCode::SUCCESS);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Command, Subcommand};
 
 use crate::cli::{
-    exit::{self, Failed},
+    exit::{self, CommandFailure},
     terminal::output,
 };
 
@@ -127,7 +127,7 @@ pub(super) fn text(topic: &Command) -> String {
 }
 
 impl Topic {
-    pub(in crate::cli) fn run(&self) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(&self) -> Result<ExitCode, CommandFailure> {
         match self {
             Self::ExitCodes => output::text(&exit_codes())?,
             Self::Environment => output::text(ENVIRONMENT)?,

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
     store::schema,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 Examples:
   recapd version
   recapd version --json       with the version of the tables that it makes, on each database")]
-pub(in crate::cli) struct Version {}
+pub(in crate::cli) struct VersionCommand {}
 
 /// Which recapd this is.
 pub(in crate::cli) fn facts() -> Value {
@@ -28,8 +28,8 @@ pub(in crate::cli) fn facts() -> Value {
     })
 }
 
-impl Version {
-    pub(in crate::cli) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
+impl VersionCommand {
+    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
         if shared.json {
             output::json(&facts())?;

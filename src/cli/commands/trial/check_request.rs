@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        Shared,
-        exit::{Failed, USAGE},
+        GlobalOptions,
+        exit::{CommandFailure, USAGE},
         terminal::output,
     },
     domain::text::one_line,
@@ -30,7 +30,7 @@ Exit codes: 0 nothing would be refused, 1 something would (with --strict: anythi
 pub(in crate::cli) struct CheckRequest {
     /// The API the request is meant for
     #[arg(long, value_enum)]
-    format: Format,
+    format: ApiFormat,
     /// The model it goes to; wins over the request's own
     #[arg(long)]
     model: Option<String>,
@@ -43,27 +43,27 @@ pub(in crate::cli) struct CheckRequest {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum ApiFormat {
     Anthropic,
     Openai,
     OpenaiResponses,
     Gemini,
 }
 
-impl From<Format> for Target {
-    fn from(format: Format) -> Self {
+impl From<ApiFormat> for Target {
+    fn from(format: ApiFormat) -> Self {
         match format {
-            Format::Anthropic => Self::Anthropic,
-            Format::Openai => Self::OpenAiChat,
-            Format::OpenaiResponses => Self::OpenAiResponses,
-            Format::Gemini => Self::Gemini,
+            ApiFormat::Anthropic => Self::Anthropic,
+            ApiFormat::Openai => Self::OpenAiChat,
+            ApiFormat::OpenaiResponses => Self::OpenAiResponses,
+            ApiFormat::Gemini => Self::Gemini,
         }
     }
 }
 
 impl CheckRequest {
-    pub(in crate::cli) fn run(&self, shared: &Shared) -> Result<ExitCode, Failed> {
-        let request = self.read().map_err(|error| Failed::new(USAGE, error))?;
+    pub(in crate::cli) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let request = self.read().map_err(|error| CommandFailure::new(USAGE, error))?;
         let violations = validate(self.format.into(), &request, self.model.as_deref());
         if shared.json {
             output::json(&violations)?;

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::open,
-        exit::{Failed, USAGE},
+        exit::{CommandFailure, USAGE},
         terminal::output,
     },
     config::Config,
@@ -46,15 +46,15 @@ pub(in crate::cli) struct Count {
 
 /// A count, and what it comes to by what was learned about the estimate.
 #[derive(Serialize)]
-struct Shown {
+struct CountView {
     #[serde(flatten)]
     count: RequestCount,
     #[serde(skip_serializing_if = "Option::is_none")]
-    calibrated: Option<Calibrated>,
+    calibrated: Option<CalibratedCount>,
 }
 
 #[derive(Serialize)]
-struct Calibrated {
+struct CalibratedCount {
     /// To be shown.
     average_tokens: i64,
     /// To be held against a ceiling.
@@ -64,7 +64,7 @@ struct Calibrated {
     samples: usize,
 }
 
-impl Calibrated {
+impl CalibratedCount {
     fn new(tokens: i64, kept: &KeptCalibration) -> Self {
         let known = &kept.calibration;
         Self {
@@ -78,7 +78,11 @@ impl Calibrated {
 }
 
 impl Count {
-    pub(in crate::cli) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let provider = self.provider.as_ref().unwrap_or(&config.window.provider);
         let model = self.model.as_ref().unwrap_or(&config.window.model);
         let body = body(&self.file)?;
@@ -89,7 +93,7 @@ impl Count {
                 Some(_) if !is_exact => calibrated(config, provider, model, count.tokens).await?,
                 _ => None,
             };
-            Ok(Shown { count, calibrated })
+            Ok(CountView { count, calibrated })
         })?;
         if shared.json {
             output::json(&shown)?;
@@ -106,17 +110,17 @@ async fn calibrated(
     provider: &str,
     model: &str,
     tokens: i64,
-) -> Result<Option<Calibrated>, Failed> {
+) -> Result<Option<CalibratedCount>, CommandFailure> {
     let all = open::look(config).await?.calibrations().await?;
     let mut about = all
         .iter()
         .filter(|one| one.provider == provider && one.model == model);
-    Ok(about.next().map(|one| Calibrated::new(tokens, one)))
+    Ok(about.next().map(|one| CalibratedCount::new(tokens, one)))
 }
 
-fn body(file: &Path) -> Result<Vec<u8>, Failed> {
+fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
     let unreadable =
-        |error: std::io::Error| Failed::new(USAGE, anyhow::anyhow!("{}: {error}", file.display()));
+        |error: std::io::Error| CommandFailure::new(USAGE, anyhow::anyhow!("{}: {error}", file.display()));
     let mut bytes = Vec::new();
     let source: Box<dyn Read> = if file == Path::new("-") {
         Box::new(stdin().lock())
@@ -132,12 +136,12 @@ fn body(file: &Path) -> Result<Vec<u8>, Failed> {
             "{}: longer than {BODY_BYTES_MAX} bytes; no provider takes that",
             file.display()
         );
-        return Err(Failed::new(USAGE, error));
+        return Err(CommandFailure::new(USAGE, error));
     }
     Ok(bytes)
 }
 
-fn table(shown: &Shown) -> String {
+fn table(shown: &CountView) -> String {
     let RequestCount {
         tokens,
         method,
@@ -154,8 +158,8 @@ fn table(shown: &Shown) -> String {
     format!("{tokens} tokens ({method})\n{}{calibrated}", rows.concat())
 }
 
-fn line(calibrated: &Calibrated) -> String {
-    let Calibrated {
+fn line(calibrated: &CalibratedCount) -> String {
+    let CalibratedCount {
         average_tokens,
         guard_tokens,
         samples,

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use crate::{
     assembly::{self, Parts},
-    cli::{Shared, backend::open, conversations, exit::Failed, files::list_files},
+    cli::{GlobalOptions, backend::open, conversations, exit::CommandFailure, files::list_files},
     clock::{Clock, SystemClock},
-    config::{Config, Environment, Loaded},
+    config::{Config, Environment, LoadedConfig},
     domain::{agent::AgentId, message::Format, price::Prices},
     store::{SqlStore, Store, sqlite},
 };
@@ -90,10 +90,10 @@ impl Replay {
 
     pub(in crate::cli) fn run(
         mut self,
-        loaded: &Loaded,
-        shared: &Shared,
+        loaded: &LoadedConfig,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let files = list_files(&self.files)?;
         let (mut config, temporary) = place_database(&loaded.config, shared)?;
         self.is_kept = temporary.is_none();
@@ -111,7 +111,7 @@ impl Replay {
         prices: Prices,
         environment: &Environment,
         files: &[PathBuf],
-    ) -> Result<Report, Failed> {
+    ) -> Result<Report, CommandFailure> {
         let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let model = open::models(config, environment, &clock)?.model;
@@ -132,7 +132,10 @@ impl Replay {
 }
 
 /// A database named by `--db` is kept; otherwise one in a temporary folder serves, and goes with it.
-fn place_database(config: &Config, shared: &Shared) -> Result<(Config, Option<TempDir>), Failed> {
+fn place_database(
+    config: &Config,
+    shared: &GlobalOptions,
+) -> Result<(Config, Option<TempDir>), CommandFailure> {
     let mut config = config.clone();
     if shared.db.is_some() {
         return Ok((config, None));

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Shared,
-        exit::{Failed, USAGE},
+        GlobalOptions,
+        exit::{CommandFailure, USAGE},
         files::list_files,
         terminal::output,
     },
@@ -19,10 +19,10 @@ use crate::{
     domain::message::Message,
     formats::file::FileReader,
     selftest::{
-        findings::Findings,
-        plan::{Conversation, Extent, Plan},
+        findings::TrialFindings,
+        plan::{Conversation, Plan, TrialSize},
         planting::plant_unsigned_thinking,
-        progress::{Progress, ProgressError},
+        progress::{ProgressError, TrialProgress},
         runner::run,
         simulation::{Guard, Promise, Simulation, SimulationFindings},
         updates::{UpdateFindings, Updates},
@@ -127,7 +127,11 @@ struct How {
 }
 
 impl Selftest {
-    pub(in crate::cli) fn run(&self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    pub(in crate::cli) fn run(
+        &self,
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<ExitCode, CommandFailure> {
         let is_passed = match &self.test {
             Test::Window(test) => {
                 let found = test.how.run(&test.plan(config)?, "windows")?;
@@ -169,7 +173,11 @@ fn count(text: &str) -> Result<u64, ParseIntError> {
     text.replace('_', "").parse()
 }
 
-fn told<F: Serialize>(found: &F, shared: &Shared, text: impl FnOnce(&F) -> String) -> Result<(), Failed> {
+fn told<F: Serialize>(
+    found: &F,
+    shared: &GlobalOptions,
+    text: impl FnOnce(&F) -> String,
+) -> Result<(), CommandFailure> {
     if shared.json {
         output::json(found)?;
     } else {
@@ -180,10 +188,10 @@ fn told<F: Serialize>(found: &F, shared: &Shared, text: impl FnOnce(&F) -> Strin
 
 impl How {
     /// Does all of `work`, of which people are told in `unit`s.
-    fn run<W: Work>(&self, work: &W, unit: &str) -> Result<W::Found, Failed> {
+    fn run<W: Work>(&self, work: &W, unit: &str) -> Result<W::Findings, CommandFailure> {
         let progress = match &self.resume {
-            Some(file) => Progress::resume(work, file).map_err(failed)?,
-            None => Progress::begin(work),
+            Some(file) => TrialProgress::resume(work, file).map_err(failed)?,
+            None => TrialProgress::begin(work),
         };
         let size = |pieces: &mut dyn Iterator<Item = usize>| pieces.map(|piece| work.size(piece)).sum();
         let bar = bar(size(&mut (0..work.pieces())), unit);
@@ -200,9 +208,9 @@ impl How {
 }
 
 impl WindowTest {
-    fn plan(&self, config: &Config) -> Result<Plan, Failed> {
+    fn plan(&self, config: &Config) -> Result<Plan, CommandFailure> {
         let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
-        let extent = Extent {
+        let extent = TrialSize {
             budgets: self.budgets,
             looks: self.looks,
             seed: self.how.seed,
@@ -219,7 +227,7 @@ impl WindowTest {
     }
 
     /// All conversations by name. What can't be read is named and left out.
-    fn read(&self) -> Result<BTreeMap<String, Vec<Message>>, Failed> {
+    fn read(&self) -> Result<BTreeMap<String, Vec<Message>>, CommandFailure> {
         let mut conversations: BTreeMap<String, Vec<Message>> = BTreeMap::new();
         for file in list_files(&self.files)? {
             let reader = match FileReader::open_conversation(&file, None, None) {
@@ -239,10 +247,10 @@ impl WindowTest {
     }
 }
 
-fn failed(error: ProgressError) -> Failed {
+fn failed(error: ProgressError) -> CommandFailure {
     match error {
         ProgressError::Io { .. } => anyhow::Error::new(error).into(),
-        _ => Failed::new(USAGE, anyhow::Error::new(error)),
+        _ => CommandFailure::new(USAGE, anyhow::Error::new(error)),
     }
 }
 
@@ -257,8 +265,8 @@ fn bar(size: u64, unit: &str) -> ProgressBar {
     ProgressBar::new(size).with_style(style)
 }
 
-fn text(findings: &Findings) -> String {
-    let Findings {
+fn text(findings: &TrialFindings) -> String {
+    let TrialFindings {
         conversations,
         windows,
         evicted,

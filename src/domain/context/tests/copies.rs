@@ -139,7 +139,7 @@ fn a_copy_is_seen_through_the_speakers_eyes() {
         line(r#"{"kind":"tool_result","speaker":"b","content":"the key is 7"}"#),
     ];
     let participants = vec!["a".to_owned(), "b".to_owned()];
-    let viewer = Perspective::new("a", Telling::default(), participants).unwrap();
+    let viewer = Perspective::new("a", PerspectiveStyle::default(), participants).unwrap();
     let copies = (1..).zip(&messages).map(|(seq, message)| SourceCopy {
         exchange: seq,
         pinned: true,

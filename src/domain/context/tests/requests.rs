@@ -55,7 +55,7 @@ fn the_request_stands_before_later_legs_word_for_word() {
     input.evicted = true;
     let context = build(&input, &ContextOptions::default(), &Characters);
     let head = &context.turns[0];
-    assert_eq!(head.pieces[1].origin, Origin::Synthetic(Reason::Request));
+    assert_eq!(head.pieces[1].origin, PieceOrigin::Synthetic(Reason::Request));
     let said = said.replace("<copy", "‹copy").replace("</copy", "‹/copy");
     let Part::Text(text) = &head.pieces[1].parts[0] else {
         panic!("{head:?}")
@@ -180,7 +180,7 @@ fn a_speaker_sees_of_a_request_what_was_said_to_that_one() {
     let open = line(r#"{"kind":"user","speaker":"ida","content":"Port it."}"#);
     let secret = line(r#"{"kind":"user","speaker":"ida","audience":"b","content":"Port it."}"#);
     let participants = vec!["a".to_owned(), "b".to_owned()];
-    let viewer = Perspective::new("a", Telling::default(), participants).unwrap();
+    let viewer = Perspective::new("a", PerspectiveStyle::default(), participants).unwrap();
     for (asked, is_seen) in [(&open, true), (&secret, false)] {
         let rows = scripted(&LATER);
         let mut input = legs(15, &rows);

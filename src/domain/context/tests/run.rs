@@ -35,7 +35,7 @@ pub(crate) struct RoundOf {
 }
 
 /// One message of a run, and where it is stored.
-pub(crate) struct Stored {
+pub(crate) struct StoredMessage {
     pub(crate) message: Message,
     tokens: i64,
     pub(crate) round: usize,
@@ -44,8 +44,8 @@ pub(crate) struct Stored {
 }
 
 /// A run, whose tokens are its characters.
-pub(crate) struct Run {
-    pub(crate) messages: Vec<Stored>,
+pub(crate) struct AgentRun {
+    pub(crate) messages: Vec<StoredMessage>,
     /// The tokens of each round.
     pub(crate) rounds: Vec<i64>,
     leg_tokens: i64,
@@ -54,7 +54,7 @@ pub(crate) struct Run {
     newest_round: Option<Round>,
 }
 
-impl Run {
+impl AgentRun {
     /// The run of `rounds` on one request, in legs of `leg_tokens`, as a client of `format` stores it.
     pub(crate) fn new(format: Format, rounds: &[RoundOf], leg_tokens: i64) -> Self {
         let mut run = Self {
@@ -98,7 +98,7 @@ impl Run {
         }
         self.newest_tokens += tokens;
         self.newest_round = Round::after(self.newest_round.take(), &message.kind, &part);
-        self.messages.push(Stored {
+        self.messages.push(StoredMessage {
             message,
             tokens,
             round,

@@ -8,7 +8,7 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    run::{Before, REQUEST, RoundOf, Run, round_of, without_users},
+    run::{AgentRun, Before, REQUEST, RoundOf, round_of, without_users},
     *,
 };
 use crate::domain::tokens::count_message;
@@ -33,8 +33,8 @@ fn options(max_tokens: i64) -> ContextOptions {
     }
 }
 
-fn run(rounds: &[RoundOf], leg_tokens: i64) -> Run {
-    Run::new(Format::OpenAiChat, rounds, leg_tokens)
+fn run(rounds: &[RoundOf], leg_tokens: i64) -> AgentRun {
+    AgentRun::new(Format::OpenAiChat, rounds, leg_tokens)
 }
 
 /// A message of the model's without a call and its next message make one turn, but two rounds.

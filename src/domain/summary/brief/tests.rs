@@ -90,9 +90,9 @@ fn how_things_stand_comes_first_and_leaves_last() {
 #[test]
 fn a_part_says_whether_lines_are_missing() {
     let agent: AgentId = "coder".parse().unwrap();
-    assert_eq!(Wanted::new(false, None, None), None);
+    assert_eq!(BriefOptions::new(false, None, None), None);
     let of = |is_brief, chars_max| {
-        let wanted = Wanted::new(is_brief, chars_max, Some(1_000)).unwrap();
+        let wanted = BriefOptions::new(is_brief, chars_max, Some(1_000)).unwrap();
         let excerpt = wanted.of(&agent, DOCUMENT, &Bytes);
         assert_eq!(excerpt.tokens, Bytes.count(&excerpt.text));
         (excerpt.text == DOCUMENT, excerpt.truncated)
@@ -148,7 +148,7 @@ fn a_document_without_lines_is_its_own_brief() {
     assert_eq!(brief(&document, CLOSING, &Bytes), document);
     assert_eq!(sections(&document), []);
     let agent: AgentId = "coder".parse().unwrap();
-    let wanted = |tokens_max| Wanted::new(true, None, Some(tokens_max)).unwrap();
+    let wanted = |tokens_max| BriefOptions::new(true, None, Some(tokens_max)).unwrap();
     assert!(!wanted(1_000).of(&agent, &document, &Bytes).truncated);
     let none = wanted(5).of(&agent, &document, &Bytes);
     assert_eq!((none.text.as_str(), none.truncated), ("", true));
@@ -185,18 +185,18 @@ fn a_line_that_is_too_long_is_cut() {
     );
 }
 
-fn running() -> Running {
+fn running() -> RunningExchange {
     let mut row = exchange(14, Timestamp(1_767_604_320_000));
     row.state = ExchangeState::Open;
     row.headline.title = "Port the shop to Rust".to_owned();
-    Running::of(&[row], Zone::UTC, &Redactor::standard()).unwrap()
+    RunningExchange::of(&[row], Zone::UTC, &Redactor::standard()).unwrap()
 }
 
 #[test]
 fn what_runs_stands_first() {
     let agent: AgentId = "coder".parse().unwrap();
     let of = |chars_max| {
-        let wanted = Wanted::new(true, Some(chars_max), None).unwrap();
+        let wanted = BriefOptions::new(true, Some(chars_max), None).unwrap();
         (
             wanted.with_running(&running(), &agent, DOCUMENT, &Bytes).text,
             wanted.of(&agent, DOCUMENT, &Bytes).text,
@@ -211,7 +211,7 @@ fn what_runs_stands_first() {
     // What was done comes before what runs.
     let (told, plain) = of(100);
     assert_eq!(told, plain);
-    let wanted = Wanted::new(true, None, None).unwrap();
+    let wanted = BriefOptions::new(true, None, None).unwrap();
     assert_eq!(wanted.with_running(&running(), &agent, "", &Bytes).text, "");
 }
 
@@ -240,7 +240,7 @@ proptest! {
 
     #[test]
     fn what_runs_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
-        let wanted = Wanted::new(true, Some(chars_max), Some(tokens_max)).unwrap();
+        let wanted = BriefOptions::new(true, Some(chars_max), Some(tokens_max)).unwrap();
         let agent: AgentId = "coder".parse().unwrap();
         let told = wanted.with_running(&running(), &agent, &document, &Bytes);
         prop_assert!(document.trim().is_empty() || told.text.chars().count() <= chars_max);

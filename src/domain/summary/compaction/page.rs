@@ -8,14 +8,14 @@ mod worth;
 
 use std::cmp::Reverse;
 
-use self::worth::{Longer, Measure, Step, score};
+use self::worth::{Lengthening, Longer, Measure, score};
 use crate::domain::{
     summary::{
         compaction::{Path, Style, SummaryPolicy},
         item::Item,
         line::{began_at, day_number},
         point::Choice,
-        render::{Layout, Shown, document},
+        render::{ItemPlace, Layout, document},
         section::{Ageing, Form, Section},
         worth::Rarity,
     },
@@ -37,7 +37,7 @@ const PINNED_PERCENT_MAX: i64 = 25;
 
 /// How many tokens a page may take, by estimate.
 #[derive(Clone, Copy)]
-struct Room {
+struct PageRoom {
     /// Lines go until the headlines of the others take less.
     headlines: i64,
     /// Lines get longer as long as the page takes less.
@@ -45,7 +45,7 @@ struct Room {
 }
 
 /// A candidate line.
-struct Line {
+struct CandidateLine {
     index: usize,
     section: Section,
     form: Form,
@@ -73,7 +73,7 @@ pub(super) struct Page<'a> {
     /// How lines are written; with [`Layout::Dense`] neighbours of one day may share a line.
     layout: Layout,
     /// In the document's order.
-    lines: Vec<Line>,
+    lines: Vec<CandidateLine>,
     /// Estimated tokens of the document with the lines as they are.
     tokens: i64,
     /// What it takes to make the document fit.
@@ -192,7 +192,7 @@ impl<'a> Page<'a> {
                 may_widen = false;
                 let headlines = (wider - wider / 64).clamp(ceiling, ceiling * WIDENED_PERCENT_MAX / 100);
                 let details = headlines.saturating_mul(goal) / ceiling.max(1);
-                room = Room { headlines, details };
+                room = PageRoom { headlines, details };
                 bare = self.fit(room);
                 continue;
             }
@@ -225,9 +225,9 @@ impl<'a> Page<'a> {
     }
 
     /// The room that the path leaves, on a page laid out for it.
-    fn room(&mut self, policy: &SummaryPolicy) -> Room {
+    fn room(&mut self, policy: &SummaryPolicy) -> PageRoom {
         if self.path != Path::Full {
-            return Room {
+            return PageRoom {
                 headlines: i64::MAX,
                 details: policy.append_tokens(),
             };
@@ -235,7 +235,7 @@ impl<'a> Page<'a> {
         if policy.style == Style::Plain {
             self.lay_out(Layout::Dense);
         }
-        Room {
+        PageRoom {
             headlines: policy.merge_tokens(),
             details: policy.full_tokens(),
         }
@@ -243,7 +243,7 @@ impl<'a> Page<'a> {
 
     /// Makes the page fit from the start: all lines as headlines, fewer lines if they don't fit, longer ones with the room
     /// left. Returns the tokens of the headlines.
-    fn fit(&mut self, room: Room) -> i64 {
+    fn fit(&mut self, room: PageRoom) -> i64 {
         for line in &mut self.lines {
             line.gone = false;
         }
@@ -259,7 +259,7 @@ impl<'a> Page<'a> {
     /// those the ones that tell most.
     fn lengthen(&mut self, limit: i64) {
         for step in self.steps() {
-            let Step { at, longer, .. } = step;
+            let Lengthening { at, longer, .. } = step;
             match longer {
                 Longer::Form(form) => self.lengthen_to(at, form, limit),
                 Longer::Point(place) => self.add_point(at, place, limit),
@@ -294,15 +294,15 @@ impl<'a> Page<'a> {
     }
 
     /// The lines that are left.
-    pub(super) fn shown(&mut self) -> Vec<Shown> {
+    pub(super) fn shown(&mut self) -> Vec<ItemPlace> {
         let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
-        let mut shown: Vec<Shown> = Vec::with_capacity(left.len());
+        let mut shown: Vec<ItemPlace> = Vec::with_capacity(left.len());
         let (mut chars, mut before) = (0, None);
         for at in left {
             let layout = self.layout_after(before, at, &mut chars);
             let line = &self.lines[at];
             before = Some(at);
-            shown.push(Shown {
+            shown.push(ItemPlace {
                 index: line.index,
                 section: line.section,
                 form: line.form,
@@ -347,14 +347,14 @@ impl<'a> Page<'a> {
 }
 
 /// The lines of all `items` that tell something and are young enough, as headlines, in the document's order.
-fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<Line> {
+fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine> {
     let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
     let told = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
-    let mut lines: Vec<Line> = told
+    let mut lines: Vec<CandidateLine> = told
         .filter_map(|(index, item)| {
             // What is pinned is never too old.
             let oldest = item.pinned.then_some(Section::Earlier);
-            Some(Line {
+            Some(CandidateLine {
                 index,
                 section: ageing.section_of(item, as_of).or(oldest)?,
                 form: Form::Gist,

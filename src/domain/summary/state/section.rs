@@ -27,7 +27,7 @@ const SPEAKER_CHARS_MAX: usize = 40;
 /// The section about the facts that hold, with an empty line at its end: at most [`STATE_TOKENS_MAX`] tokens, and an
 /// eighth of the document's `ceiling` where that is large. What has no room is counted in its last line. Empty if nothing holds, or nothing fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
-    let mut page = Page::of(facts);
+    let mut page = FactLines::of(facts);
     page.fit(room(ceiling), ceiling / CEILING_PART, counter);
     page.text()
 }
@@ -39,14 +39,14 @@ pub(super) fn room(ceiling: i64) -> i64 {
 }
 
 /// The lines of the facts.
-struct Page<'a> {
+struct FactLines<'a> {
     /// In the order of the document.
     lines: Vec<(&'a Fact, String)>,
     /// Places of the lines that are shown, those that are given up last first.
     kept: Vec<usize>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> FactLines<'a> {
     fn of(facts: &'a [Fact]) -> Self {
         let mut facts: Vec<&Fact> = facts.iter().collect();
         facts.sort_by_key(|fact| (fact.kind, age(fact)));

@@ -59,7 +59,7 @@ fn transcripts() -> Vec<Transcript> {
     vec![told, silent]
 }
 
-fn refused(before: &[Fact], changes: FactChanges) -> Vec<Refusal> {
+fn refused(before: &[Fact], changes: FactChanges) -> Vec<FactRefusal> {
     let update = apply(before, &[changes], &transcripts());
     assert!(update.is_empty() != update.refused.is_empty());
     update.refused
@@ -92,13 +92,13 @@ fn a_demand_is_believed_only_in_words_of_the_user() {
         let expected = if text == "never push" {
             vec![]
         } else {
-            vec![Refusal::NotTheUser]
+            vec![FactRefusal::NotTheUser]
         };
         assert_eq!(refused(&[], add(FactKind::Demand, text, 4)), expected, "{text}");
     }
     assert_eq!(
         refused(&[], add(FactKind::Demand, "All is done.", 5)),
-        [Refusal::NotTheUser]
+        [FactRefusal::NotTheUser]
     );
 }
 
@@ -119,14 +119,14 @@ fn other_facts_say_whose_words_they_have() {
 #[test]
 fn only_an_exchange_with_the_user_ends_a_demand() {
     let before = [fact(1, FactKind::Demand), fact(2, FactKind::Open)];
-    assert_eq!(refused(&before, close(1, 5)), [Refusal::NotTheUser]);
+    assert_eq!(refused(&before, close(1, 5)), [FactRefusal::NotTheUser]);
     assert_eq!(
         refused(&before, replace(1, "All is done", 5)),
-        [Refusal::NotTheUser]
+        [FactRefusal::NotTheUser]
     );
     assert_eq!(
         refused(&before, replace(1, "12 passed", 4)),
-        [Refusal::NotTheUser]
+        [FactRefusal::NotTheUser]
     );
     assert!(refused(&before, close(1, 4)).is_empty());
     assert!(refused(&before, close(2, 5)).is_empty());
@@ -158,15 +158,15 @@ fn changes_are_refused_singly() {
     };
     let before = [fact(1, FactKind::Open), pinned, newer];
     for (changes, reason) in [
-        (close(2, 4), Refusal::UnknownFact),
-        (close(1, 6), Refusal::UnknownExchange),
-        (replace(1, "x", 6), Refusal::UnknownExchange),
-        (close(3, 4), Refusal::Pinned),
-        (close(4, 5), Refusal::Outdated),
-        (add(FactKind::Open, " \n", 4), Refusal::Empty),
-        (add(FactKind::Open, "…", 4), Refusal::Empty),
-        (add(FactKind::Open, "tests pass", 7), Refusal::UnknownExchange),
-        (add(FactKind::Open, "FACT  1.", 4), Refusal::Duplicate),
+        (close(2, 4), FactRefusal::UnknownFact),
+        (close(1, 6), FactRefusal::UnknownExchange),
+        (replace(1, "x", 6), FactRefusal::UnknownExchange),
+        (close(3, 4), FactRefusal::Pinned),
+        (close(4, 5), FactRefusal::Outdated),
+        (add(FactKind::Open, " \n", 4), FactRefusal::Empty),
+        (add(FactKind::Open, "…", 4), FactRefusal::Empty),
+        (add(FactKind::Open, "tests pass", 7), FactRefusal::UnknownExchange),
+        (add(FactKind::Open, "FACT  1.", 4), FactRefusal::Duplicate),
     ] {
         assert_eq!(refused(&before, changes.clone()), [reason], "{changes:?}");
     }
@@ -179,7 +179,7 @@ fn changes_are_refused_singly() {
     };
     let update = apply(&before, &[both], &transcripts());
     assert_eq!((update.added.len(), update.closed.len()), (1, 1));
-    assert_eq!(update.refused, [Refusal::UnknownFact]);
+    assert_eq!(update.refused, [FactRefusal::UnknownFact]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn when_there_are_too_many_the_oldest_minor_one_gives_way() {
     let mut before: Vec<Fact> = (1..=200).map(|n| fact(n, FactKind::Decision)).collect();
     assert_eq!(
         refused(&before, add(FactKind::Goal, "ship it", 4)),
-        [Refusal::Full]
+        [FactRefusal::Full]
     );
     before[150] = fact(151, FactKind::State);
     before[160] = fact(161, FactKind::Person);

@@ -5,12 +5,12 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 
 /// Gives at most `chunk` bytes at a time.
-struct Chunked {
+struct ChunkedReader {
     bytes: io::Cursor<Vec<u8>>,
     chunk: usize,
 }
 
-impl Read for Chunked {
+impl Read for ChunkedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let end = buffer.len().min(self.chunk);
         self.bytes.read(&mut buffer[..end])
@@ -21,8 +21,8 @@ fn outcome(
     bytes: &[u8],
     chunk: usize,
     format: Option<Format>,
-) -> Result<Vec<Result<Record, Skipped>>, String> {
-    let source = Chunked {
+) -> Result<Vec<Result<Record, SkippedEntry>>, String> {
+    let source = ChunkedReader {
         bytes: io::Cursor::new(bytes.to_vec()),
         chunk,
     };

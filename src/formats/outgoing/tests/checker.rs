@@ -8,7 +8,7 @@ use super::RequestFormat;
 
 /// One entry of a request: who speaks, which calls it makes, which it answers, and its texts.
 #[derive(Debug, Default)]
-struct Entry {
+struct RequestEntry {
     role: String,
     calls: Vec<String>,
     answers: Vec<String>,
@@ -21,13 +21,13 @@ struct Entry {
 
 /// Fails with the first rule that `body` breaks.
 pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Result<(), String> {
-    let entries: Vec<Entry> = match target {
+    let entries: Vec<RequestEntry> = match target {
         RequestFormat::Anthropic => list(&body["messages"]).map(anthropic).collect(),
         RequestFormat::OpenAiChat => list(&body["messages"]).map(chat).collect(),
         RequestFormat::OpenAiResponses => list(&body["input"]).map(response).collect(),
         RequestFormat::Gemini => list(&body["contents"]).map(gemini).collect(),
     };
-    let said: Vec<&Entry> = entries.iter().filter(|entry| entry.role != "system").collect();
+    let said: Vec<&RequestEntry> = entries.iter().filter(|entry| entry.role != "system").collect();
     if let Some(first) = said.first() {
         ensure(
             first.role == "user" && first.answers.is_empty(),
@@ -54,7 +54,7 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
 }
 
 /// Every call is answered right after the run of calls it stands in, in order, and nothing else is answered.
-fn pairs(entries: &[Entry], by_message: bool) -> Result<(), String> {
+fn pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String> {
     let mut seen = HashSet::new();
     let mut at = 0;
     while at < entries.len() {
@@ -91,7 +91,7 @@ fn pairs(entries: &[Entry], by_message: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn ensure(holds: bool, rule: &str, entry: &Entry) -> Result<(), String> {
+fn ensure(holds: bool, rule: &str, entry: &RequestEntry) -> Result<(), String> {
     holds.then_some(()).ok_or_else(|| format!("{rule}: {entry:?}"))
 }
 
@@ -103,10 +103,10 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn anthropic(message: &Value) -> Entry {
-    let mut entry = Entry {
+fn anthropic(message: &Value) -> RequestEntry {
+    let mut entry = RequestEntry {
         role: text(&message["role"]),
-        ..Entry::default()
+        ..RequestEntry::default()
     };
     if message["content"].is_string() {
         entry.texts.push(text(&message["content"]));
@@ -138,14 +138,14 @@ fn is_unsigned(block: &Value) -> bool {
     seal.trim().is_empty() || seal.contains(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c))
 }
 
-fn chat(message: &Value) -> Entry {
+fn chat(message: &Value) -> RequestEntry {
     let is_result = message["role"] == "tool";
-    let mut entry = Entry {
+    let mut entry = RequestEntry {
         role: text(&message["role"]),
         calls: list(&message["tool_calls"])
             .map(|call| text(&call["id"]))
             .collect(),
-        ..Entry::default()
+        ..RequestEntry::default()
     };
     if is_result {
         entry.answers.push(text(&message["tool_call_id"]));
@@ -160,31 +160,31 @@ fn chat(message: &Value) -> Entry {
     entry
 }
 
-fn response(item: &Value) -> Entry {
+fn response(item: &Value) -> RequestEntry {
     let id = || vec![text(&item["call_id"])];
     match item["type"].as_str().unwrap() {
-        "function_call" => Entry {
+        "function_call" => RequestEntry {
             role: "assistant".to_owned(),
             calls: id(),
-            ..Entry::default()
+            ..RequestEntry::default()
         },
-        "function_call_output" => Entry {
+        "function_call_output" => RequestEntry {
             role: "tool".to_owned(),
             answers: id(),
-            ..Entry::default()
+            ..RequestEntry::default()
         },
-        _ => Entry {
+        _ => RequestEntry {
             role: text(&item["role"]),
             texts: list(&item["content"]).map(|part| text(&part["text"])).collect(),
-            ..Entry::default()
+            ..RequestEntry::default()
         },
     }
 }
 
-fn gemini(content: &Value) -> Entry {
-    let mut entry = Entry {
+fn gemini(content: &Value) -> RequestEntry {
+    let mut entry = RequestEntry {
         role: text(&content["role"]),
-        ..Entry::default()
+        ..RequestEntry::default()
     };
     for part in list(&content["parts"]) {
         if part["functionCall"].is_object() {

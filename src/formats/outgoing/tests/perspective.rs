@@ -12,7 +12,7 @@ use crate::{
             Alternation, Context, ContextInput, ContextOptions, Role, SourceExchange, SourceMessage, build,
         },
         message::{Format, Kind, Message, Part},
-        perspective::{Mode, Perspective, Telling},
+        perspective::{Mode, Perspective, PerspectiveStyle},
         text::cut,
         time::Timestamp,
         window::{Budget, HeldExchange, Window},
@@ -23,7 +23,7 @@ use crate::{
 
 /// What is said: each message holds a word of its own, so that it is known wherever it turns up.
 #[derive(Clone, Debug)]
-struct Event {
+struct Utterance {
     kind: u8,
     speaker: Option<&'static str>,
     id: Option<&'static str>,
@@ -31,14 +31,14 @@ struct Event {
     audience: Option<&'static str>,
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<Utterance>> {
     let speaker =
         prop_oneof![4 => Just(Some("a")), 4 => Just(Some("b")), 1 => Just(Some("human")), 1 => Just(None)];
     let id = option::weighted(0.8, prop_oneof![Just("x"), Just("y")]);
     let audience = option::weighted(0.1, prop_oneof![Just("a"), Just("b")]);
     let event = (0..9_u8, speaker, id, 0..200_usize, audience);
     vec(
-        event.prop_map(|(kind, speaker, id, chars, audience)| Event {
+        event.prop_map(|(kind, speaker, id, chars, audience)| Utterance {
             kind,
             speaker,
             id,
@@ -49,8 +49,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     )
 }
 
-fn message(place: usize, event: &Event) -> Message {
-    let Event {
+fn message(place: usize, event: &Utterance) -> Message {
+    let Utterance {
         kind,
         speaker,
         id,
@@ -154,8 +154,8 @@ fn words(context: &Context<'_>) -> Vec<usize> {
         .filter(|turn| turn.role != Role::System && turn.role != Role::Tool);
     let pieces = said.flat_map(|turn| &turn.pieces);
     let from_window = pieces.filter(|piece| match piece.origin {
-        crate::domain::context::Origin::Stored { seq } => seq >= 100,
-        crate::domain::context::Origin::Synthetic(_) => false,
+        crate::domain::context::PieceOrigin::Stored { seq } => seq >= 100,
+        crate::domain::context::PieceOrigin::Synthetic(_) => false,
     });
     let parts = from_window.flat_map(|piece| piece.parts.iter());
     parts
@@ -192,7 +192,7 @@ proptest! {
     fn each_speaker_sees_a_valid_request_and_nobody_elses_thoughts(events in events(), (options, mode, window) in ways()) {
         let messages: Vec<Message> = events.iter().enumerate().map(|(place, event)| message(place, event)).collect();
         for speaker in ["a", "b"] {
-            let telling = Telling { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..Telling::default() };
+            let telling = PerspectiveStyle { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..PerspectiveStyle::default() };
             let perspective = Perspective::new(speaker, telling, Vec::new()).unwrap();
             let is_own = |place: &usize| events[*place].speaker == Some(speaker);
             let is_meant = |place: &usize| events[*place].audience.is_none_or(|audience| audience == speaker);

@@ -6,7 +6,7 @@ use super::{Characters, RequestFormat, render};
 use crate::domain::{
     context::{
         Context, ContextInput, ContextOptions, Elision, Turn, build,
-        tests::run::{RoundOf, Run, round_of, without_users},
+        tests::run::{AgentRun, RoundOf, round_of, without_users},
     },
     message::{Format, Part},
     text::cut,
@@ -26,7 +26,7 @@ const ENDS: [&str; 2] = ["]", r#"],"role":"user"}]"#];
 const RESULT_BITS: u32 = 9;
 
 /// A request as it is sent.
-struct Sent {
+struct SentRequest {
     /// What only a step changes.
     decided: (Vec<i64>, Vec<Elision>),
     thinks: bool,
@@ -35,7 +35,7 @@ struct Sent {
     messages: String,
 }
 
-impl Sent {
+impl SentRequest {
     fn new(target: RequestFormat, input: &ContextInput<'_>, limit: i64) -> Self {
         let options = ContextOptions {
             max_tokens: limit,
@@ -74,10 +74,10 @@ fn thinks(context: &Context<'_>) -> bool {
 }
 
 /// The run as it is stored and the limit of its requests: legs and rounds are small beside it, as they are in the daemon.
-fn run(format: Format, rounds: &[RoundOf], times: i64) -> (Run, i64) {
-    let biggest = Run::new(format, rounds, 0).rounds.into_iter().max().unwrap();
+fn run(format: Format, rounds: &[RoundOf], times: i64) -> (AgentRun, i64) {
+    let biggest = AgentRun::new(format, rounds, 0).rounds.into_iter().max().unwrap();
     let limit = biggest * times + 2_000;
-    (Run::new(format, rounds, limit / 6), limit)
+    (AgentRun::new(format, rounds, limit / 6), limit)
 }
 
 proptest! {
@@ -101,9 +101,9 @@ proptest! {
         let first = 1 + skipped.min(run.messages.last().unwrap().exchange - 1);
         let from = run.messages.iter().find(|stored| stored.exchange == first).unwrap().round + 1;
         for target in RequestFormat::ALL {
-            let (mut before, mut forgets) = (None::<Sent>, 0);
+            let (mut before, mut forgets) = (None::<SentRequest>, 0);
             for built in from..=rounds.len() {
-                let next = Sent::new(target, &run.input(built, first), limit);
+                let next = SentRequest::new(target, &run.input(built, first), limit);
                 // The model is called after results.
                 if let Some(before) = before.filter(|_| run.is_call_after(built - 2)) {
                     let is_step = before.decided != next.decided;

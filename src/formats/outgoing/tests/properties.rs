@@ -9,7 +9,8 @@ use super::{Characters, RequestFormat, checker::check, input_of, render};
 use crate::{
     domain::{
         context::{
-            Alternation, Context, ContextInput, ContextOptions, Origin, SourceCopy, SourceExchange, build,
+            Alternation, Context, ContextInput, ContextOptions, PieceOrigin, SourceCopy, SourceExchange,
+            build,
         },
         message::{Format, Message, Part},
         round::{ResponsePart, Round},
@@ -159,8 +160,8 @@ fn stored(context: &Context<'_>) -> BTreeSet<i64> {
     let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
     pieces
         .filter_map(|piece| match piece.origin {
-            Origin::Stored { seq } => Some(seq),
-            Origin::Synthetic(_) => None,
+            PieceOrigin::Stored { seq } => Some(seq),
+            PieceOrigin::Synthetic(_) => None,
         })
         .collect()
 }

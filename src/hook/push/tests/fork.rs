@@ -182,7 +182,7 @@ fn what_an_agent_says_that_the_model_calls_is_left_out() {
     let source = r#""source":{"subagent":{"thread_spawn":{"parent_thread_id":"parent","depth":1}}}"#;
     let header = header("called", "parent").replace(r#""source":"cli""#, source);
     hooks.write("called", &(header + &turns(&["two"], LATER, "")));
-    hooks.gather("called", Some(Mark::Clear));
+    hooks.gather("called", Some(SessionMark::Clear));
     hooks.drain();
     assert_eq!(hooks.asked(), ["one"]);
     assert!(files(&hooks.files().marks()).is_empty());

@@ -28,7 +28,7 @@ impl Hooks {
     }
 
     fn last_error(&self) -> String {
-        let sent: Sent = read_json(&self.files().sent()).unwrap();
+        let sent: SendState = read_json(&self.files().sent()).unwrap();
         sent.last_error.unwrap()
     }
 }

@@ -35,7 +35,7 @@ impl Whose {
 
 /// What a route demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Rule {
+pub(in super::super) struct RouteRule {
     pub(in super::super) scope: Scope,
     pub(in super::super) whose: Whose,
 }
@@ -173,21 +173,21 @@ pub(in crate::http) fn pages() -> impl Iterator<Item = (&'static str, &'static s
 
 /// The rule for a request. `path` is the route's, or `None` for no route: any caller with a valid token is told that
 /// there is none.
-pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
+pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
-        return Rule {
+        return RouteRule {
             scope: Read,
             whose: Caller,
         };
     };
-    known(method, path).unwrap_or(Rule {
+    known(method, path).unwrap_or(RouteRule {
         scope: Admin,
         whose: All,
     })
 }
 
 /// The rule of the table for this method and route.
-pub(super) fn known(method: &Method, path: &str) -> Option<Rule> {
+pub(super) fn known(method: &Method, path: &str) -> Option<RouteRule> {
     let method = if method == Method::HEAD {
         "GET"
     } else {
@@ -195,7 +195,7 @@ pub(super) fn known(method: &Method, path: &str) -> Option<Rule> {
     };
     let mut rules = RULES.iter();
     let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
-    found.map(|&(_, _, scope, whose)| Rule { scope, whose })
+    found.map(|&(_, _, scope, whose)| RouteRule { scope, whose })
 }
 
 #[cfg(test)]
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_table_is_for_administrators_of_everything() {
-        let strict = Rule {
+        let strict = RouteRule {
             scope: Admin,
             whose: All,
         };

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The state of a connection.
 #[derive(Default)]
-pub(super) struct Doing {
+pub(super) struct ConnectionState {
     /// Whether a request is being answered: its handler hasn't returned.
     pub(super) is_asked: AtomicBool,
     /// Whether the body of an answer is being sent.
@@ -30,7 +30,7 @@ pub(super) struct Doing {
     pub(super) give_way: CancellationToken,
 }
 
-impl Doing {
+impl ConnectionState {
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.is_asked.store(true, Ordering::Relaxed);
@@ -54,20 +54,20 @@ impl Doing {
 }
 
 /// The body of an answer, until it was sent.
-pub(super) struct Sent {
+pub(super) struct ResponseBody {
     body: Body,
-    doing: Arc<Doing>,
+    doing: Arc<ConnectionState>,
     /// Counts the connections that became idle.
     idled: Arc<AtomicU64>,
 }
 
-impl Sent {
-    pub(super) fn new(body: Body, doing: Arc<Doing>, idled: Arc<AtomicU64>) -> Self {
+impl ResponseBody {
+    pub(super) fn new(body: Body, doing: Arc<ConnectionState>, idled: Arc<AtomicU64>) -> Self {
         Self { body, doing, idled }
     }
 }
 
-impl HttpBody for Sent {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -87,7 +87,7 @@ impl HttpBody for Sent {
     }
 }
 
-impl Drop for Sent {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         let now = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
         self.doing.idle_since.store(now, Ordering::Relaxed);

@@ -55,14 +55,14 @@ impl Peers {
     }
 
     /// A place for one more connection of `peer`, if it may have one.
-    pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<Place> {
+    pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<PeerSlot> {
         let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
         if *count >= peers.most {
             return None;
         }
         *count += 1;
-        Some(Place {
+        Some(PeerSlot {
             peers: Arc::clone(peers),
             peer,
         })
@@ -70,12 +70,12 @@ impl Peers {
 }
 
 /// A connection's place, given back when it is dropped.
-pub(super) struct Place {
+pub(super) struct PeerSlot {
     peers: Arc<Peers>,
     peer: Peer,
 }
 
-impl Drop for Place {
+impl Drop for PeerSlot {
     fn drop(&mut self) {
         let mut counts = self.peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.peer) {

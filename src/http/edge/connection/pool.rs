@@ -16,9 +16,9 @@ use tokio::{
 };
 
 use super::{
-    doing::Doing,
-    peer::{Peers, Place},
-    proxy::{Origin, TrustedProxies},
+    doing::ConnectionState,
+    peer::{PeerSlot, Peers},
+    proxy::{PeerOrigin, TrustedProxies},
 };
 
 /// How often an idle connection is looked for while somebody waits for a place.
@@ -29,22 +29,22 @@ pub(super) struct Pool {
     places: Arc<Semaphore>,
     peers: Arc<Peers>,
     proxies: TrustedProxies,
-    open: Mutex<HashMap<u64, Arc<Doing>>>,
+    open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     accepted: AtomicU64,
     /// Counts the connections that became idle.
     pub(super) idled: Arc<AtomicU64>,
 }
 
 /// A connection's place.
-pub(super) struct Admitted {
-    pub(super) doing: Arc<Doing>,
+pub(super) struct ConnectionSlot {
+    pub(super) doing: Arc<ConnectionState>,
     pool: Arc<Pool>,
     number: u64,
     _permit: Option<OwnedSemaphorePermit>,
-    _place: Option<Place>,
+    _place: Option<PeerSlot>,
 }
 
-impl Drop for Admitted {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.pool.held().remove(&self.number);
     }
@@ -62,25 +62,25 @@ impl Pool {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Doing>>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection from `origin`, as soon as there is one; none if its peer has too many. Those of a trusted
     /// proxy are many clients'.
-    pub(super) async fn admit(self: &Arc<Self>, origin: Origin) -> Option<Admitted> {
+    pub(super) async fn admit(self: &Arc<Self>, origin: PeerOrigin) -> Option<ConnectionSlot> {
         let place = if self.proxies.trusts(origin) {
             None
         } else {
             Some(Peers::take(&self.peers, origin.peer())?)
         };
         let permit = self.permit().await;
-        let doing = Arc::new(Doing::default());
+        let doing = Arc::new(ConnectionState::default());
         let idle_since = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
         doing.idle_since.store(idle_since, Ordering::Relaxed);
         let number = self.accepted.fetch_add(1, Ordering::Relaxed);
         self.held().insert(number, Arc::clone(&doing));
-        Some(Admitted {
+        Some(ConnectionSlot {
             doing,
             pool: Arc::clone(self),
             number,
@@ -120,8 +120,8 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn from(ip: &str) -> Origin {
-        Origin {
+    fn from(ip: &str) -> PeerOrigin {
+        PeerOrigin {
             ip: Some(ip.parse().unwrap()),
         }
     }

@@ -13,12 +13,12 @@ const HOPS_MAX: usize = 16;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct PeerOrigin {
     /// Its address; none for the Unix socket.
     pub(super) ip: Option<IpAddr>,
 }
 
-impl Origin {
+impl PeerOrigin {
     pub(super) fn peer(self) -> Peer {
         self.ip.map_or(Peer::Local, Peer::from)
     }
@@ -35,14 +35,14 @@ impl TrustedProxies {
     }
 
     /// Whether this end of a connection is one of them.
-    pub(super) fn trusts(&self, origin: Origin) -> bool {
+    pub(super) fn trusts(&self, origin: PeerOrigin) -> bool {
         self.0.iter().any(|network| network.has(origin.ip))
     }
 
     /// Who sent a request that came by a connection from `origin`: each proxy appends whom it was asked by, so the last
     /// address that isn't a proxy's own. What stands before that anybody can write. Where the header is missing or can't be
     /// read, it is the proxy.
-    pub(super) fn client(&self, origin: Origin, headers: &HeaderMap) -> Peer {
+    pub(super) fn client(&self, origin: PeerOrigin, headers: &HeaderMap) -> Peer {
         if self.0.is_empty() || !self.trusts(origin) {
             return origin.peer();
         }
@@ -56,7 +56,7 @@ impl TrustedProxies {
             let Some(ip) = address(text.trim()) else {
                 break;
             };
-            client = Origin { ip: Some(ip) };
+            client = PeerOrigin { ip: Some(ip) };
             if !self.trusts(client) {
                 break;
             }
@@ -79,7 +79,7 @@ mod tests {
     fn client(trusted: &[&str], from: Option<&str>, lines: &[&str]) -> String {
         let networks = trusted.iter().map(|text| text.parse().unwrap()).collect();
         let lines = lines.iter().map(|line| (FORWARDED_FOR, line.parse().unwrap()));
-        let origin = Origin {
+        let origin = PeerOrigin {
             ip: from.map(|ip| ip.parse().unwrap()),
         };
         let found = TrustedProxies::new(networks).client(origin, &lines.collect());

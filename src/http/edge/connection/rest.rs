@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 256 << 20;
 const TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The body of a request. What is unread when it is dropped is read on.
-pub(super) struct Received {
+pub(super) struct RequestBody {
     /// `None` at the end.
     body: Option<Incoming>,
     /// The client waits for `100 Continue`, so it sends nothing until somebody reads.
@@ -27,7 +27,7 @@ pub(super) struct Received {
     connections: TaskTracker,
 }
 
-impl Received {
+impl RequestBody {
     pub(super) fn new(body: Incoming, is_awaited: bool, connections: &TaskTracker) -> Self {
         Self {
             body: Some(body),
@@ -37,7 +37,7 @@ impl Received {
     }
 }
 
-impl HttpBody for Received {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -67,7 +67,7 @@ impl HttpBody for Received {
     }
 }
 
-impl Drop for Received {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         let is_over = self.is_awaited || self.is_end_stream();
         let left = self.body.take().filter(|_| !is_over);

@@ -14,7 +14,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::{ConnectionLimits, Doing, Origin, Socket};
+use super::{ConnectionLimits, ConnectionState, PeerOrigin, Socket};
 
 /// The answer to a peer that has too many connections already. It is sent without waiting for a request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
@@ -57,7 +57,7 @@ impl Listener {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(Stream, Origin)> {
+    pub(super) async fn accept(&self) -> io::Result<(Stream, PeerOrigin)> {
         match self {
             Self::Tcp(listener) => accept_tcp(listener).await,
             Self::Unix(socket) => accept_unix(socket).await,
@@ -69,18 +69,18 @@ impl Listener {
     }
 }
 
-async fn accept_tcp(listener: &TcpListener) -> io::Result<(Stream, Origin)> {
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(Stream, PeerOrigin)> {
     let (stream, address) = listener.accept().await?;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "http.nodelay_refused");
     }
     let ip = Some(address.ip());
-    Ok((Stream::Tcp(stream), Origin { ip }))
+    Ok((Stream::Tcp(stream), PeerOrigin { ip }))
 }
 
-async fn accept_unix(socket: &Socket) -> io::Result<(Stream, Origin)> {
+async fn accept_unix(socket: &Socket) -> io::Result<(Stream, PeerOrigin)> {
     let (stream, _) = socket.listener.accept().await?;
-    Ok((Stream::Unix(stream), Origin { ip: None }))
+    Ok((Stream::Unix(stream), PeerOrigin { ip: None }))
 }
 
 /// A connection as it was accepted.
@@ -105,14 +105,14 @@ impl Stream {
 }
 
 /// A connection that fails if its client doesn't read for too long, or sends the head of a request too slowly.
-pub(super) struct Timed {
+pub(super) struct TimedStream {
     stream: Stream,
     limits: ConnectionLimits,
     /// Runs while the client doesn't read.
     stall: Option<Pin<Box<Sleep>>>,
     /// Runs while the head of a request comes in.
     head: Option<Head>,
-    doing: Arc<Doing>,
+    doing: Arc<ConnectionState>,
 }
 
 /// The head of a request that comes in.
@@ -122,8 +122,8 @@ struct Head {
     end: Pin<Box<Sleep>>,
 }
 
-impl Timed {
-    pub(super) fn new(stream: Stream, limits: ConnectionLimits, doing: Arc<Doing>) -> Self {
+impl TimedStream {
+    pub(super) fn new(stream: Stream, limits: ConnectionLimits, doing: Arc<ConnectionState>) -> Self {
         let mut timed = Self {
             stream,
             limits,
@@ -195,7 +195,7 @@ impl Timed {
     }
 }
 
-impl AsyncRead for Timed {
+impl AsyncRead for TimedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -208,7 +208,7 @@ impl AsyncRead for Timed {
     }
 }
 
-impl AsyncWrite for Timed {
+impl AsyncWrite for TimedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let timed = self.get_mut();
         let written = timed.stream().poll_write(context, bytes);
@@ -272,12 +272,12 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = Listener::from(listener).accept().await.unwrap();
-        let doing = Arc::new(Doing::default());
+        let doing = Arc::new(ConnectionState::default());
         let limits = ConnectionLimits {
             stall_timeout: Duration::from_secs(30),
             ..(&Config::default().http).into()
         };
-        let mut timed = Timed::new(stream, limits, Arc::clone(&doing));
+        let mut timed = TimedStream::new(stream, limits, Arc::clone(&doing));
         tokio::time::pause();
         let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -4,149 +4,158 @@ use axum::http::StatusCode;
 
 /// A kind of problem.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct Kind {
+pub(in crate::http) struct ProblemKind {
     pub(super) status: StatusCode,
     pub(super) code: &'static str,
     pub(super) title: &'static str,
 }
 
-pub(super) const fn kind(status: StatusCode, code: &'static str, title: &'static str) -> Kind {
-    Kind { status, code, title }
+pub(super) const fn kind(status: StatusCode, code: &'static str, title: &'static str) -> ProblemKind {
+    ProblemKind { status, code, title }
 }
 
-pub(in crate::http) const INVALID_BODY: Kind =
+pub(in crate::http) const INVALID_BODY: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_body", "Unreadable body");
-pub(in crate::http) const INVALID_MESSAGE: Kind =
+pub(in crate::http) const INVALID_MESSAGE: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_message", "Unreadable message");
-pub(in crate::http) const INVALID_AGENT_ID: Kind =
+pub(in crate::http) const INVALID_AGENT_ID: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_agent_id", "Invalid agent id");
-pub(in crate::http) const UNKNOWN_PARAMETER: Kind = kind(
+pub(in crate::http) const UNKNOWN_PARAMETER: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "unknown_parameter",
     "Unknown query parameter",
 );
-pub(in crate::http) const INVALID_PARAMETER: Kind = kind(
+pub(in crate::http) const INVALID_PARAMETER: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_parameter",
     "Invalid query parameter",
 );
-pub(in super::super) const UNKNOWN_AGENT: Kind =
+pub(in super::super) const UNKNOWN_AGENT: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
-pub(in crate::http) const INVALID_PROJECT_ID: Kind = kind(
+pub(in crate::http) const INVALID_PROJECT_ID: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_project_id",
     "Invalid project id",
 );
-pub(in crate::http) const UNKNOWN_PROJECT: Kind =
+pub(in crate::http) const UNKNOWN_PROJECT: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_project", "Unknown project");
-pub(in super::super) const UNKNOWN_MARK: Kind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
-pub(in super::super) const UNKNOWN_MESSAGE: Kind =
+pub(in super::super) const UNKNOWN_MARK: ProblemKind =
+    kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
+pub(in super::super) const UNKNOWN_MESSAGE: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");
-pub(in super::super) const UNKNOWN_VERSION: Kind =
+pub(in super::super) const UNKNOWN_VERSION: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_version", "Unknown version");
-pub(in super::super) const UNKNOWN_ITEM: Kind = kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
-pub(in super::super) const UNKNOWN_FACT: Kind = kind(StatusCode::NOT_FOUND, "unknown_fact", "Unknown fact");
-pub(in super::super) const FACT_CONFLICT: Kind =
+pub(in super::super) const UNKNOWN_ITEM: ProblemKind =
+    kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
+pub(in super::super) const UNKNOWN_FACT: ProblemKind =
+    kind(StatusCode::NOT_FOUND, "unknown_fact", "Unknown fact");
+pub(in super::super) const FACT_CONFLICT: ProblemKind =
     kind(StatusCode::CONFLICT, "fact_conflict", "No such fact can be added");
-pub(in crate::http) const INVALID_FACT: Kind = kind(
+pub(in crate::http) const INVALID_FACT: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_fact",
     "Invalid fact, or change of one",
 );
-pub(in crate::http) const INVALID_EDIT: Kind = kind(
+pub(in crate::http) const INVALID_EDIT: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_edit",
     "Invalid change of an item",
 );
-pub(in crate::http) const UNKNOWN_QUEUE_ROW: Kind =
+pub(in crate::http) const UNKNOWN_QUEUE_ROW: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_queue_row", "Not in the queue");
-pub(in crate::http) const UNKNOWN_RUN: Kind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
-pub(in crate::http) const UNKNOWN_EXCHANGE: Kind =
+pub(in crate::http) const UNKNOWN_RUN: ProblemKind =
+    kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
+pub(in crate::http) const UNKNOWN_EXCHANGE: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
-pub(in crate::http) const EXCHANGE_TOO_LARGE: Kind =
+pub(in crate::http) const EXCHANGE_TOO_LARGE: ProblemKind =
     kind(StatusCode::CONFLICT, "exchange_too_large", "Exchange too large");
-pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
-pub(in super::super) const PINS_FULL: Kind =
+pub(in super::super) const HAS_FORKS: ProblemKind =
+    kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
+pub(in super::super) const PINS_FULL: ProblemKind =
     kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
-pub(in crate::http) const UNKNOWN_SPEAKER: Kind =
+pub(in crate::http) const UNKNOWN_SPEAKER: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_speaker", "Unknown speaker");
-pub(in crate::http) const UNKNOWN_ROUTE: Kind = kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
-pub(in super::super) const WRONG_METHOD: Kind = kind(
+pub(in crate::http) const UNKNOWN_ROUTE: ProblemKind =
+    kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
+pub(in super::super) const WRONG_METHOD: ProblemKind = kind(
     StatusCode::METHOD_NOT_ALLOWED,
     "wrong_method",
     "Method not allowed",
 );
-pub(in super::super) const AGENT_EXISTS: Kind =
+pub(in super::super) const AGENT_EXISTS: ProblemKind =
     kind(StatusCode::CONFLICT, "agent_exists", "Agent exists already");
-pub(in super::super) const CLIENT_ID_REUSED: Kind =
+pub(in super::super) const CLIENT_ID_REUSED: ProblemKind =
     kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
-pub(in super::super) const WOULD_OVERFLOW: Kind =
+pub(in super::super) const WOULD_OVERFLOW: ProblemKind =
     kind(StatusCode::CONFLICT, "would_overflow", "Exchange over the budget");
-pub(in crate::http) const INVALID_SETTING: Kind =
+pub(in crate::http) const INVALID_SETTING: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_setting", "Invalid setting");
-pub(in crate::http) const BODY_TOO_SLOW: Kind = kind(
+pub(in crate::http) const BODY_TOO_SLOW: ProblemKind = kind(
     StatusCode::REQUEST_TIMEOUT,
     "body_too_slow",
     "Body came too slowly",
 );
-pub(in crate::http) const BODY_TOO_LARGE: Kind =
+pub(in crate::http) const BODY_TOO_LARGE: ProblemKind =
     kind(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large");
-pub(in crate::http) const TOO_MANY_MESSAGES: Kind = kind(
+pub(in crate::http) const TOO_MANY_MESSAGES: ProblemKind = kind(
     StatusCode::PAYLOAD_TOO_LARGE,
     "too_many_messages",
     "Too many messages",
 );
-pub(in crate::http) const UNSUPPORTED_BODY: Kind = kind(
+pub(in crate::http) const UNSUPPORTED_BODY: ProblemKind = kind(
     StatusCode::UNSUPPORTED_MEDIA_TYPE,
     "unsupported_media_type",
     "Unsupported media type",
 );
-pub(in super::super) const INTERNAL: Kind =
+pub(in super::super) const INTERNAL: ProblemKind =
     kind(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error");
-pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
+pub(in super::super) const DATABASE_UNAVAILABLE: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "database_unavailable",
     "Database unavailable",
 );
-pub(in crate::http) const INVALID_HEADER: Kind =
+pub(in crate::http) const INVALID_HEADER: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_header", "Invalid header");
-pub(in super::super) const IDEMPOTENCY_KEY_REUSED: Kind = kind(
+pub(in super::super) const IDEMPOTENCY_KEY_REUSED: ProblemKind = kind(
     StatusCode::UNPROCESSABLE_ENTITY,
     "idempotency_key_reused",
     "Idempotency key used before",
 );
-pub(in crate::http) const TOO_MANY_REQUESTS: Kind = kind(
+pub(in crate::http) const TOO_MANY_REQUESTS: ProblemKind = kind(
     StatusCode::TOO_MANY_REQUESTS,
     "too_many_requests",
     "Too many requests",
 );
-pub(in crate::http) const TOO_MANY_SUBSCRIBERS: Kind = kind(
+pub(in crate::http) const TOO_MANY_SUBSCRIBERS: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_subscribers",
     "Too many subscribers",
 );
-pub(in crate::http) const TOO_MANY_ANSWERS: Kind = kind(
+pub(in crate::http) const TOO_MANY_ANSWERS: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_answers",
     "Too many long answers",
 );
-pub(in crate::http) const TOO_MANY_BODIES: Kind = kind(
+pub(in crate::http) const TOO_MANY_BODIES: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_bodies",
     "Too many long bodies",
 );
-pub(in crate::http) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
-pub(in super::super) const TIMED_OUT: Kind =
+pub(in crate::http) const NOT_READY: ProblemKind =
+    kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
+pub(in super::super) const TIMED_OUT: ProblemKind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
 
-pub(in crate::http) const UNAUTHORIZED: Kind = kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
-pub(in crate::http) const FORBIDDEN: Kind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
-pub(in crate::http) const FOREIGN_ORIGIN: Kind =
+pub(in crate::http) const UNAUTHORIZED: ProblemKind =
+    kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
+pub(in crate::http) const FORBIDDEN: ProblemKind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
+pub(in crate::http) const FOREIGN_ORIGIN: ProblemKind =
     kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
-pub(in crate::http) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
+pub(in crate::http) const FOREIGN_HOST: ProblemKind =
+    kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 47] = [
+pub(super) const ALL: [ProblemKind; 47] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,

@@ -18,7 +18,7 @@ use crate::{
 
 /// An agent's state.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct State {
+pub(super) struct EventState {
     pub(super) agent_id: AgentId,
     pub(super) last_seq: i64,
     pub(super) last_exchange: i64,
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) queue: Option<QueueRow>,
 }
 
-impl State {
+impl EventState {
     pub(super) fn new(row: AgentRow, queue: Option<QueueRow>) -> Self {
         let ledger = row.ledger;
         Self {
@@ -146,15 +146,15 @@ impl FromStr for Position {
 }
 
 /// An event: its name and its data.
-pub(super) type Happened = (&'static str, Value);
+pub(super) type NamedEvent = (&'static str, Value);
 
 /// The first event about an agent of which nothing was reported yet.
-pub(super) fn first_told(state: &State) -> Happened {
+pub(super) fn first_told(state: &EventState) -> NamedEvent {
     ("agent.changed", json!(state))
 }
 
 /// The events between `before` and `after`; none if they are the same.
-pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
+pub(super) fn happened(before: &Position, after: &EventState) -> Vec<NamedEvent> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();
     if now.last_seq != before.last_seq {
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::domain::time::Timestamp;
 
-    fn state() -> State {
-        State {
+    fn state() -> EventState {
+        EventState {
             agent_id: "coder".parse().unwrap(),
             last_seq: 80,
             last_exchange: 40,
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    fn names(before: &State, after: &State) -> Vec<&'static str> {
+    fn names(before: &EventState, after: &EventState) -> Vec<&'static str> {
         // As if the client came back with the id.
         let position: Position = before.position().to_string().parse().unwrap();
         assert_eq!(position, before.position());
@@ -259,18 +259,18 @@ mod tests {
     fn what_is_different_happened() {
         let before = state();
         assert_eq!(names(&before, &before), [""; 0]);
-        let appended = State {
+        let appended = EventState {
             last_seq: 82,
             ..state()
         };
         assert_eq!(names(&before, &appended), ["turn.appended"]);
-        let evicted = State {
+        let evicted = EventState {
             first_exchange: 35,
             ..appended
         };
         assert_eq!(names(&before, &evicted), ["turn.appended", "window.evicted"]);
         assert_eq!(names(&evicted, &before), ["turn.appended", "window.returned"]);
-        let updated = State {
+        let updated = EventState {
             version: 8,
             ..state()
         };
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_once_and_time_is_no_event() {
-        let queued = |row| State {
+        let queued = |row| EventState {
             queue: Some(row),
             ..state()
         };

@@ -15,7 +15,7 @@ pub(super) struct Watch {
 
 /// Changes were missed, and it isn't known which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Missed;
+pub(super) struct MissedChanges;
 
 impl Watch {
     /// Watches only this agent, which is looked at first.
@@ -32,7 +32,7 @@ impl Watch {
     }
 
     /// Notes a change; `None` if it wasn't heard. For one agent the next look shows everything anyway.
-    pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), Missed> {
+    pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), MissedChanges> {
         match (change, &self.only) {
             (Some(Change::Agent(agent)), only) => {
                 if only.as_ref().is_none_or(|only| *only == agent) {
@@ -46,7 +46,7 @@ impl Watch {
             }
             (Some(Change::All) | None, None) => {
                 self.due.clear();
-                Err(Missed)
+                Err(MissedChanges)
             }
         }
     }
@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(one.note(missed.clone()), Ok(()));
             assert_eq!(due(&mut one), [id("a")]);
             all.note(Some(Change::Agent(id("b")))).unwrap();
-            assert_eq!(all.note(missed), Err(Missed));
+            assert_eq!(all.note(missed), Err(MissedChanges));
             assert_eq!(due(&mut all), []);
         }
     }

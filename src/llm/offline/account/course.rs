@@ -1,7 +1,7 @@
 //! The course of an exchange, as sentences.
 
 use super::super::{
-    clauses::{Role, of_text},
+    clauses::{TextRole, of_text},
     sentences::paragraphs,
 };
 use crate::domain::{
@@ -210,7 +210,7 @@ fn answered(tool: &str, result: &str) -> Vec<String> {
 fn refused(result: &str) -> Vec<String> {
     let words = own_words::refusal(result).into_iter();
     words
-        .flat_map(|words| of_text(words, Role::Request, false))
+        .flat_map(|words| of_text(words, TextRole::Request, false))
         .map(|(said, _)| said)
         .collect()
 }

@@ -4,7 +4,7 @@ use super::{
     super::{clauses::is_code, cues},
     course::Course,
 };
-use crate::domain::effects::{Effects, Verdict};
+use crate::domain::effects::{Effects, TestVerdict};
 
 /// What a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub(super) enum Slot {
 
 /// A part of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct AccountPart {
     /// Exchange of the run, slot, paragraph and place in it: the order in which parts are told.
     pub(super) place: (usize, Slot, usize, usize),
     /// The lower, the sooner it is told.
@@ -69,11 +69,11 @@ const ROOM_CHARS_MIN: usize = 40;
 const SHARE: usize = 3;
 
 /// The parts of the exchange `at` of the run.
-pub(super) fn of(at: usize, course: &Course) -> Vec<Part> {
+pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
     let mut push = |slot, (paragraph, place), rank, text: String| {
         if !text.is_empty() {
-            parts.push(Part {
+            parts.push(AccountPart {
                 place: (at, slot, paragraph, place),
                 rank,
                 text,
@@ -199,7 +199,7 @@ fn effects(effects: &Effects) -> Vec<(Slot, usize, String)> {
     ]
 }
 
-fn verdict(verdict: &Verdict) -> String {
+fn verdict(verdict: &TestVerdict) -> String {
     let ended = if verdict.passed { "passed" } else { "failed" };
     let words = if verdict.words.is_empty() {
         String::new()
@@ -210,8 +210,8 @@ fn verdict(verdict: &Verdict) -> String {
 }
 
 /// The parts that are told in `chars_max` characters, in their order.
-pub(super) fn chosen(parts: &[Part], chars_max: usize) -> Vec<Part> {
-    let mut ranked: Vec<&Part> = parts.iter().collect();
+pub(super) fn chosen(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
+    let mut ranked: Vec<&AccountPart> = parts.iter().collect();
     ranked.sort_by_key(|part| (part.rank, part.place));
     let mut left = chars_max;
     let mut chosen = Vec::new();
@@ -233,7 +233,7 @@ pub(super) fn chosen(parts: &[Part], chars_max: usize) -> Vec<Part> {
             continue;
         }
         left = left.saturating_sub(around + text.chars().count());
-        chosen.push(Part { text, ..part.clone() });
+        chosen.push(AccountPart { text, ..part.clone() });
     }
     chosen.sort_by_key(|part| part.place);
     chosen

@@ -1,6 +1,6 @@
 //! An account as lines: a point for each slot, and for each paragraph of what was said.
 
-use super::part::{Part, Slot};
+use super::part::{AccountPart, Slot};
 use crate::domain::text::one_line;
 
 /// A point that is longer than this ends with its sentence, in characters.
@@ -33,7 +33,7 @@ fn is_quoted(slot: Slot) -> bool {
 }
 
 /// The points, a line each.
-pub(super) fn text(parts: &[Part]) -> String {
+pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {
         let Some(slot) = point.first().map(|part| part.place.1) else {
@@ -51,7 +51,7 @@ pub(super) fn text(parts: &[Part]) -> String {
 }
 
 /// Neighbours of one exchange and slot make a point, up to a length; each answer and step is one of its own.
-fn points(parts: &[Part]) -> Vec<&[Part]> {
+fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
     let mut chars = 0;
     let mut points = Vec::new();
     let mut from = 0;

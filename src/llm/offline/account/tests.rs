@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::{
-    effects::{Commit, Effects, Entry, Progress, Verdict},
+    effects::{Commit, Effects, PlanEntry, PlanStatus, TestVerdict},
     time::Timestamp,
 };
 
@@ -13,14 +13,14 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
                 hash: "1a2b3c4".to_owned(),
                 subject: "Fix the gate".to_owned(),
             }],
-            verdicts: vec![Verdict {
+            verdicts: vec![TestVerdict {
                 command: "cargo test".to_owned(),
                 passed: true,
                 words: "12 passed".to_owned(),
             }],
-            plan: vec![Entry {
+            plan: vec![PlanEntry {
                 text: "Paint it".to_owned(),
-                progress: Progress::Open,
+                progress: PlanStatus::Open,
             }],
             ..Effects::default()
         },

@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::{
-    effects::{Commit, Effects, Entry, Progress, Verdict},
+    effects::{Commit, Effects, PlanEntry, PlanStatus, TestVerdict},
     time::Timestamp,
     transcript::Voice,
 };
@@ -78,14 +78,14 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
             hash: "1a2b3c4".to_owned(),
             subject: "Add c".to_owned(),
         }],
-        verdicts: vec![Verdict {
+        verdicts: vec![TestVerdict {
             command: "cargo test".to_owned(),
             passed: true,
             words: "3 passed".to_owned(),
         }],
-        plan: vec![Entry {
+        plan: vec![PlanEntry {
             text: "Dig".to_owned(),
-            progress: Progress::Done,
+            progress: PlanStatus::Done,
         }],
         ..Effects::default()
     };

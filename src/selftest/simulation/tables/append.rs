@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Guard, Kept, Tables, queue::Wake};
+use super::{AgentTables, Guard, Tables, queue::Wake};
 use crate::{
     domain::{
         exchange::{Exchange, PREAMBLE},
-        ledger::{Cut, Eviction, Overflow, Return, WindowExchange},
+        ledger::{CutPoint, Eviction, Overflow, Return, WindowExchange},
         lineage::Step,
         number::i64_or_max,
         time::Timestamp,
@@ -15,31 +15,31 @@ use crate::{
         work::Reason,
     },
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, Stepped, StoreError, StoreResult,
-        StoredAt, StoredMessage,
+        AppendOutcome, AppendRequest, AppendRules, EnqueueOutcome, PreparedMessage, StepOutcome, StoreError,
+        StoreResult, StoredAt, StoredMessage,
     },
 };
 
 /// What an append has come to.
 #[derive(Default)]
-struct Appending {
+struct AppendState {
     stored: Vec<StoredAt>,
     evictions: Vec<Eviction>,
-    steps: Vec<Stepped>,
+    steps: Vec<StepOutcome>,
     duplicates: i64,
 }
 
 /// What a rewind needs beside the agent.
-struct Rewriting<'a> {
+struct RewindContext<'a> {
     token: i64,
     counter: &'a dyn TokenCounter,
     voids: bool,
 }
 
-impl Kept {
+impl AgentTables {
     /// Live exchanges with which the window may begin.
-    fn cuts(&self, room: Overflow) -> impl Iterator<Item = Cut> {
-        let live = self.live(1, i64::MAX).map(Cut::before);
+    fn cuts(&self, room: Overflow) -> impl Iterator<Item = CutPoint> {
+        let live = self.live(1, i64::MAX).map(CutPoint::before);
         live.filter(move |cut| room.is_met_by(*cut))
     }
 
@@ -68,8 +68,8 @@ impl Kept {
     }
 
     /// Writes a message down, and the exchange that it went to.
-    fn store(&mut self, place: usize, prepared: &Prepared, rules: &AppendRules) -> StoredAt {
-        let Prepared { message, entry } = prepared;
+    fn store(&mut self, place: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
+        let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());
         let touched = appended.left.iter().chain(&self.ledger.newest);
         self.exchanges
@@ -98,31 +98,36 @@ impl Kept {
         step: &Step,
         exchange: i64,
         request: &AppendRequest,
-        rewriting: &Rewriting<'_>,
-    ) -> Stepped {
+        rewriting: &RewindContext<'_>,
+    ) -> StepOutcome {
         match step {
             Step::Clear => {
                 self.marks.clear();
                 self.cleared_before = self.ledger.last_exchange + 1;
-                Stepped::Cleared {
+                StepOutcome::Cleared {
                     session: self.ledger.session,
                 }
             }
             Step::Mark(label) => {
                 self.marks.push((label.clone(), self.ledger.mark(exchange)));
                 let label = label.clone();
-                Stepped::Marked { label, exchange }
+                StepOutcome::Marked { label, exchange }
             }
             Step::Rewind(label) => self.rewind(label.as_ref(), request, rewriting),
-            Step::Pin(seq) | Step::Unpin(seq) => Stepped::NotThere { seq: *seq },
+            Step::Pin(seq) | Step::Unpin(seq) => StepOutcome::NotThere { seq: *seq },
         }
     }
 
-    fn rewind(&mut self, label: Option<&String>, request: &AppendRequest, how: &Rewriting<'_>) -> Stepped {
+    fn rewind(
+        &mut self,
+        label: Option<&String>,
+        request: &AppendRequest,
+        how: &RewindContext<'_>,
+    ) -> StepOutcome {
         let is_meant = |known: &Option<String>| label.is_none() || known.as_ref() == label;
         let Some(place) = self.marks.iter().rposition(|(known, _)| is_meant(known)) else {
             let label = label.cloned();
-            return Stepped::Ignored { label };
+            return StepOutcome::Ignored { label };
         };
         self.marks.truncate(place + 1);
         let mark = self.marks[place].1.clone();
@@ -142,7 +147,7 @@ impl Kept {
         if how.voids {
             self.void_lease(request.now);
         }
-        Stepped::Rewound {
+        StepOutcome::Rewound {
             exchange: mark.exchange,
             set_aside,
             version: is_rewritten.then_some(self.version),
@@ -152,10 +157,10 @@ impl Kept {
     /// Takes a message in, and the step that it is.
     fn take(
         &mut self,
-        (place, prepared): (usize, &Prepared),
+        (place, prepared): (usize, &PreparedMessage),
         request: &AppendRequest,
-        how: &Rewriting<'_>,
-        done: &mut Appending,
+        how: &RewindContext<'_>,
+        done: &mut AppendState,
     ) {
         let (rules, at) = (&request.rules, prepared.entry.at);
         let stored = self.store(place, prepared, rules);
@@ -174,9 +179,9 @@ impl Kept {
     }
 
     /// Wakes the queue, if there is anything to do.
-    fn wake(&mut self, rules: &AppendRules, done: &Appending, now: Timestamp) -> Option<Enqueued> {
-        let is_rewritten = |step: &Stepped| matches!(step, Stepped::Rewound { version: Some(_), .. });
-        let is_clear = |step: &Stepped| matches!(step, Stepped::Cleared { .. });
+    fn wake(&mut self, rules: &AppendRules, done: &AppendState, now: Timestamp) -> Option<EnqueueOutcome> {
+        let is_rewritten = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
+        let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });
         let pending = self.ledger.pending_numbers();
         let is_urgent = done.steps.iter().any(is_clear) && pending > 0;
         let is_batch = pending >= rules.batch_exchanges
@@ -214,17 +219,17 @@ impl Tables {
         request.now = self.time(request.now);
         let agent = request.agent.clone();
         let found = self.agents.get(&agent).cloned();
-        let mut kept = found.unwrap_or_else(|| Kept::new(request.now));
+        let mut kept = found.unwrap_or_else(|| AgentTables::new(request.now));
         let in_force = kept.settings.expanded(&request.rules.basis);
         request.rules.budget = in_force.budget(request.rules.budget);
         let budget = request.rules.budget;
-        let how = Rewriting {
+        let how = RewindContext {
             token: self.next_token(),
             counter: self.counter.as_ref(),
             voids: self.has(Guard::Void),
         };
-        let mut done = Appending::default();
-        let is_known = |kept: &Kept, prepared: &Prepared| {
+        let mut done = AppendState::default();
+        let is_known = |kept: &AgentTables, prepared: &PreparedMessage| {
             let id = prepared.message.client_id.as_ref();
             id.is_some_and(|id| kept.client_ids.contains_key(id))
         };
@@ -242,7 +247,7 @@ impl Tables {
             }
         }
         let ignored = done.steps.iter().find_map(|step| match step {
-            Stepped::Ignored { label } => Some(label.clone()),
+            StepOutcome::Ignored { label } => Some(label.clone()),
             _ => None,
         });
         if let Some(label) = ignored.filter(|_| steps_required) {
@@ -260,10 +265,10 @@ impl Tables {
 }
 
 fn outcome(
-    kept: &Kept,
-    done: Appending,
+    kept: &AgentTables,
+    done: AppendState,
     returned: Option<Return>,
-    enqueued: Option<Enqueued>,
+    enqueued: Option<EnqueueOutcome>,
 ) -> AppendOutcome {
     let ledger = &kept.ledger;
     let number = |exchange: &Exchange| exchange.exchange;

@@ -1,13 +1,13 @@
 //! The one transaction that writes a summary.
 
-use super::{Guard, Kept, Row, Tables, revise::Revision};
+use super::{AgentTables, Guard, Row, Tables, revise::Revision};
 use crate::{
     domain::{
         summary::item::Item,
         time::Timestamp,
         work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
     },
-    store::{CRASHED, Completed, Fence, Patch, Settle, StoreError, StoreResult},
+    store::{CRASHED, Completion, Fence, Patch, Settle, StoreError, StoreResult},
 };
 
 /// The fences of a completion, in the order in which they are met.
@@ -17,7 +17,7 @@ pub(in super::super) const FENCES: [Fence; 4] =
 /// Which of the [`FENCES`] let a completion pass.
 pub(in super::super) type Verdicts = [bool; 4];
 
-impl Kept {
+impl AgentTables {
     fn verdicts(&self, lease: &Lease, patch: &Patch) -> Verdicts {
         let live = self.live(patch.lo + 1, patch.hi).count();
         let token = self.row.as_ref().and_then(|row| row.token);
@@ -138,7 +138,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+    pub(in super::super) fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let now = self.time(patch.run.finished_at);
         let found = self.kept(&lease.agent)?.verdicts(lease, &patch);
         let mut verdicts = found;
@@ -164,7 +164,7 @@ impl Tables {
             } else {
                 kept.finish(lease, &patch, has_rearm, now)
             };
-            Ok(Completed {
+            Ok(Completion {
                 version: kept.version,
                 rearmed,
                 parked,
@@ -172,7 +172,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn settle(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+    pub(in super::super) fn settle(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
         let now = self.time(settle.now);
         self.change(&lease.agent, |kept| {
             kept.held(lease)?;
@@ -191,7 +191,7 @@ impl Tables {
             } else {
                 kept.row = None;
             }
-            Ok(Completed {
+            Ok(Completion {
                 version: kept.version,
                 rearmed,
                 parked: false,

@@ -1,6 +1,6 @@
 //! Facts: written with a version, and taken back by a rewind.
 
-use super::Kept;
+use super::AgentTables;
 use crate::domain::summary::{
     fact::Fact,
     state::{FactClosure, FactUpdate},
@@ -15,7 +15,7 @@ pub(in super::super) struct KeptFact {
     pub(in super::super) ended_by: Option<i64>,
 }
 
-impl Kept {
+impl AgentTables {
     /// The facts that hold.
     pub(in super::super) fn holding(&self) -> Vec<Fact> {
         let open = self.facts.iter().filter(|kept| !kept.is_closed);

@@ -1,6 +1,6 @@
 //! The queue: one row per agent.
 
-use super::{Kept, Tables};
+use super::{AgentTables, Tables};
 use crate::{
     domain::{
         agent::AgentId,
@@ -8,7 +8,8 @@ use crate::{
         work::{CRASHED_PROBE_MS, Lease, Priority, Reason},
     },
     store::{
-        CRASHED, ClaimRequest, Enqueued, Failure, Fence, Postponement, SessionEnded, StoreError, StoreResult,
+        CRASHED, ClaimRequest, EnqueueOutcome, Failure, Fence, Postponement, SessionEnded, StoreError,
+        StoreResult,
     },
 };
 
@@ -86,15 +87,15 @@ impl Row {
     }
 }
 
-impl Kept {
+impl AgentTables {
     /// Makes the row, or moves its wake counter on.
-    pub(super) fn enqueue(&mut self, wake: Wake) -> Enqueued {
+    pub(super) fn enqueue(&mut self, wake: Wake) -> EnqueueOutcome {
         let Wake { reason, now, .. } = wake;
         let new = Row::new(reason, now.plus_ms(wake.delay_ms));
         let Some(row) = &mut self.row else {
             let visible_at = new.visible_at;
             self.row = Some(new);
-            return Enqueued {
+            return EnqueueOutcome {
                 is_new: true,
                 revived: false,
                 visible_at,
@@ -114,7 +115,7 @@ impl Kept {
         if revived {
             revive(row, 0, now);
         }
-        Enqueued {
+        EnqueueOutcome {
             is_new: false,
             revived,
             visible_at: row.visible_at,
@@ -154,7 +155,7 @@ impl Tables {
         reason: Reason,
         delay_ms: i64,
         now: Timestamp,
-    ) -> StoreResult<Enqueued> {
+    ) -> StoreResult<EnqueueOutcome> {
         let wake = Wake {
             reason,
             delay_ms,
@@ -346,10 +347,10 @@ impl Tables {
     /// Changes the rows that `is_meant`. Returns how many.
     fn change_rows(
         &mut self,
-        is_meant: impl Fn(&Kept, &Row) -> bool,
+        is_meant: impl Fn(&AgentTables, &Row) -> bool,
         change: impl Fn(&mut Row),
     ) -> StoreResult<u64> {
-        let meant = |kept: &Kept| kept.row.as_ref().is_some_and(|row| is_meant(kept, row));
+        let meant = |kept: &AgentTables| kept.row.as_ref().is_some_and(|row| is_meant(kept, row));
         let agents = self.agents.iter().filter(|(_, kept)| meant(kept));
         let agents: Vec<AgentId> = agents.map(|(agent, _)| agent.clone()).collect();
         for agent in &agents {
@@ -367,12 +368,12 @@ impl Tables {
         now: Timestamp,
     ) -> StoreResult<u64> {
         let before = self.time(now).plus_ms(-now.since_ms(pending_before));
-        let is_late = |kept: &Kept| kept.pending_since.is_some_and(|since| since < before);
+        let is_late = |kept: &AgentTables| kept.pending_since.is_some_and(|since| since < before);
         self.make_rows(Reason::Reconcile, now, is_late)
     }
 
     pub(in super::super) fn enqueue_revisits(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
-        let is_provisional = |kept: &Kept| kept.shown().iter().any(|item| item.provisional);
+        let is_provisional = |kept: &AgentTables| kept.shown().iter().any(|item| item.provisional);
         self.make_rows(Reason::Ageing, now, is_provisional)
     }
 
@@ -381,7 +382,7 @@ impl Tables {
         &mut self,
         reason: Reason,
         now: Timestamp,
-        is_meant: impl Fn(&Kept) -> bool,
+        is_meant: impl Fn(&AgentTables) -> bool,
     ) -> StoreResult<u64> {
         let now = self.time(now);
         let rowless = self
@@ -400,7 +401,7 @@ impl Tables {
 
     pub(in super::super) fn enqueue_ageing(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
         let now = self.time(now);
-        let is_old = |kept: &Kept| kept.next_ageing_at.is_some_and(|at| at <= now);
+        let is_old = |kept: &AgentTables| kept.next_ageing_at.is_some_and(|at| at <= now);
         let old = self.agents.iter().filter(|(_, kept)| is_old(kept));
         let agents: Vec<AgentId> = old.map(|(agent, _)| agent.clone()).collect();
         for agent in &agents {

@@ -1,6 +1,6 @@
 //! What is read.
 
-use super::{Kept, Tables};
+use super::{AgentTables, Tables};
 use crate::{
     domain::{
         agent::AgentId,
@@ -13,12 +13,12 @@ use crate::{
         work::Lease,
     },
     store::{
-        AgentRow, AppendRules, JournalledAnswer, Material, MaterialLimits, Recount, RecountBatch, Recounted,
-        RunRecord, Spending, StoreResult, StoredExchange, seal::Chain,
+        AgentRow, AppendRules, JournalledAnswer, Material, MaterialLimits, Recount, RecountBatch,
+        RecountOutcome, RunRecord, Spending, StoreResult, StoredExchange, seal::Chain,
     },
 };
 
-impl Kept {
+impl AgentTables {
     /// The oldest pending exchanges within the limits, and whether these are all.
     fn batch(&self, limits: MaterialLimits) -> (Vec<Exchange>, bool) {
         let pending: Vec<Exchange> = self.pending().cloned().collect();
@@ -126,7 +126,7 @@ impl Tables {
         self.kept(agent).map(|_| None)
     }
 
-    pub(in super::super) fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>> {
+    pub(in super::super) fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>> {
         self.kept(&recount.agent).map(|_| None)
     }
 
@@ -135,7 +135,7 @@ impl Tables {
         agent: &AgentId,
         _rules: &AppendRules,
         _now: Timestamp,
-    ) -> StoreResult<Option<Recounted>> {
+    ) -> StoreResult<Option<RecountOutcome>> {
         self.kept(agent).map(|_| None)
     }
 

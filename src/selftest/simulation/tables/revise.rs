@@ -1,6 +1,6 @@
 //! Versions: what an update and a rewind write.
 
-use super::{Kept, KeptItem, KeptVersion};
+use super::{AgentTables, KeptItem, KeptVersion};
 use crate::domain::{
     exchange::Exchange,
     summary::{
@@ -28,7 +28,7 @@ pub(super) struct Revision {
     pub(super) next_ageing_at: Option<Timestamp>,
 }
 
-impl Kept {
+impl AgentTables {
     pub(super) fn write_version(&mut self, revision: Revision) {
         self.version += 1;
         self.content = revision.content;

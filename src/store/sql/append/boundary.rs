@@ -6,7 +6,7 @@ use super::super::super::{AppendRequest, StoreResult};
 use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
-    ledger::{Cut, Eviction, Ledger, Overflow, Return, WindowExchange},
+    ledger::{CutPoint, Eviction, Ledger, Overflow, Return, WindowExchange},
     time::Timestamp,
     window::Budget,
 };
@@ -65,8 +65,8 @@ async fn window(
 }
 
 /// The cut that a row's first two columns are.
-fn cut(row: &Row) -> Result<Cut, sqlx::Error> {
-    Ok(Cut {
+fn cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
+    Ok(CutPoint {
         exchange: row.try_get(0)?,
         tokens_before: row.try_get(1)?,
     })
@@ -79,7 +79,7 @@ pub(in super::super) async fn find_cut(
     agent: &AgentId,
     overflow: Overflow,
     unwritten: &[Exchange],
-) -> StoreResult<Option<Cut>> {
+) -> StoreResult<Option<CutPoint>> {
     let sql = sql!(
         "-- sql/append.find_cut\nSELECT exchange, tokens_before FROM exchange_log \
                WHERE agent_id = $1 AND tokens_before >= $2 AND set_aside_at IS NULL AND role = 'exchange' \
@@ -92,7 +92,7 @@ pub(in super::super) async fn find_cut(
         .await?;
     let stored = found.map(|row| cut(&row)).transpose()?;
     let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
-    let found = stored.or_else(|| unwritten.get(first).map(Cut::before));
+    let found = stored.or_else(|| unwritten.get(first).map(CutPoint::before));
     match found.filter(|cut| cut.exchange <= overflow.floor) {
         Some(found) => Ok(Some(found)),
         None => stored_cut(tx, agent, overflow.floor).await,
@@ -101,7 +101,7 @@ pub(in super::super) async fn find_cut(
 
 /// The cut before the exchange of that number; `None` if that is a new one, which then is the newest. What others
 /// continue was written before the fork or the rewind.
-async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Cut>> {
+async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<CutPoint>> {
     let sql = sql!(
         "-- sql/append.stored_cut\nSELECT exchange, tokens_before FROM exchange_log \
                WHERE agent_id = $1 AND exchange = $2"

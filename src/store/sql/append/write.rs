@@ -5,14 +5,14 @@ use crate::store::sql::{Connection, Value, insert, query, sql};
 use super::{
     super::{
         super::{
-            AppendRequest, Prepared, StoreResult, StoredAt,
+            AppendRequest, PreparedMessage, StoreResult, StoredAt,
             seal::{self, Chain, MessageRow},
         },
         lineage,
         seal::chained,
         session,
     },
-    NewSession, Written,
+    AppendRows, NewSession,
 };
 use crate::domain::{
     agent::AgentId,
@@ -29,7 +29,7 @@ const ROWS_MAX: usize = 64;
 pub(super) async fn rows(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &Written,
+    written: &AppendRows,
     (ledger, chain): (&Ledger, &mut Chain),
 ) -> StoreResult<()> {
     insert_messages(tx, request, written, chain).await?;
@@ -45,7 +45,7 @@ pub(super) async fn rows(
 pub(super) async fn state(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &Written,
+    written: &AppendRows,
     (ledger, chain): (&Ledger, &Chain),
 ) -> StoreResult<()> {
     write_evictions(tx, &request.agent, &written.evictions).await?;
@@ -91,7 +91,7 @@ pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 async fn insert_messages(
     tx: &mut Connection,
     request: &AppendRequest,
-    written: &Written,
+    written: &AppendRows,
     chain: &mut Chain,
 ) -> StoreResult<()> {
     for run in runs(&written.messages) {
@@ -113,7 +113,7 @@ fn message_row<'r>(
     placed: &'r StoredAt,
     chain: &mut Chain,
 ) -> StoreResult<Option<Vec<Value<'r>>>> {
-    let Some(Prepared { message, entry }) = request.messages.get(placed.place) else {
+    let Some(PreparedMessage { message, entry }) = request.messages.get(placed.place) else {
         return Ok(None);
     };
     let client_id = placed.client_id(message);
@@ -153,7 +153,11 @@ fn message_row<'r>(
     ]))
 }
 
-async fn note_important(tx: &mut Connection, request: &AppendRequest, written: &Written) -> StoreResult<()> {
+async fn note_important(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    written: &AppendRows,
+) -> StoreResult<()> {
     for placed in &written.messages {
         let message = request
             .messages
@@ -258,7 +262,7 @@ async fn update_agent(
     tx: &mut Connection,
     request: &AppendRequest,
     (ledger, chain): (&Ledger, &Chain),
-    written: &Written,
+    written: &AppendRows,
 ) -> StoreResult<()> {
     let latest = written
         .messages

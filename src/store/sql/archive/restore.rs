@@ -6,7 +6,7 @@ use crate::store::sql::{Connection, Value, insert, query, sql};
 use super::super::{
     super::{
         StoreError, StoreResult,
-        archive::{ArchiveError, Origin, Recorded, Restore, Restored},
+        archive::{AgentOrigin, ArchiveError, ReadRecord, Restore, RestoreOutcome},
         seal::{self, Chain, MessageRow},
     },
     agent,
@@ -18,8 +18,8 @@ use super::super::{
 use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
-    journal::{Head, JournalError, MarkRecord, SessionRecord, Standing, take_in},
-    ledger::{Cut, Eviction, Ledger},
+    journal::{Head, ImportState, JournalError, MarkRecord, SessionRecord, take_in},
+    ledger::{CutPoint, Eviction, Ledger},
     lineage::Step,
     message::is_tombstone,
     number::i64_or_max,
@@ -30,7 +30,7 @@ use crate::domain::{
 
 /// The rows that a part of a restore will write.
 #[derive(Default)]
-struct Placed {
+struct RestoreRows {
     /// Exchanges that are complete.
     exchanges: Vec<Exchange>,
     /// The preamble of a session that was cleared.
@@ -43,7 +43,7 @@ struct Placed {
 pub(super) async fn restore(
     tx: &mut Connection,
     request: Restore,
-) -> StoreResult<Result<Restored, ArchiveError>> {
+) -> StoreResult<Result<RestoreOutcome, ArchiveError>> {
     query(sql!("-- sql/archive.begin\nSAVEPOINT restore"))
         .execute(&mut *tx)
         .await?;
@@ -62,7 +62,7 @@ pub(super) async fn restore(
     Ok(outcome)
 }
 
-async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored, ArchiveError> {
+async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOutcome, ArchiveError> {
     let mut found = agent::load(tx, &request.agent).await?;
     let is_new = found.is_none();
     if is_new {
@@ -82,18 +82,18 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
     }
     let is_written = is_new || !fresh.is_empty();
     let standing = standing(tx, request, &ledger, is_written).await?;
-    let due = request.head.as_ref().filter(|_| standing == Standing::Due);
+    let due = request.head.as_ref().filter(|_| standing == ImportState::Due);
     if let Some(head) = due {
         seal(tx, head, &mut ledger, request.now).await?;
     }
     if (is_written || due.is_some()) && ledger.pending_numbers() > 0 {
         wake(tx, &request.agent, request.now).await?;
     }
-    Ok(Restored {
+    Ok(RestoreOutcome {
         accepted: i64_or_max(fresh.len()),
         duplicates: i64_or_max(known.len()),
         last_seq: ledger.last_seq,
-        lacks_head: standing == Standing::Open,
+        lacks_head: standing == ImportState::Open,
     })
 }
 
@@ -103,15 +103,15 @@ async fn standing(
     request: &Restore,
     ledger: &Ledger,
     is_written: bool,
-) -> StoreResult<Standing> {
+) -> StoreResult<ImportState> {
     let Some(head) = &request.head else {
-        return Ok(Standing::Settled);
+        return Ok(ImportState::Settled);
     };
     if is_written && head.last_seq == ledger.last_seq {
-        return Ok(Standing::Due);
+        return Ok(ImportState::Due);
     }
     let there = super::head(tx, &request.agent, None).await?;
-    Ok(there.map_or(Standing::Open, |there| {
+    Ok(there.map_or(ImportState::Open, |there| {
         head.standing_of(&there, request.through_seq())
     }))
 }
@@ -152,7 +152,11 @@ async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveErro
 }
 
 /// Fails if an existing agent didn't begin as the journal says.
-async fn compare_forks(tx: &mut Connection, agent: &AgentId, origin: &Origin) -> Result<(), ArchiveError> {
+async fn compare_forks(
+    tx: &mut Connection,
+    agent: &AgentId,
+    origin: &AgentOrigin,
+) -> Result<(), ArchiveError> {
     let kept = fork::record::kept(tx, agent).await?;
     if kept == origin.fork {
         return Ok(());
@@ -164,11 +168,11 @@ async fn compare_forks(tx: &mut Connection, agent: &AgentId, origin: &Origin) ->
 async fn compare(
     tx: &mut Connection,
     agent: &AgentId,
-    known: &[Recorded],
+    known: &[ReadRecord],
 ) -> StoreResult<Result<(), JournalError>> {
     let sql =
         sql!("-- sql/archive.compare\nSELECT payload = $3 FROM message_log WHERE agent_id = $1 AND seq = $2");
-    for Recorded { record, .. } in known {
+    for ReadRecord { record, .. } in known {
         let row = query(sql)
             .bind(agent.as_str())
             .bind(record.seq)
@@ -187,7 +191,7 @@ async fn compare(
 async fn restore_part(
     tx: &mut Connection,
     request: &Restore,
-    part: &[Recorded],
+    part: &[ReadRecord],
     (ledger, chain): (&mut Ledger, &mut Chain),
 ) -> Result<(), ArchiveError> {
     let mut placed = place_all(ledger, part)?;
@@ -220,9 +224,9 @@ async fn restore_part(
     Ok(write_state(tx, request, &placed, (ledger, chain)).await?)
 }
 
-fn place_all(ledger: &mut Ledger, part: &[Recorded]) -> Result<Placed, JournalError> {
-    let mut placed = Placed::default();
-    for Recorded { record, entry, .. } in part {
+fn place_all(ledger: &mut Ledger, part: &[ReadRecord]) -> Result<RestoreRows, JournalError> {
+    let mut placed = RestoreRows::default();
+    for ReadRecord { record, entry, .. } in part {
         let (session, is_first) = (ledger.session, ledger.last_seq == 0);
         let silent_since = ledger.newest.as_ref().map(|newest| newest.last_at);
         placed.exchanges.extend(take_in(ledger, record, entry)?);
@@ -237,7 +241,7 @@ fn place_all(ledger: &mut Ledger, part: &[Recorded]) -> Result<Placed, JournalEr
     Ok(placed)
 }
 
-fn close_session(placed: &mut Placed, ledger: &mut Ledger, at: Timestamp) {
+fn close_session(placed: &mut RestoreRows, ledger: &mut Ledger, at: Timestamp) {
     placed.preamble.clone_from(&ledger.preamble);
     placed.exchanges.extend(ledger.newest.clone());
     placed.eviction = ledger.clear(at);
@@ -256,14 +260,14 @@ fn misfit(head: &Head, ledger: &Ledger) -> Option<JournalError> {
 async fn write_rows(
     tx: &mut Connection,
     agent: &AgentId,
-    part: &[Recorded],
-    placed: &Placed,
+    part: &[ReadRecord],
+    placed: &RestoreRows,
     (ledger, chain): (&Ledger, &mut Chain),
 ) -> StoreResult<()> {
     for run in write::runs(part) {
         insert_messages(tx, agent, run, chain).await?;
     }
-    for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
+    for ReadRecord { record, .. } in part.iter().filter(|recorded| recorded.important) {
         let place = (record.seq, record.exchange, record.session);
         lineage::pins::note_important(tx, agent, place).await?;
     }
@@ -279,7 +283,7 @@ async fn write_rows(
 async fn write_state(
     tx: &mut Connection,
     request: &Restore,
-    placed: &Placed,
+    placed: &RestoreRows,
     (ledger, chain): (&Ledger, &Chain),
 ) -> StoreResult<()> {
     write::write_evictions(tx, &request.agent, placed.eviction.as_slice()).await?;
@@ -312,7 +316,7 @@ async fn write_state(
 async fn insert_messages(
     tx: &mut Connection,
     agent: &AgentId,
-    run: &[Recorded],
+    run: &[ReadRecord],
     chain: &mut Chain,
 ) -> StoreResult<()> {
     let head = sql!(
@@ -328,7 +332,7 @@ async fn insert_messages(
 
 fn row<'r>(
     agent: &'r AgentId,
-    Recorded { record, speaker, .. }: &'r Recorded,
+    ReadRecord { record, speaker, .. }: &'r ReadRecord,
     chain: &mut Chain,
 ) -> StoreResult<Vec<Value<'r>>> {
     let sealed = chained(
@@ -512,7 +516,7 @@ pub(in super::super) async fn write_marks(
 
 /// The boundary of the head, with its running total: that of the first live exchange from there on. If there is none,
 /// the window is empty, and everything is before it.
-async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<Cut> {
+async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<CutPoint> {
     let sql = sql!(
         "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \
                AND exchange >= $2 AND set_aside_at IS NULL AND role = 'exchange'"
@@ -523,7 +527,7 @@ async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreRes
         .fetch_one(tx)
         .await?;
     let first_live: Option<i64> = row.try_get(0)?;
-    Ok(Cut {
+    Ok(CutPoint {
         exchange: head.first_exchange,
         tokens_before: first_live.unwrap_or_else(|| ledger.tokens_through()),
     })

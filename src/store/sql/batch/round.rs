@@ -7,13 +7,13 @@ mod outdated;
 use super::numbers;
 use crate::{
     domain::{
-        batch::{BatchState, LOOK_MS, Wanted},
+        batch::{BatchIdentity, BatchState, LOOK_MS},
         time::Timestamp,
     },
     store::{
         StoreResult,
         batch::{BatchFigures, BatchLine, BatchMove, OpenBatch},
-        sql::{Connection, Row, query, row, sql, statement::Dialect},
+        sql::{Connection, Row, query, row, sql, statement::SqlDialect},
     },
 };
 
@@ -64,7 +64,7 @@ fn open(row: &Row) -> StoreResult<OpenBatch> {
     let (batch, state): (i64, String) = (row.try_get(0)?, row.try_get(5)?);
     Ok(OpenBatch {
         batch,
-        wanted: Wanted {
+        wanted: BatchIdentity {
             name: row.try_get(1)?,
             requests: row.try_get(2)?,
             created_at: row.try_get(3)?,
@@ -132,7 +132,7 @@ async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
         "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT agent_id FROM batch_requests WHERE batch = $1) ORDER BY agent_id {for_update}"
     );
-    if tx.dialect() == Dialect::Postgres {
+    if tx.dialect() == SqlDialect::Postgres {
         query(sql).bind(batch).execute(tx).await?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     domain::work::Lease,
     store::{
-        Completed, Fence, Settle, StoreError, StoreResult,
+        Completion, Fence, Settle, StoreError, StoreResult,
         sql::{Connection, hold, query, sql},
     },
 };
@@ -20,7 +20,7 @@ pub(in super::super) async fn settle_at_once(
     connection: &mut Connection,
     lease: &Lease,
     settle: &Settle,
-) -> StoreResult<Option<Completed>> {
+) -> StoreResult<Option<Completion>> {
     if settle.lo != settle.hi {
         return Ok(None);
     }
@@ -37,7 +37,7 @@ pub(in super::super) async fn settle_at_once(
         .fetch_optional(connection)
         .await?;
     let Some(row) = found else { return Ok(None) };
-    Ok(Some(Completed {
+    Ok(Some(Completion {
         version: row.try_get(0)?,
         rearmed: false,
         parked: false,
@@ -49,7 +49,7 @@ pub(in super::super) async fn settle(
     tx: &mut Connection,
     lease: Lease,
     settle: Settle,
-) -> StoreResult<Completed> {
+) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     let boundary = move_watermark(tx, &lease.agent, settle.lo, settle.hi, settle.now).await?;
     if count_live(tx, &lease.agent, settle.lo, settle.hi).await? != 0 {
@@ -67,7 +67,7 @@ pub(in super::super) async fn settle(
         .fetch_one(tx)
         .await?
         .try_get(0)?;
-    Ok(Completed {
+    Ok(Completion {
         version,
         rearmed,
         parked: false,

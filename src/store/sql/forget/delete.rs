@@ -1,6 +1,6 @@
 //! Deleting an agent with everything about it, some rows at a time.
 
-use crate::store::sql::{Connection, query, query_made, sql, statement::Dialect};
+use crate::store::sql::{Connection, query, query_made, sql, statement::SqlDialect};
 
 use super::super::{
     super::{DeleteStep, StoreError, StoreResult},
@@ -132,8 +132,8 @@ async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
 async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> StoreResult<i64> {
     // The names are the schema's own.
     let key = match tx.dialect() {
-        Dialect::Sqlite => key(tx, table).await?,
-        Dialect::Postgres => "ctid".to_owned(),
+        SqlDialect::Sqlite => key(tx, table).await?,
+        SqlDialect::Postgres => "ctid".to_owned(),
     };
     let order = if table == "message_log" {
         "ORDER BY seq DESC"

@@ -10,7 +10,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{super::StoreResult, fork::record},
-    plan::Wanted,
+    plan::ForgettingRow,
 };
 use crate::domain::{
     agent::AgentId,
@@ -24,13 +24,13 @@ const REPLACED: &str = "forgotten-";
 
 /// A label, and what it is replaced by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Replaced {
+pub(super) struct LabelReplacement {
     label: String,
     by: String,
 }
 
 /// A mark or a rewind that has a label.
-struct Labelled {
+struct LabelRow {
     seq: i64,
     exchange: i64,
     kind: Kind,
@@ -38,25 +38,25 @@ struct Labelled {
 }
 
 /// The labels that only messages which are to be forgotten say, or marks among these.
-pub(super) async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Vec<Replaced>> {
+pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
     if !has_steps(tx, wanted).await? {
         return Ok(Vec::new());
     }
     let all = labelled(tx, &wanted.source).await?;
-    let is_within = |step: &Labelled| {
+    let is_within = |step: &LabelRow| {
         step.exchange == wanted.exchange && (wanted.first_seq..=wanted.last_seq).contains(&step.seq)
     };
-    let is_mark = |step: &Labelled| step.kind.name() == "mark";
+    let is_mark = |step: &LabelRow| step.kind.name() == "mark";
     let elsewhere: BTreeSet<&str> = all
         .iter()
         .filter(|step| is_mark(step) && !is_within(step))
         .map(|step| step.label.as_str())
         .collect();
-    let mut found: Vec<Replaced> = Vec::new();
+    let mut found: Vec<LabelReplacement> = Vec::new();
     for step in all.iter().filter(|step| is_within(step)) {
         let is_said_here = is_mark(step) || !elsewhere.contains(step.label.as_str());
         if is_said_here && found.iter().all(|replaced| replaced.label != step.label) {
-            found.push(Replaced {
+            found.push(LabelReplacement {
                 label: step.label.clone(),
                 by: format!("{REPLACED}{}", step.seq),
             });
@@ -66,7 +66,7 @@ pub(super) async fn find(tx: &mut Connection, wanted: &Wanted) -> StoreResult<Ve
 }
 
 /// Whether there are marks or rewinds among these messages. Most exchanges have none.
-async fn has_steps(tx: &mut Connection, wanted: &Wanted) -> StoreResult<bool> {
+async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/forget.has_steps\nSELECT 1 FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3 \
                AND exchange = $4 AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL LIMIT 1"
@@ -80,7 +80,7 @@ async fn has_steps(tx: &mut Connection, wanted: &Wanted) -> StoreResult<bool> {
 }
 
 /// The marks and rewinds of an agent that have labels.
-async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Labelled>> {
+async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
     let sql = sql!(
         "-- sql/forget.labelled\nSELECT seq, exchange, kind, payload FROM message_log WHERE agent_id = $1 \
                AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL ORDER BY seq"
@@ -98,7 +98,7 @@ async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Label
             _ => None,
         };
         if let Some(label) = label {
-            labelled.push(Labelled {
+            labelled.push(LabelRow {
                 seq: row.try_get(0)?,
                 exchange: row.try_get(1)?,
                 kind,
@@ -113,7 +113,7 @@ async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Label
 pub(super) async fn replace(
     tx: &mut Connection,
     agent: &AgentId,
-    labels: &[Replaced],
+    labels: &[LabelReplacement],
     now: Timestamp,
 ) -> StoreResult<()> {
     if labels.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::store::sql::{Connection, query, sql, statement::Statement};
 
-use super::{super::super::StoreResult, Touched};
+use super::{super::super::StoreResult, TouchedAgent};
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// Versions of one agent whose texts are removed in one transaction: each may have 40 kB, and is overwritten.
@@ -14,7 +14,7 @@ const VERSIONS_MAX: i64 = 64;
 const ROWS_MAX: i64 = 1_000;
 
 /// What was removed.
-pub(super) struct Lightened {
+pub(super) struct LightenOutcome {
     /// Versions whose text is gone.
     pub(super) versions: i64,
     /// Whether so little is left that it goes with the exchanges.
@@ -24,10 +24,10 @@ pub(super) struct Lightened {
 /// Removes some of what goes with these exchanges in any case.
 pub(super) async fn lighten(
     tx: &mut Connection,
-    touched: &BTreeMap<AgentId, Touched>,
+    touched: &BTreeMap<AgentId, TouchedAgent>,
     now: Timestamp,
-) -> StoreResult<Lightened> {
-    let mut lightened = Lightened {
+) -> StoreResult<LightenOutcome> {
+    let mut lightened = LightenOutcome {
         versions: 0,
         is_light: true,
     };

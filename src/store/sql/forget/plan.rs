@@ -7,12 +7,12 @@ use crate::store::sql::{Connection, Value, insert, query, sql};
 use super::{
     super::{
         super::{
-            FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, Place, PlacedExchange, StoreError,
+            ExchangePlace, FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, PlacedExchange, StoreError,
             StoreResult,
         },
         agent,
         append::write::runs,
-        recall::Line,
+        recall::AncestorLine,
         row,
     },
     find, labels, sharers,
@@ -21,7 +21,7 @@ use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// Messages of an exchange that are to be forgotten: a row of `forgettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Wanted {
+pub(in super::super) struct ForgettingRow {
     pub(super) exchange: i64,
     pub(super) first_seq: i64,
     pub(super) last_seq: i64,
@@ -31,7 +31,7 @@ pub(in super::super) struct Wanted {
     pub(super) is_told: bool,
 }
 
-impl Wanted {
+impl ForgettingRow {
     /// All of an exchange, or one message of it.
     fn of(placed: PlacedExchange, seq: Option<i64>) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Wanted {
             first_seq: seq.unwrap_or(placed.exchange.first_seq),
             last_seq: seq.unwrap_or(placed.exchange.last_seq),
             source: placed.source,
-            is_told: placed.place != Place::Preamble,
+            is_told: placed.place != ExchangePlace::Preamble,
         }
     }
 
@@ -60,7 +60,7 @@ impl Wanted {
 pub(in super::super) async fn plan(
     tx: &mut Connection,
     request: &Forget,
-) -> StoreResult<(Forgotten, Vec<Wanted>)> {
+) -> StoreResult<(Forgotten, Vec<ForgettingRow>)> {
     let named = named(tx, request).await?;
     let mut forgotten = Forgotten::default();
     let (mut wanted, mut agents) = (Vec::new(), BTreeSet::new());
@@ -92,8 +92,8 @@ pub(in super::super) async fn plan(
     Ok((forgotten, wanted))
 }
 
-async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Wanted>> {
-    let line = Line::of(tx, &request.agent).await?;
+async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<ForgettingRow>> {
+    let line = AncestorLine::of(tx, &request.agent).await?;
     let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
     match &request.what {
         Forgettable::Begun => next(tx, &request.agent, usize::MAX).await,
@@ -102,14 +102,14 @@ async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Wanted>
             let exchange = line.exchange_of(tx, *seq).await?.ok_or_else(unknown)?;
             let placed = line.find(tx, exchange).await?;
             let placed = placed.filter(|placed| placed.exchange.holds(*seq));
-            Ok(vec![Wanted::of(placed.ok_or_else(unknown)?, Some(*seq))])
+            Ok(vec![ForgettingRow::of(placed.ok_or_else(unknown)?, Some(*seq))])
         }
         Forgettable::Exchanges(numbers) => {
             let numbers: BTreeSet<i64> = numbers.iter().copied().take(FORGET_EXCHANGES_MAX).collect();
             let mut named = Vec::with_capacity(numbers.len());
             for number in numbers {
                 let placed = line.find(tx, number).await?;
-                named.push(Wanted::of(
+                named.push(ForgettingRow::of(
                     placed.ok_or(StoreError::UnknownExchange(number))?,
                     None,
                 ));
@@ -123,7 +123,7 @@ async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Wanted>
 pub(in super::super) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
-    wanted: &[Wanted],
+    wanted: &[ForgettingRow],
     now: Timestamp,
 ) -> StoreResult<()> {
     agent::known(tx, agent).await?;
@@ -139,7 +139,11 @@ pub(in super::super) async fn note(
 }
 
 /// What is to be forgotten next, the newest exchange first.
-pub(super) async fn next(tx: &mut Connection, agent: &AgentId, limit: usize) -> StoreResult<Vec<Wanted>> {
+pub(super) async fn next(
+    tx: &mut Connection,
+    agent: &AgentId,
+    limit: usize,
+) -> StoreResult<Vec<ForgettingRow>> {
     let sql = sql!(
         "-- sql/forget.next\nSELECT exchange, first_seq, last_seq, source_agent_id, told FROM forgettings \
                WHERE agent_id = $1 ORDER BY exchange DESC, first_seq, last_seq LIMIT $2"
@@ -147,7 +151,7 @@ pub(super) async fn next(tx: &mut Connection, agent: &AgentId, limit: usize) -> 
     let query = query(sql).bind(agent.as_str()).bind(i64_or_max(limit));
     let found = query.fetch_all(tx).await?;
     let wanted = found.iter().map(|found| {
-        Ok(Wanted {
+        Ok(ForgettingRow {
             exchange: found.try_get(0)?,
             first_seq: found.try_get(1)?,
             last_seq: found.try_get(2)?,
@@ -159,7 +163,11 @@ pub(super) async fn next(tx: &mut Connection, agent: &AgentId, limit: usize) -> 
 }
 
 /// Strikes off what is forgotten.
-pub(super) async fn strike_off(tx: &mut Connection, agent: &AgentId, done: &[Wanted]) -> StoreResult<()> {
+pub(super) async fn strike_off(
+    tx: &mut Connection,
+    agent: &AgentId,
+    done: &[ForgettingRow],
+) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.strike_off\nDELETE FROM forgettings WHERE agent_id = $1 AND exchange = $2 \
                AND first_seq = $3 AND last_seq = $4"

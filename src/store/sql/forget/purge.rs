@@ -10,16 +10,16 @@ use super::{
         hold,
         lineage::{self, withdraw},
         queue,
-        recall::Line,
+        recall::AncestorLine,
         revise::{self, Revision},
         seal::fill,
         totals,
     },
-    Buried, Touched,
+    Tombstone, TouchedAgent,
 };
 use crate::domain::{
     agent::AgentId,
-    exchange::{Entry, Exchange, FORGOTTEN_TITLE, Headline},
+    exchange::{Exchange, FORGOTTEN_TITLE, Headline, LedgerEntry},
     number::i64_or_max,
     summary::{
         coverage::digest_items,
@@ -45,8 +45,8 @@ struct About {
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
     pub(super) agent: &'a AgentId,
-    pub(super) touched: &'a Touched,
-    pub(super) buried: &'a [Buried],
+    pub(super) touched: &'a TouchedAgent,
+    pub(super) buried: &'a [Tombstone],
 }
 
 impl Purge<'_> {
@@ -126,7 +126,7 @@ impl Purge<'_> {
         let left = messages.iter().filter(|stored| !stored.message.is_forgotten());
         let mut entries = left.map(|stored| {
             let redactor = &self.request.redactor;
-            Entry::new(&stored.message, stored.tokens, stored.said_at, redactor)
+            LedgerEntry::new(&stored.message, stored.tokens, stored.said_at, redactor)
         });
         let mut headline = Headline::default();
         if let Some(first) = entries.next() {
@@ -259,7 +259,7 @@ impl Purge<'_> {
             .bind(item)
             .fetch_all(&mut *tx)
             .await?;
-        let line = Line::of(tx, self.agent).await?;
+        let line = AncestorLine::of(tx, self.agent).await?;
         let line = line.ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
         let mut told: Vec<Exchange> = Vec::new();
         for row in &ranges {

@@ -3,7 +3,8 @@
 use super::{
     super::{
         super::{
-            AppendRules, DeleteStep, Forget, ForgetStep, Forgotten, Recounted, StoreResult, sqlite::Extent,
+            AppendRules, DeleteStep, Forget, ForgetStep, Forgotten, RecountOutcome, StoreResult,
+            sqlite::WriteSize,
         },
         Lock, SqlStore, recount, totals,
     },
@@ -31,7 +32,7 @@ pub(in super::super) async fn forget_some(store: &SqlStore, request: Forget) -> 
     store
         .write_extent(
             Lock::Family(request.agent.clone()),
-            Extent::Unbounded,
+            WriteSize::Unbounded,
             move |tx| Box::pin(async move { super::forget_some(tx, &request).await }),
         )
         .await
@@ -43,7 +44,7 @@ pub(in super::super) async fn settle_totals(
     agent: &AgentId,
     rules: &AppendRules,
     now: Timestamp,
-) -> StoreResult<Option<Recounted>> {
+) -> StoreResult<Option<RecountOutcome>> {
     if totals::from(&mut store.reader().await?, agent).await?.is_none() {
         return Ok(None);
     }
@@ -71,7 +72,7 @@ pub(in super::super) async fn begin_delete(
 /// See [`super::super::super::Store::delete_some`].
 pub(in super::super) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
     store
-        .write_extent(Lock::Agent(agent.clone()), Extent::Unbounded, move |tx| {
+        .write_extent(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {
             Box::pin(async move { delete::delete_some(tx, &agent).await })
         })
         .await

@@ -6,13 +6,13 @@
 use crate::store::sql::{Connection, query, sql};
 
 use super::super::{
-    super::{AppendRequest, Pin, Pins, Stepped, StoreError, StoreResult},
+    super::{AppendRequest, Pin, Pins, StepOutcome, StoreError, StoreResult},
     row,
 };
 use crate::domain::{agent::AgentId, context::COPIES_MAX, message::Kind, number::i64_or_max};
 
 /// A message that can be pinned.
-struct Found {
+struct PinTarget {
     source_agent_id: String,
     exchange: i64,
     session: i64,
@@ -44,10 +44,10 @@ pub(in super::super) async fn pin_within(
     tx: &mut Connection,
     request: &AppendRequest,
     seq: i64,
-) -> StoreResult<Stepped> {
+) -> StoreResult<StepOutcome> {
     let agent = &request.agent;
     let Some(found) = find(tx, agent, seq).await? else {
-        return Ok(Stepped::NotThere { seq });
+        return Ok(StepOutcome::NotThere { seq });
     };
     if !request.replayed {
         let (pinned, tokens) = others(tx, agent, seq).await?;
@@ -65,15 +65,23 @@ pub(in super::super) async fn pin_within(
 }
 
 /// Pins a message.
-pub(in super::super) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Stepped> {
+pub(in super::super) async fn pin(
+    tx: &mut Connection,
+    agent: &AgentId,
+    seq: i64,
+) -> StoreResult<StepOutcome> {
     match find(tx, agent, seq).await? {
         Some(found) => write(tx, agent, seq, &found).await,
-        None => Ok(Stepped::NotThere { seq }),
+        None => Ok(StepOutcome::NotThere { seq }),
     }
 }
 
 /// Unpins a message. One that is important by itself stays so.
-pub(in super::super) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Stepped> {
+pub(in super::super) async fn unpin(
+    tx: &mut Connection,
+    agent: &AgentId,
+    seq: i64,
+) -> StoreResult<StepOutcome> {
     let plain = sql!(
         "-- sql/pins.forget\nDELETE FROM pins WHERE agent_id = $1 AND seq = $2 AND pinned = {true} AND important = {false}"
     );
@@ -86,9 +94,9 @@ pub(in super::super) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i
         rows += done.execute(&mut *tx).await?;
     }
     Ok(if rows == 0 {
-        Stepped::NotThere { seq }
+        StepOutcome::NotThere { seq }
     } else {
-        Stepped::Unpinned { seq }
+        StepOutcome::Unpinned { seq }
     })
 }
 
@@ -170,7 +178,7 @@ async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResu
 }
 
 /// The message of that number in the agent's live history. A fork's may be an ancestor's.
-async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<Found>> {
+async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<PinTarget>> {
     let sql = sql!(
         "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 UNION SELECT a.parent_agent_id \
                FROM agents a JOIN line ON a.agent_id = line.agent_id WHERE a.parent_agent_id IS NOT NULL) \
@@ -186,7 +194,7 @@ async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Opt
         .await?;
     let Some(row) = found else { return Ok(None) };
     let kind: String = row.try_get(4)?;
-    let found = Found {
+    let found = PinTarget {
         source_agent_id: row.try_get(0)?,
         exchange: row.try_get(1)?,
         session: row.try_get(2)?,
@@ -207,7 +215,12 @@ async fn others(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-async fn write(tx: &mut Connection, agent: &AgentId, seq: i64, found: &Found) -> StoreResult<Stepped> {
+async fn write(
+    tx: &mut Connection,
+    agent: &AgentId,
+    seq: i64,
+    found: &PinTarget,
+) -> StoreResult<StepOutcome> {
     let sql = sql!(
         "-- sql/pins.pin\nINSERT INTO pins (agent_id, seq, source_agent_id, exchange, session, pinned, important) \
                VALUES ($1, $2, $3, $4, $5, {true}, {false}) ON CONFLICT (agent_id, seq) DO UPDATE SET pinned = {true}"
@@ -220,7 +233,7 @@ async fn write(tx: &mut Connection, agent: &AgentId, seq: i64, found: &Found) ->
         .bind(found.session)
         .execute(tx)
         .await?;
-    Ok(Stepped::Pinned {
+    Ok(StepOutcome::Pinned {
         seq,
         exchange: found.exchange,
     })

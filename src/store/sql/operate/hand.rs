@@ -1,6 +1,6 @@
 //! What operators do to the queue.
 
-use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreResult, query, sql};
+use super::{super::queue, Connection, EnqueueOutcome, HAND, OperatorOutcome, StoreResult, query, sql};
 use crate::{
     domain::{
         agent::AgentId,
@@ -16,7 +16,11 @@ const CANCELLED: &str = "cancelled: by hand";
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 /// See [`super::OperatorStore::refresh`].
-pub(super) async fn refresh(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued> {
+pub(super) async fn refresh(
+    tx: &mut Connection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<EnqueueOutcome> {
     let wake = queue::Wake::at_once(Reason::Manual, now);
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
@@ -33,14 +37,18 @@ pub(super) async fn refresh(tx: &mut Connection, agent: &AgentId, now: Timestamp
         .execute(tx)
         .await?;
     let visible_at = if hastened == 1 { now } else { enqueued.visible_at };
-    Ok(Enqueued {
+    Ok(EnqueueOutcome {
         visible_at,
         ..enqueued
     })
 }
 
 /// See [`super::OperatorStore::retry`].
-pub(super) async fn retry(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+pub(super) async fn retry(
+    tx: &mut Connection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<OperatorOutcome> {
     let now = tx.now(now).await?;
     let sql = sql!(
         "-- sql/operate.retry\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
@@ -55,14 +63,18 @@ pub(super) async fn retry(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
         .await?;
     let row = super::row(tx, agent, now).await?.map(Box::new);
     Ok(match row {
-        None => Handled::NoRow,
-        Some(row) if done == 1 => Handled::Done(row),
-        Some(row) => Handled::Running(row),
+        None => OperatorOutcome::NoRow,
+        Some(row) if done == 1 => OperatorOutcome::Done(row),
+        Some(row) => OperatorOutcome::Running(row),
     })
 }
 
 /// See [`super::OperatorStore::cancel`].
-pub(super) async fn cancel(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+pub(super) async fn cancel(
+    tx: &mut Connection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<OperatorOutcome> {
     let now = tx.now(now).await?;
     let sql = sql!(
         "-- sql/operate.cancel\nUPDATE summary_update_queue SET parked_at = $2, revived_at = $2, last_error = $3, \
@@ -76,10 +88,10 @@ pub(super) async fn cancel(tx: &mut Connection, agent: &AgentId, now: Timestamp)
         .execute(&mut *tx)
         .await?;
     if done == 0 {
-        return Ok(Handled::NoRow);
+        return Ok(OperatorOutcome::NoRow);
     }
     let row = super::row(tx, agent, now).await?.map(Box::new);
-    Ok(row.map_or(Handled::NoRow, Handled::Done))
+    Ok(row.map_or(OperatorOutcome::NoRow, OperatorOutcome::Done))
 }
 
 /// See [`super::OperatorStore::pause_agent`]. The pause is noted in the row: it isn't claimed before the pause ends,

@@ -4,7 +4,7 @@ use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, ag
 use crate::{
     domain::{
         agent::AgentId,
-        spend::Spent,
+        spend::SpendTotal,
         time::{HOUR_MS, Timestamp},
     },
     store::operate::RunOutcome,
@@ -174,7 +174,7 @@ pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> St
         truncated: row.try_get(7)?,
         input_tokens,
         output_tokens,
-        spent: Spent {
+        spent: SpendTotal {
             calls: row.try_get(10)?,
             tokens: input_tokens + output_tokens,
             cost_microusd: row.try_get(11)?,

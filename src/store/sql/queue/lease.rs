@@ -9,7 +9,7 @@ use crate::{
     },
     store::{
         AttemptError, ERROR_CHARS_MAX, Failure, Fence, StoreError, StoreResult,
-        sql::{Connection, query, sql, statement::Dialect},
+        sql::{Connection, query, sql, statement::SqlDialect},
     },
 };
 
@@ -28,8 +28,8 @@ pub(in super::super) async fn renew(
     in_order(&mut leases);
     let visible_at = tx.now(now).await?.plus_ms(lease_ms);
     match tx.dialect() {
-        Dialect::Sqlite => renew_each(tx, &leases, visible_at).await,
-        Dialect::Postgres => renew_free(tx, &leases, visible_at).await,
+        SqlDialect::Sqlite => renew_each(tx, &leases, visible_at).await,
+        SqlDialect::Postgres => renew_free(tx, &leases, visible_at).await,
     }
 }
 

@@ -5,7 +5,7 @@
 use futures::TryStreamExt as _;
 use serde::Serialize;
 
-use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
+use super::{AncestorLine, INDEX_BYTES_MAX, PlacedHit, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
@@ -35,7 +35,7 @@ const TO_BE_MERGED: i64 = 2;
 
 /// Messages to be indexed.
 #[derive(Clone, Debug)]
-struct Batch {
+struct IndexBatch {
     after: i64,
     through: i64,
     messages: i64,
@@ -71,14 +71,14 @@ fn who(agent: &str) -> String {
 }
 
 /// The next messages to be indexed; none if all are.
-async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResult<Option<Batch>> {
+async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResult<Option<IndexBatch>> {
     let after = indexed_through(connection).await?;
     let sql = sql!(
         "-- sqlite/recall.unindexed\nSELECT seq, format, payload, tokens, said_at, kind, id, agent_id \
                FROM message_log WHERE id > $1 ORDER BY id LIMIT $2"
     );
     let mut found = query(sql).bind(after).bind(messages_max).fetch(connection)?;
-    let mut batch = Batch {
+    let mut batch = IndexBatch {
         after,
         through: after,
         messages: 0,
@@ -105,7 +105,7 @@ async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResu
 
 /// Writes a batch, unless another one was written first. Messages forgotten meanwhile are left out. Returns how many
 /// messages.
-async fn write_batch(tx: &mut Connection, batch: Batch) -> StoreResult<i64> {
+async fn write_batch(tx: &mut Connection, batch: IndexBatch) -> StoreResult<i64> {
     let sql = sql!(
         "-- sqlite/recall.advance\nUPDATE counters SET value = $2 WHERE name = 'recall_indexed' AND value = $1"
     );
@@ -136,7 +136,7 @@ async fn indexed_through(connection: &mut Connection) -> StoreResult<i64> {
 }
 
 /// The index's query.
-fn expression(wanted: &Query, line: &Line, wish: Wish) -> String {
+fn expression(wanted: &Query, line: &AncestorLine, wish: Wish) -> String {
     let terms: Vec<String> = wanted
         .terms()
         .iter()
@@ -157,10 +157,10 @@ fn expression(wanted: &Query, line: &Line, wish: Wish) -> String {
 /// The best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
-    line: &Line,
+    line: &AncestorLine,
     wanted: &Query,
     wish: Wish,
-) -> StoreResult<Vec<Placed>> {
+) -> StoreResult<Vec<PlacedHit>> {
     let sql = sql!(
         "-- sqlite/recall.ranked\nWITH best (id, rank) AS (SELECT rowid, rank FROM recall_index \
                WHERE recall_index MATCH $1 ORDER BY rank LIMIT $4) \

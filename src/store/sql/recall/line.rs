@@ -4,7 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 use serde_json::json;
 
 use super::super::{
-    super::{Place, PlacedExchange, StoreResult},
+    super::{ExchangePlace, PlacedExchange, StoreResult},
     agent,
     row::{self, evicted_at, exchange_columns},
 };
@@ -24,12 +24,12 @@ pub(super) struct Member {
 
 /// The agent, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own begin
 /// after its parent's.
-pub(in super::super) struct Line {
+pub(in super::super) struct AncestorLine {
     ledger: Ledger,
     members: Vec<Member>,
 }
 
-impl Line {
+impl AncestorLine {
     /// The line of `agent`; `None` for an unknown one.
     pub(in super::super) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
         let Some(found) = agent::load(tx, agent).await? else {
@@ -86,27 +86,27 @@ impl Line {
         Ok(None)
     }
 
-    fn placed(&self, found: Found, member: &Member, is_own: bool) -> PlacedExchange {
+    fn placed(&self, found: LineMatch, member: &Member, is_own: bool) -> PlacedExchange {
         let exchange = Exchange {
             last_seq: found.exchange.last_seq.min(member.through_seq),
             ..found.exchange
         };
         let set_aside = exchange.set_aside_at.is_some_and(|at| at < member.until);
         let place = match (found.is_preamble, set_aside) {
-            (true, _) => Place::Preamble,
-            (_, true) => Place::SetAside,
+            (true, _) => ExchangePlace::Preamble,
+            (_, true) => ExchangePlace::SetAside,
             // An exchange without a row here was covered when the agent was forked.
-            _ if !is_own => Place::Covered,
-            _ => Place::of(exchange.exchange, &self.ledger),
+            _ if !is_own => ExchangePlace::Covered,
+            _ => ExchangePlace::of(exchange.exchange, &self.ledger),
         };
         PlacedExchange {
             exchange,
             source: found.source,
             place,
-            evicted_at: found.evicted_at.filter(|_| place != Place::Window),
+            evicted_at: found.evicted_at.filter(|_| place != ExchangePlace::Window),
             summary_version: found
                 .summary_version
-                .filter(|_| is_own && place == Place::Covered),
+                .filter(|_| is_own && place == ExchangePlace::Covered),
         }
     }
 
@@ -153,7 +153,7 @@ async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<M
     }))
 }
 
-struct Found {
+struct LineMatch {
     exchange: Exchange,
     source: AgentId,
     is_preamble: bool,
@@ -161,7 +161,7 @@ struct Found {
     summary_version: Option<i64>,
 }
 
-async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Found>> {
+async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<LineMatch>> {
     let sql = sql!(
         "-- sql/recall.exchange\nSELECT ",
         exchange_columns!("e"),
@@ -180,7 +180,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
         .fetch_optional(tx)
         .await?;
     let Some(row) = found else { return Ok(None) };
-    Ok(Some(Found {
+    Ok(Some(LineMatch {
         exchange: row::exchange(&row, 0)?,
         source: row::agent_id_of(&row, 12, agent.as_str())?,
         is_preamble: row.try_get(13)?,

@@ -10,7 +10,7 @@ use futures::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
+use super::{AncestorLine, INDEX_BYTES_MAX, PlacedHit, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
@@ -42,7 +42,7 @@ const WORD_OVERHEAD_BYTES: usize = 8;
 
 /// A message on its way into the index.
 #[derive(Debug, Serialize)]
-struct Indexed {
+struct IndexEntry {
     agent_id: String,
     seq: i64,
     words: Option<String>,
@@ -78,7 +78,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         .bind(json!(claimed).to_string())
         .fetch_column(&mut *tx)
         .await?;
-    let messages: Vec<Indexed> = messages
+    let messages: Vec<IndexEntry> = messages
         .into_iter()
         .filter(|message| locked.contains(&message.agent_id))
         .collect();
@@ -92,7 +92,7 @@ async fn unindexed_messages(
     tx: &mut Connection,
     agents: &[String],
     messages_max: i64,
-) -> StoreResult<Vec<Indexed>> {
+) -> StoreResult<Vec<IndexEntry>> {
     let sql = sql!(
         "-- postgres/recall.unindexed\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, p.agent_id \
                FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY p (agent_id, place) \
@@ -111,7 +111,7 @@ async fn unindexed_messages(
         bytes += stored.message.payload.len();
         let agent_id: String = row.try_get(6)?;
         let said = indexed(&searchable(&stored.message));
-        messages.push(Indexed {
+        messages.push(IndexEntry {
             words: (!said.is_empty()).then(|| vector(&agent_id, &said)),
             seq: stored.seq,
             agent_id,
@@ -121,7 +121,7 @@ async fn unindexed_messages(
 }
 
 /// Writes words, and moves the marks. Messages forgotten since they were read are left out.
-async fn write(tx: &mut Connection, messages: &[Indexed]) -> StoreResult<()> {
+async fn write(tx: &mut Connection, messages: &[IndexEntry]) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/recall.index\nINSERT INTO message_words (agent_id, seq, words) \
                SELECT m.agent_id, m.seq, CAST(j.words AS tsvector) \
@@ -147,7 +147,7 @@ async fn write(tx: &mut Connection, messages: &[Indexed]) -> StoreResult<()> {
 }
 
 /// Ends the pending state of agents that have caught up; the others get their next turn after those that wait.
-async fn release(tx: &mut Connection, agents: &[String], indexed: &[Indexed]) -> StoreResult<()> {
+async fn release(tx: &mut Connection, agents: &[String], indexed: &[IndexEntry]) -> StoreResult<()> {
     let done = sql!(
         "-- postgres/recall.done\nDELETE FROM recall_pending p \
                WHERE p.agent_id IN (SELECT value FROM jsonb_array_elements_text($1::jsonb)) \
@@ -221,10 +221,10 @@ fn expression(wanted: &Query, wish: Wish) -> String {
 /// The best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
-    line: &Line,
+    line: &AncestorLine,
     wanted: &Query,
     wish: Wish,
-) -> StoreResult<Vec<Placed>> {
+) -> StoreResult<Vec<PlacedHit>> {
     let names: Vec<String> = line.agents().map(|agent| who(agent.as_str())).collect();
     let said = expression(wanted, wish);
     let sql = sql!(

@@ -13,7 +13,7 @@ use crate::domain::{agent::AgentId, ledger::Eviction, number::i64_or_max};
 
 /// A kind of rows with digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DigestRows {
     /// What left the window.
     Evictions,
     /// Items of summaries.
@@ -26,7 +26,7 @@ pub(super) enum Part {
     Forks,
 }
 
-impl Part {
+impl DigestRows {
     const ALL: [Self; 5] = [
         Self::Evictions,
         Self::Items,
@@ -68,8 +68,8 @@ impl Part {
 }
 
 /// Rows that have no digest, of one agent.
-pub(super) async fn due(connection: &mut Connection) -> StoreResult<Option<(Part, AgentId)>> {
-    for part in Part::ALL {
+pub(super) async fn due(connection: &mut Connection) -> StoreResult<Option<(DigestRows, AgentId)>> {
+    for part in DigestRows::ALL {
         if let Some(found) = query(part.due()).fetch_optional(connection).await? {
             return Ok(Some((part, row::agent_id(&found, 0)?)));
         }

@@ -7,7 +7,7 @@ use super::{
         super::{
             StoreResult,
             seal::Chain,
-            verify::{Findings, Invariant, Unseen},
+            verify::{Invariant, Unseen, VerifyFindings},
         },
         Connection, query,
         seal::{StoredRow, sealed_columns},
@@ -23,7 +23,7 @@ pub(super) async fn check(
     agent: &AgentId,
     known: &Chain,
     recount: &mut Recount,
-    findings: &mut Findings,
+    findings: &mut VerifyFindings,
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.sealed\nSELECT ",
@@ -85,7 +85,7 @@ fn wrong(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
 }
 
 /// Checks the messages of other agents that a fork shares, by their seals alone.
-async fn shared(tx: &mut Connection, agent: &AgentId, findings: &mut Findings) -> StoreResult<()> {
+async fn shared(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.shared\nSELECT ",
         sealed_columns!(),

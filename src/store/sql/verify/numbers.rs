@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::super::{
     super::{
         StoreResult,
-        verify::{Findings, Invariant},
+        verify::{Invariant, VerifyFindings},
     },
     Connection, fork, query, sql,
     statement::Statement,
@@ -13,7 +13,11 @@ use super::super::{
 use crate::domain::{agent::AgentId, number::i64_or_max};
 
 /// Checks that nothing numbered is missing.
-pub(super) async fn check(tx: &mut Connection, agent: &AgentId, findings: &mut Findings) -> StoreResult<()> {
+pub(super) async fn check(
+    tx: &mut Connection,
+    agent: &AgentId,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
     numbered(tx, agent, findings).await?;
     for (invariant, what, sql) in strays() {
         let numbers: Vec<i64> = query(sql).bind(agent.as_str()).fetch_column(&mut *tx).await?;
@@ -26,7 +30,7 @@ pub(super) async fn check(tx: &mut Connection, agent: &AgentId, findings: &mut F
 
 /// Items, facts and evictions are numbered from behind those of a fork's parent, and none is ever deleted. The first ones may
 /// be gone if somebody had the summary rebuilt because they were.
-async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut Findings) -> StoreResult<()> {
+async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.last_numbers\nSELECT last_item, last_fact, last_eviction, parent_agent_id IS NOT NULL FROM agents WHERE agent_id = $1"
     );
@@ -55,7 +59,7 @@ async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut Findings)
 }
 
 /// What an agent numbers.
-struct Numbered {
+struct NumberSeries {
     invariant: Invariant,
     name: &'static str,
     /// All numbers, and those that copies have where they came from.
@@ -70,8 +74,13 @@ struct Numbered {
     is_whole: bool,
 }
 
-impl Numbered {
-    async fn check(self, tx: &mut Connection, agent: &AgentId, findings: &mut Findings) -> StoreResult<()> {
+impl NumberSeries {
+    async fn check(
+        self,
+        tx: &mut Connection,
+        agent: &AgentId,
+        findings: &mut VerifyFindings,
+    ) -> StoreResult<()> {
         let (mut own, mut known) = (Vec::new(), HashSet::new());
         for row in query(self.sql).bind(agent.as_str()).fetch_all(tx).await? {
             let number: i64 = row.try_get(0)?;
@@ -109,8 +118,8 @@ impl Numbered {
     }
 }
 
-fn items() -> Numbered {
-    Numbered {
+fn items() -> NumberSeries {
+    NumberSeries {
         invariant: Invariant::ExactlyOnce,
         name: "items",
         sql: sql!(
@@ -123,8 +132,8 @@ fn items() -> Numbered {
     }
 }
 
-fn facts() -> Numbered {
-    Numbered {
+fn facts() -> NumberSeries {
+    NumberSeries {
         invariant: Invariant::ExactlyOnce,
         name: "facts",
         sql: sql!(
@@ -134,8 +143,8 @@ fn facts() -> Numbered {
     }
 }
 
-fn evictions() -> Numbered {
-    Numbered {
+fn evictions() -> NumberSeries {
+    NumberSeries {
         invariant: Invariant::OneState,
         name: "evictions",
         sql: sql!(

@@ -6,7 +6,7 @@ use super::super::{
     super::{
         StoreError, StoreResult,
         seal::{self, VersionRow},
-        verify::{Findings, Invariant, Unseen},
+        verify::{Invariant, Unseen, VerifyFindings},
     },
     Connection, Row, facts, query, row, sql,
     statement::Statement,
@@ -14,7 +14,7 @@ use super::super::{
 use crate::domain::{agent::AgentId, ledger::Eviction};
 
 /// A kind of rows, and how one of them is checked.
-struct Part {
+struct VerifiedRows {
     invariant: Invariant,
     name: &'static str,
     unseen: &'static str,
@@ -25,16 +25,20 @@ struct Part {
 
 /// The digests of the items and facts that the document shows, as the rows are today.
 #[derive(Default)]
-struct Shown {
+struct DocumentDigests {
     items: Vec<String>,
     facts: Vec<String>,
 }
 
 /// Checks all rows of the agent that have digests.
-pub(super) async fn check(tx: &mut Connection, agent: &AgentId, findings: &mut Findings) -> StoreResult<()> {
+pub(super) async fn check(
+    tx: &mut Connection,
+    agent: &AgentId,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
     each(tx, agent, &exchanges(), findings).await?;
     each(tx, agent, &evictions(), findings).await?;
-    let shown = Shown {
+    let shown = DocumentDigests {
         items: each(tx, agent, &items(), findings).await?,
         facts: each(tx, agent, &stated(), findings).await?,
     };
@@ -47,8 +51,8 @@ pub(super) async fn check(tx: &mut Connection, agent: &AgentId, findings: &mut F
 async fn each(
     tx: &mut Connection,
     agent: &AgentId,
-    part: &Part,
-    findings: &mut Findings,
+    part: &VerifiedRows,
+    findings: &mut VerifyFindings,
 ) -> StoreResult<Vec<String>> {
     let (mut unsealed, mut shown) = (0, Vec::new());
     let mut found = query(part.sql).bind(agent.as_str()).fetch(tx)?;
@@ -81,8 +85,8 @@ async fn each(
     Ok(shown)
 }
 
-fn exchanges() -> Part {
-    Part {
+fn exchanges() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::NothingLost,
         name: "exchange",
         unseen: "exchanges without a digest, which `recapd serve` makes",
@@ -100,8 +104,8 @@ fn exchanges() -> Part {
     }
 }
 
-fn evictions() -> Part {
-    Part {
+fn evictions() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::OneState,
         name: "eviction",
         unseen: "evictions without a digest, which `recapd serve` makes",
@@ -121,8 +125,8 @@ fn evictions() -> Part {
     }
 }
 
-fn items() -> Part {
-    Part {
+fn items() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::ClockAges,
         name: "item",
         unseen: "items without a digest, which `recapd serve` makes",
@@ -141,8 +145,8 @@ fn items() -> Part {
     }
 }
 
-fn stated() -> Part {
-    Part {
+fn stated() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::ClockAges,
         name: "fact",
         unseen: "facts without a digest, which `recapd serve` makes",
@@ -157,8 +161,8 @@ fn stated() -> Part {
     }
 }
 
-fn forks() -> Part {
-    Part {
+fn forks() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::NothingLost,
         name: "fork's record",
         unseen: "forks' records without a digest, which `recapd serve` makes",
@@ -169,8 +173,8 @@ fn forks() -> Part {
     }
 }
 
-fn versions() -> Part {
-    Part {
+fn versions() -> VerifiedRows {
+    VerifiedRows {
         invariant: Invariant::ExactlyOnce,
         name: "version",
         unseen: "versions without a digest, which `recapd serve` makes",
@@ -210,8 +214,8 @@ fn versions() -> Part {
 async fn document(
     tx: &mut Connection,
     agent: &AgentId,
-    shown: &Shown,
-    findings: &mut Findings,
+    shown: &DocumentDigests,
+    findings: &mut VerifyFindings,
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.composed\nSELECT s.version, coalesce(s.held_version, s.version), s.content, h.content, n.made_of FROM summaries s \

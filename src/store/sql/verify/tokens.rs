@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{
-    super::verify::{Depth, Findings, Invariant, Unseen},
+    super::verify::{Depth, Invariant, Unseen, VerifyFindings},
     seal::StoredRow,
 };
 use crate::{
@@ -37,7 +37,7 @@ impl Recount {
 
     /// Counts a message again, if an exact tokenizer counted it. What estimates, and what images and documents cost, depends on
     /// what was known of a model then.
-    pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut Findings) {
+    pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
         if stored.is_forgotten || is_tombstone(&stored.payload) {
             return;
         }
@@ -63,7 +63,7 @@ impl Recount {
     }
 
     /// What wasn't counted.
-    pub(super) fn leave(&self, findings: &mut Findings) {
+    pub(super) fn leave(&self, findings: &mut VerifyFindings) {
         let what = if self.counters.is_some() {
             "messages' tokens that no exact tokenizer counted"
         } else {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use recapd::{
     clock::ManualClock,
     domain::{
-        batch::{Listed, Wanted},
+        batch::{BatchIdentity, ListedBatch},
         time::MINUTE_MS,
     },
     llm::{LlmError, ModelRequest, batch as llm},
@@ -148,7 +148,7 @@ impl llm::BatchModel for SlowList {
         self.provider.submit(name, calls).await
     }
 
-    async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError> {
+    async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError> {
         let listed = self.provider.find(wanted).await;
         let other = self.other.lock().unwrap().take();
         if let Some(other) = other {
@@ -162,7 +162,7 @@ impl llm::BatchModel for SlowList {
         self.provider.look(id).await
     }
 
-    async fn results(&self, ended: &llm::Ended) -> Result<Vec<llm::BatchResult>, LlmError> {
+    async fn results(&self, ended: &llm::FinishedBatch) -> Result<Vec<llm::BatchResult>, LlmError> {
         self.provider.results(ended).await
     }
 }

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{
-        Shared,
+        GlobalOptions,
         backend::{
             open,
             remote::{Remote, behind},
         },
-        exit::Failed,
+        exit::CommandFailure,
         terminal::{
             figures::{ago, thousands},
             output,
@@ -29,7 +29,7 @@ pub(super) const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct AgentsList {
     /// At most so many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     pub(super) limit: i64,
@@ -40,15 +40,15 @@ pub(super) struct List {
 
 /// A page of agents, by id.
 #[derive(Serialize, Deserialize)]
-struct Page {
+struct AgentListPage {
     agents: Vec<AgentFigures>,
     /// Where the next page begins; none on the last one.
     #[serde(deserialize_with = "cursor::last_entry")]
     next_cursor: Option<AgentId>,
 }
 
-impl List {
-    pub(super) async fn run(&self, config: &Config, shared: &Shared) -> Result<(), Failed> {
+impl AgentsList {
+    pub(super) async fn run(&self, config: &Config, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let page = match &shared.server {
             Some(server) => self.ask(&Remote::new(server)?).await?,
             None => self.look(config).await?,
@@ -64,14 +64,14 @@ impl List {
         Ok(())
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
-        let cursor = behind(cursor::List::Agents, self.after.as_ref());
+    async fn ask(&self, daemon: &Remote) -> Result<AgentListPage, CommandFailure> {
+        let cursor = behind(cursor::PagedList::Agents, self.after.as_ref());
         daemon
             .read(&format!("/v1/agents?limit={}{cursor}", self.limit))
             .await
     }
 
-    async fn look(&self, config: &Config) -> Result<Page, Failed> {
+    async fn look(&self, config: &Config) -> Result<AgentListPage, CommandFailure> {
         let store = open::look(config).await?;
         // One more than asked for tells whether there is a next page.
         let rows = store.agents(self.after.as_ref(), self.limit + 1).await?;
@@ -79,14 +79,14 @@ impl List {
         let has_more = rows.len() > shown;
         let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
         let last = agents.last().map(|agent| agent.agent_id.clone());
-        Ok(Page {
+        Ok(AgentListPage {
             agents,
             next_cursor: last.filter(|_| has_more),
         })
     }
 }
 
-fn text(page: &Page, now: Timestamp) -> String {
+fn text(page: &AgentListPage, now: Timestamp) -> String {
     if page.agents.is_empty() {
         return "(no agents yet: an agent is made by its first message, `recapd push AGENT < messages.jsonl`)".to_owned();
     }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, ffi::OsString};
 use clap::{Args as _, Subcommand as _};
 
 use super::Command;
-use crate::{cli::Shared, hook::Event};
+use crate::{cli::GlobalOptions, hook::Event};
 
 /// The command line by which a host calls, with the event in its own spelling; none if it is a person's.
 pub(in crate::cli) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
@@ -32,7 +32,7 @@ fn is_for_people(word: &str) -> bool {
 
 /// The words that name commands, with their places: no options, and nothing that belongs to those of every command.
 fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
-    let shared = Shared::augment_args(clap::Command::new("recapd"));
+    let shared = GlobalOptions::augment_args(clap::Command::new("recapd"));
     let takes_value = |word: &str| {
         let mut with_value = shared
             .get_arguments()

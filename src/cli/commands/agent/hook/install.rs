@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
     config::{Config, Environment},
     hook::{
         Event, Host,
@@ -46,7 +46,7 @@ pub(super) struct Install {
 }
 
 /// What becomes of a settings file.
-struct Change {
+struct SettingsChange {
     file: PathBuf,
     before: String,
     after: String,
@@ -57,36 +57,44 @@ impl Install {
     pub(super) fn put_in(
         &self,
         config: &Config,
-        shared: &Shared,
+        shared: &GlobalOptions,
         environment: &Environment,
-    ) -> Result<ExitCode, Failed> {
+    ) -> Result<ExitCode, CommandFailure> {
         let file = self.file(environment)?;
-        let before = read(&file).map_err(Failed::usage)?;
+        let before = read(&file).map_err(CommandFailure::usage)?;
         let program = install::find(self.host, environment);
         let support = install::support(self.host, self.scope(), &program)
-            .map_err(|error| Failed::usage(format!("nothing was changed: {error}")))?;
+            .map_err(|error| CommandFailure::usage(format!("nothing was changed: {error}")))?;
         let commands = self.commands(config, shared, &support.events);
         let after = install::installed(&before, &commands).map_err(|error| in_file(&file, &error))?;
         if let Some(note) = left_out(&support, self.scope(), &program) {
             output::note(&note);
         }
-        self.change(&Change { file, before, after }, shared, &left_out_names(&support))?;
+        self.change(
+            &SettingsChange { file, before, after },
+            shared,
+            &left_out_names(&support),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Takes them out.
-    pub(super) fn take_out(&self, shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+    pub(super) fn take_out(
+        &self,
+        shared: &GlobalOptions,
+        environment: &Environment,
+    ) -> Result<ExitCode, CommandFailure> {
         let file = self.file(environment)?;
-        let before = read(&file).map_err(Failed::usage)?;
+        let before = read(&file).map_err(CommandFailure::usage)?;
         let after = install::uninstalled(&before).map_err(|error| in_file(&file, &error))?;
-        self.change(&Change { file, before, after }, shared, &[])?;
+        self.change(&SettingsChange { file, before, after }, shared, &[])?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn file(&self, environment: &Environment) -> Result<PathBuf, Failed> {
+    fn file(&self, environment: &Environment) -> Result<PathBuf, CommandFailure> {
         let folder = self.project.then(|| Path::new("."));
         install::settings_file(self.host, folder, environment)
-            .ok_or_else(|| Failed::usage("HOME isn't set; set it, or use --project".to_owned()))
+            .ok_or_else(|| CommandFailure::usage("HOME isn't set; set it, or use --project".to_owned()))
     }
 
     fn scope(&self) -> Scope {
@@ -94,8 +102,13 @@ impl Install {
     }
 
     /// Shows the change, asks, and writes it.
-    fn change(&self, change: &Change, shared: &Shared, left_out: &[&str]) -> Result<(), Failed> {
-        let Change { file, before, after } = change;
+    fn change(
+        &self,
+        change: &SettingsChange,
+        shared: &GlobalOptions,
+        left_out: &[&str],
+    ) -> Result<(), CommandFailure> {
+        let SettingsChange { file, before, after } = change;
         let diff = (after != before).then(|| install::diff(before, after));
         if let Some(diff) = &diff {
             self.show(&format!("{}\n{diff}", file.display()), shared)?;
@@ -103,7 +116,7 @@ impl Install {
         let is_written = diff.is_some() && !self.dry_run;
         if is_written {
             if !self.yes && !confirmed(!shared.no_input)? {
-                return Err(Failed::usage("nothing was changed".to_owned()));
+                return Err(CommandFailure::usage("nothing was changed".to_owned()));
             }
             write(file, after)?;
         }
@@ -127,7 +140,7 @@ impl Install {
     }
 
     /// Shows what changes. With `--json` it goes to stderr, and only if the user is asked to agree.
-    fn show(&self, change: &str, shared: &Shared) -> io::Result<()> {
+    fn show(&self, change: &str, shared: &GlobalOptions) -> io::Result<()> {
         if !shared.json {
             return output::text(change);
         }
@@ -138,7 +151,7 @@ impl Install {
     }
 
     /// The options of this call that each hook needs as well.
-    fn commands(&self, config: &Config, shared: &Shared, events: &[Event]) -> install::Commands {
+    fn commands(&self, config: &Config, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
         let mut options = Vec::new();
         // Hooks run in other folders.
         let shown = |path: &PathBuf| {
@@ -172,8 +185,8 @@ impl Install {
     }
 }
 
-fn in_file(file: &Path, error: &InstallError) -> Failed {
-    Failed::usage(format!("{}: {error}", file.display()))
+fn in_file(file: &Path, error: &InstallError) -> CommandFailure {
+    CommandFailure::usage(format!("{}: {error}", file.display()))
 }
 
 fn left_out_names(support: &Support) -> Vec<&'static str> {
@@ -221,14 +234,14 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
     }
 }
 
-fn confirmed(may_ask: bool) -> Result<bool, Failed> {
+fn confirmed(may_ask: bool) -> Result<bool, CommandFailure> {
     if !may_ask || !io::stdin().is_terminal() {
         let why = if may_ask {
             "this isn't a terminal to ask on"
         } else {
             "this would be asked about"
         };
-        return Err(Failed::usage(format!("{why}; say --yes or --dry-run")));
+        return Err(CommandFailure::usage(format!("{why}; say --yes or --dry-run")));
     }
     let mut stderr = io::stderr().lock();
     stderr.write_all(b"Write this? [y/N] ")?;
@@ -239,7 +252,7 @@ fn confirmed(may_ask: bool) -> Result<bool, Failed> {
 }
 
 /// Writes settings whole or not at all, where a link leads to, with the permissions that they have.
-fn write(file: &Path, text: &str) -> Result<(), Failed> {
+fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     let file: PathBuf = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -250,6 +263,6 @@ fn write(file: &Path, text: &str) -> Result<(), Failed> {
     }
     written
         .persist(&file)
-        .map_err(|error| Failed::from(error.error))?;
+        .map_err(|error| CommandFailure::from(error.error))?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    cli::{Shared, exit::Failed, terminal::output},
+    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
     config::Environment,
     domain::time::Timestamp,
     hook::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Prints what hooks left behind, and whether the settings that call them fit the hosts.
-pub(super) fn status(shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
     let statuses = hook::statuses(environment);
     let settings = settings(environment);
     if shared.json {

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     domain::{
         agent::AgentId,
-        journal::{Head, Line, LineError},
+        journal::{Head, JournalLine, LineError},
     },
     journal::import::LINE_BYTES_MAX,
 };
@@ -20,7 +20,7 @@ const LINES_LOOKED_AT: usize = 2;
 
 /// The first line of a journal, as far as it says what has to be read before it.
 #[derive(Default)]
-struct Opening {
+struct JournalOpening {
     /// Whose it is; none where a newer recapd wrote it.
     agent: Option<AgentId>,
     /// From which agent that one was forked.
@@ -29,7 +29,7 @@ struct Opening {
     seq: i64,
 }
 
-impl Opening {
+impl JournalOpening {
     /// None: the file is no journal, or can't be read.
     fn of(file: &Path) -> Option<Self> {
         let mut lines = BufReader::new(File::open(file).ok()?);
@@ -40,9 +40,9 @@ impl Opening {
         let mut line = Vec::new();
         let mut limited = lines.take(LINE_BYTES_MAX as u64);
         limited.read_until(b'\n', &mut line).ok()?;
-        match Line::parse(std::str::from_utf8(&line).ok()?) {
-            Ok(Line::Head(head)) => Some((*head).into()),
-            Ok(Line::Message(record)) => Some(Self {
+        match JournalLine::parse(std::str::from_utf8(&line).ok()?) {
+            Ok(JournalLine::Head(head)) => Some((*head).into()),
+            Ok(JournalLine::Message(record)) => Some(Self {
                 agent: Some(record.agent_id),
                 seq: record.seq,
                 ..Self::default()
@@ -61,7 +61,7 @@ impl Opening {
     }
 }
 
-impl From<Head> for Opening {
+impl From<Head> for JournalOpening {
     fn from(head: Head) -> Self {
         Self {
             agent: Some(head.agent_id),
@@ -75,7 +75,7 @@ impl From<Head> for Opening {
 pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut journals, mut others) = (Vec::new(), Vec::new());
     for file in files {
-        match Opening::of(&file) {
+        match JournalOpening::of(&file) {
             Some(opening) => journals.push((file, opening)),
             None => others.push(file),
         }
@@ -86,7 +86,7 @@ pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
 /// The files in an order in which no agent comes before the one that it was forked from, and no piece of a journal before
 /// the one that it goes on from, as far as their first lines tell: in a folder of live journals, each of which holds one
 /// agent, files are named by hashes.
-fn in_order(mut waiting: Vec<(PathBuf, Opening)>) -> Vec<PathBuf> {
+fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         let first = first_of(&waiting);
@@ -105,7 +105,7 @@ fn in_order(mut waiting: Vec<(PathBuf, Opening)>) -> Vec<PathBuf> {
 }
 
 /// Where the files of each agent begin.
-fn first_of(waiting: &[(PathBuf, Opening)]) -> HashMap<AgentId, i64> {
+fn first_of(waiting: &[(PathBuf, JournalOpening)]) -> HashMap<AgentId, i64> {
     let mut first = HashMap::new();
     for (_, opening) in waiting {
         if let Some(agent) = &opening.agent {

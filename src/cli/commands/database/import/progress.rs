@@ -17,20 +17,20 @@ const READING: &str = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_p
 const INDEXING: &str = "indexing  {human_pos} messages  {elapsed} elapsed";
 
 /// The progress over the bytes of files, counted in files, and then over messages.
-pub(super) struct Progress {
+pub(super) struct ImportProgress {
     bar: ProgressBar,
     ticker: Ticker,
     files: usize,
-    told: Mutex<Told>,
+    told: Mutex<ProgressTotals>,
 }
 
 #[derive(Default)]
-struct Told {
+struct ProgressTotals {
     files: usize,
     skipped: u64,
 }
 
-impl Progress {
+impl ImportProgress {
     /// Nothing of `files` is read yet.
     pub(super) fn over(files: &[PathBuf]) -> Self {
         let bytes = files
@@ -98,7 +98,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn change(&self, change: impl FnOnce(&mut Told)) {
+    fn change(&self, change: impl FnOnce(&mut ProgressTotals)) {
         if let Ok(mut told) = self.told.lock() {
             change(&mut told);
         }

@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use super::progress::Progress;
+use super::progress::ImportProgress;
 use crate::{
     cli::{
         conversations::{self, UnreadTimes},
-        exit::Failed,
+        exit::CommandFailure,
         unshown::Unshown,
     },
     digest::digest,
@@ -18,7 +18,7 @@ use crate::{
         agent::AgentId,
         message::{Format, Message},
     },
-    formats::file::{FileReader, Record, Skipped},
+    formats::file::{FileReader, Record, SkippedEntry},
     keeper::Keeper,
     store::{SqlStore, Store as _},
 };
@@ -31,7 +31,7 @@ const SKIPPED_SHOWN_MAX: u64 = 20;
 
 /// What came of conversations.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct TranscriptsReport {
     /// The agents.
     pub(super) agents: BTreeSet<AgentId>,
     /// Messages stored; on a dry run, those that would be.
@@ -57,8 +57,8 @@ pub(super) struct Transcripts<'p> {
     rehearsed: HashMap<AgentId, HashSet<String>>,
     only_agent: Option<AgentId>,
     format: Option<Format>,
-    progress: &'p Progress,
-    told: Told,
+    progress: &'p ImportProgress,
+    told: TranscriptsReport,
     chunk: Vec<Message>,
     chunk_bytes: usize,
     current: Option<AgentId>,
@@ -70,7 +70,7 @@ impl<'p> Transcripts<'p> {
         looked: Option<Arc<SqlStore>>,
         only_agent: Option<AgentId>,
         format: Option<Format>,
-        progress: &'p Progress,
+        progress: &'p ImportProgress,
     ) -> Self {
         Self {
             keeper,
@@ -79,7 +79,7 @@ impl<'p> Transcripts<'p> {
             only_agent,
             format,
             progress,
-            told: Told::default(),
+            told: TranscriptsReport::default(),
             chunk: Vec::new(),
             chunk_bytes: 0,
             current: None,
@@ -87,7 +87,7 @@ impl<'p> Transcripts<'p> {
     }
 
     /// Reads one file, whose conversation may be called `name`. What can't be read is named and left out.
-    pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), Failed> {
+    pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), CommandFailure> {
         let mut reader = match FileReader::open_conversation(file, name, self.format) {
             Ok(reader) => reader,
             Err(error) => {
@@ -112,7 +112,7 @@ impl<'p> Transcripts<'p> {
                         self.take(record, number).await?;
                     }
                 }
-                Err(Skipped { line, reason, cure }) => {
+                Err(SkippedEntry { line, reason, cure }) => {
                     self.skip(&format!("{}:{line}: {reason}; {cure}", file.display()));
                 }
             }
@@ -135,7 +135,7 @@ impl<'p> Transcripts<'p> {
         self.flush().await
     }
 
-    async fn take(&mut self, record: Record, number: u64) -> Result<(), Failed> {
+    async fn take(&mut self, record: Record, number: u64) -> Result<(), CommandFailure> {
         let agent = self.agent_of(&record);
         let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
         if is_full || self.current.as_ref() != Some(&agent) {
@@ -162,7 +162,7 @@ impl<'p> Transcripts<'p> {
         only.unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
-    async fn flush(&mut self) -> Result<(), Failed> {
+    async fn flush(&mut self) -> Result<(), CommandFailure> {
         let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
             return Ok(());
         };
@@ -181,7 +181,7 @@ impl<'p> Transcripts<'p> {
     }
 
     /// Counts what would be stored. Of what is there only the ids are compared: it may stand there redacted.
-    async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), Failed> {
+    async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), CommandFailure> {
         let ids: Vec<&str> = chunk
             .iter()
             .filter_map(|message| message.client_id.as_deref())
@@ -214,7 +214,7 @@ impl<'p> Transcripts<'p> {
     }
 
     /// Keeps what was learnt about counting, and says what came of it all.
-    pub(super) async fn finish(self) -> Result<Told, Failed> {
+    pub(super) async fn finish(self) -> Result<TranscriptsReport, CommandFailure> {
         if let Some(keeper) = &self.keeper {
             keeper.keep_calibrations().await?;
         }

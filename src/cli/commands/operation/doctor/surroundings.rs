@@ -2,7 +2,7 @@
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
-use super::{Check, Shared};
+use super::{Check, GlobalOptions};
 use crate::{
     cli::backend::{cure, remote},
     config::{Ageing, Config, Environment},
@@ -107,7 +107,7 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
 }
 
 /// Whether a daemon runs, and whether it may listen there.
-pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
+pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
         Some(server) => server.base.clone(),

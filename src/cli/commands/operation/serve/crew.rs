@@ -10,8 +10,8 @@ use tracing::{error, info, warn};
 use super::{Start, examiner::Examiner, service};
 use crate::{
     assembly::Parts,
-    cli::{backend::open::ApiKeys, exit::Failed},
-    config::{Config, Loaded, Reloaded},
+    cli::{backend::open::ApiKeys, exit::CommandFailure},
+    config::{Config, LoadedConfig, ReloadOutcome},
     lifecycle::Lifecycle,
     randomness,
     store::{Resume, SqlStore},
@@ -63,9 +63,9 @@ impl Crew {
     }
 
     /// Reads the configuration, and makes a worker by it. Says whom that may help, too. Nothing is changed on an error.
-    fn reload(&mut self, running: &Config) -> Result<(Reloaded, Resume), Failed> {
-        let loaded: Loaded = self.given.sources.clone().load()?;
-        let reloaded = Reloaded::of(running, &loaded.config)?;
+    fn reload(&mut self, running: &Config) -> Result<(ReloadOutcome, Resume), CommandFailure> {
+        let loaded: LoadedConfig = self.given.sources.clone().load()?;
+        let reloaded = ReloadOutcome::of(running, &loaded.config)?;
         let config = &reloaded.config;
         // Keys are read from their files again, whatever else changed.
         let keys = ApiKeys::of(config, &self.given.environment)?;

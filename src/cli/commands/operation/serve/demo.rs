@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     assembly::Parts,
-    cli::exit::Failed,
+    cli::exit::CommandFailure,
     domain::{
         agent::AgentId,
         message::{Format, Message},
@@ -94,7 +94,7 @@ recapd: a demonstration: nothing of it stays, no key is needed, no model is aske
   recapd status            how updates are doing";
 
 /// Stores the conversation as if it had just taken place.
-pub(super) async fn tell(parts: &Parts) -> Result<(), Failed> {
+pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {
     let agent: AgentId = AGENT.parse().map_err(anyhow::Error::new)?;
     let messages = messages(parts.clock.now())?;
     for exchange in messages.chunks(MESSAGES_EACH) {
@@ -107,7 +107,7 @@ pub(super) async fn tell(parts: &Parts) -> Result<(), Failed> {
 /// Messages of one exchange.
 const MESSAGES_EACH: usize = 4;
 
-fn messages(now: Timestamp) -> Result<Vec<Message>, Failed> {
+fn messages(now: Timestamp) -> Result<Vec<Message>, CommandFailure> {
     let mut messages = Vec::new();
     for (back, exchange) in (1..).zip(EXCHANGES.iter().rev()) {
         let at = now.plus_ms(-back * APART_MS);

@@ -8,8 +8,8 @@ use super::Start;
 use crate::{
     assembly::Parts,
     cli::commands::operation::doctor,
-    config::{Config, Entry, Environment, Origin},
-    http::{self, Examined, Setting},
+    config::{Config, ConfigEntry, ConfigSource, Environment},
+    http::{self, DaemonFacts, Setting},
     store::SqlStore,
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Examiner {
 #[derive(Clone)]
 struct InForce {
     config: Config,
-    entries: Vec<Entry>,
+    entries: Vec<ConfigEntry>,
     parts: Parts,
 }
 
@@ -51,10 +51,10 @@ impl Examiner {
     }
 
     /// Takes over what a reload took over: `fresh` entries but those that wait for a restart.
-    pub(super) fn renew(&self, config: Config, fresh: Vec<Entry>, waiting: &[String], parts: Parts) {
+    pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
         let mut in_force = self.held();
         let before = std::mem::take(&mut in_force.entries);
-        let kept = |entry: Entry| {
+        let kept = |entry: ConfigEntry| {
             let is_waiting = waiting.contains(&entry.key);
             let of_before = before.iter().find(|before| is_waiting && before.key == entry.key);
             of_before.cloned().unwrap_or(entry)
@@ -71,9 +71,9 @@ impl Examiner {
     }
 }
 
-fn setting(entry: Entry) -> Setting {
+fn setting(entry: ConfigEntry) -> Setting {
     Setting {
-        origin: (entry.origin != Origin::Default).then(|| entry.origin.to_string()),
+        origin: (entry.origin != ConfigSource::Default).then(|| entry.origin.to_string()),
         key: entry.key,
         value: entry.value,
     }
@@ -81,14 +81,14 @@ fn setting(entry: Entry) -> Setting {
 
 #[async_trait]
 impl http::Examiner for Examiner {
-    async fn examine(&self) -> Examined {
+    async fn examine(&self) -> DaemonFacts {
         let InForce {
             config,
             entries,
             parts,
         } = self.held().clone();
         let now = parts.clock.now();
-        Examined {
+        DaemonFacts {
             owner: self.owner.clone(),
             workers: config.worker.concurrency,
             schema: self

@@ -8,7 +8,7 @@ use tracing::warn;
 use crate::{
     assembly::Parts,
     config::Environment,
-    lifecycle::notify::{Notify, Told},
+    lifecycle::notify::{Notify, ServiceManager},
 };
 
 /// How often the line about the queue is looked at where there is no watchdog.
@@ -21,7 +21,7 @@ const EXTEND_EVERY: Duration = Duration::from_secs(10);
 /// The service manager that the environment names.
 pub(super) fn manager(environment: &Environment) -> Notify {
     let of = |name| environment.get(name).map(str::to_owned);
-    let told = Told {
+    let told = ServiceManager {
         socket: of("NOTIFY_SOCKET"),
         watchdog_usec: of("WATCHDOG_USEC"),
         watchdog_pid: of("WATCHDOG_PID"),

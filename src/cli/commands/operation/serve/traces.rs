@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use crate::{
-    cli::exit::{CONFIGURATION, Failed},
+    cli::exit::{CONFIGURATION, CommandFailure},
     config::{Environment, TraceConfig},
     randomness,
     telemetry::{
@@ -21,7 +21,7 @@ pub(super) struct Traces {
     pub(super) off: Option<String>,
 }
 
-pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Traces, Failed> {
+pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Traces, CommandFailure> {
     let config = match config.in_force(environment) {
         Ok(Some(config)) => config,
         Ok(None) => return Ok(Traces::default()),
@@ -43,7 +43,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
         seed: randomness::seed()?,
     };
     let (spans, exporter) = trace::traces(&settings)
-        .map_err(|error| Failed::new(CONFIGURATION, anyhow::anyhow!("[trace]: {error}")))?;
+        .map_err(|error| CommandFailure::new(CONFIGURATION, anyhow::anyhow!("[trace]: {error}")))?;
     Ok(Traces {
         spans: Some(spans),
         exporter: Some(exporter),

@@ -1,7 +1,7 @@
 //! The dashboard block: how updates went on the left, how it stands on the right. Its limits are those of the dashboard's
 //! lamps and of the alerts.
 
-use super::{Figures, spend};
+use super::{StatusFigures, spend};
 use crate::{
     cli::terminal::{
         figures::{duration, permille, span, thousands},
@@ -19,7 +19,7 @@ use crate::{
 const LEFT_COLUMNS: usize = 50;
 
 /// The block, and below it what isn't always there.
-pub(super) fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
+pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> String {
     let left = left(figures, tokens_max);
     let right = right(figures, now);
     let block = left.iter().zip(&right).map(|(left, right)| {
@@ -29,7 +29,7 @@ pub(super) fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String
     block.chain(below(figures, now)).collect::<Vec<_>>().join("\n")
 }
 
-fn left(figures: &Figures, tokens_max: i64) -> [String; 6] {
+fn left(figures: &StatusFigures, tokens_max: i64) -> [String; 6] {
     let updates = &figures.updates;
     let ended = updates.completed + updates.failed;
     let failed = if ended == 0 {
@@ -60,7 +60,7 @@ fn left(figures: &Figures, tokens_max: i64) -> [String; 6] {
     ]
 }
 
-fn right(figures: &Figures, now: Timestamp) -> [String; 6] {
+fn right(figures: &StatusFigures, now: Timestamp) -> [String; 6] {
     let sample = &figures.sample;
     let age = |since: Option<Timestamp>| since.map_or("none".to_owned(), |at| span(now.since_ms(at)));
     [
@@ -73,7 +73,7 @@ fn right(figures: &Figures, now: Timestamp) -> [String; 6] {
     ]
 }
 
-fn below(figures: &Figures, now: Timestamp) -> Vec<String> {
+fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
     let sample = &figures.sample;
     let updates = &figures.updates;
     let estimated = if sample.stock_is_estimated {
@@ -135,7 +135,7 @@ fn calibration(figures: &CalibrationFigures) -> String {
 mod tests {
     use super::*;
     use crate::{
-        domain::spend::{SpendLimits, Spent},
+        domain::spend::{SpendLimits, SpendTotal},
         store::{Sample, operate::RunFigures},
         telemetry::metrics::Circuit,
     };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_block_is_the_dashboards() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
-        let figures = Figures {
+        let figures = StatusFigures {
             sample: Sample {
                 agents: 12,
                 running: 1,
@@ -151,9 +151,9 @@ mod tests {
                 documents_tokens: 85_800,
                 oldest_ready_at: Some(now.plus_ms(-12_000)),
                 oldest_pending_at: Some(now.plus_ms(-130_000)),
-                today: Spent {
+                today: SpendTotal {
                     cost_microusd: 1_920_000,
-                    ..Spent::default()
+                    ..SpendTotal::default()
                 },
                 ..Sample::default()
             },
@@ -188,9 +188,9 @@ mod tests {
           model      0 calls, 0 tokens in, 0 out
         12 agents, 11 summaries of 85.8k tokens, 0 updates scheduled
         ");
-        let nothing = Figures {
+        let nothing = StatusFigures {
             window_hours: 168,
-            ..Figures::default()
+            ..StatusFigures::default()
         };
         insta::assert_snapshot!(text(&nothing, now, 10_000), @r"
         Summary updates, last 7d                          queue  0 ready · 0 running

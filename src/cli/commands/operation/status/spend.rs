@@ -4,7 +4,7 @@ use crate::{
     cli::terminal::figures::{span, thousands},
     domain::{
         number::{count, grouped},
-        spend::{MICROUSD_PER_USD, SpendLimits, Spent},
+        spend::{MICROUSD_PER_USD, SpendLimits, SpendTotal},
         time::Timestamp,
     },
     store::Sample,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What was spent today, with the limits that there are: `$1.92 of $5.00, 12 of 100 calls`.
-pub(super) fn today(spent: Spent, limits: SpendLimits) -> String {
+pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     let limited = |text: String, of: String, limit: i64| match limit {
         0 => text,
         _ => format!("{text} of {of}"),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn money_is_told_with_its_limits() {
-        let spent = Spent {
+        let spent = SpendTotal {
             calls: 12,
             tokens: 34_500,
             cost_microusd: 1_920_000,
@@ -115,7 +115,7 @@ mod tests {
             tokens: 1_000_000,
             cost_microusd: 5_000_000,
         };
-        let some = Spent {
+        let some = SpendTotal {
             cost_microusd: 3_001,
             unpriced_calls: 2,
             ..spent

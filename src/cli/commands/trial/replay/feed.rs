@@ -13,7 +13,7 @@ use crate::{
     assembly::Parts,
     cli::{
         conversations::{self, UnreadTimes},
-        exit::{Failed, USAGE},
+        exit::{CommandFailure, USAGE},
         terminal::output,
         unshown::Unshown,
     },
@@ -23,7 +23,7 @@ use crate::{
         number::count,
         time::DAY_MS,
     },
-    formats::file::{FileReader, ReadError, Record, Skipped},
+    formats::file::{FileReader, ReadError, Record, SkippedEntry},
 };
 
 /// Messages that go to the keeper at once.
@@ -37,7 +37,7 @@ const RETRY_LOOK: Duration = Duration::from_millis(200);
 
 /// What was fed.
 #[derive(Debug, Default)]
-pub(super) struct Fed {
+pub(super) struct FeedReport {
     /// The agents, in order of their first message.
     pub(super) agents: Vec<AgentId>,
     /// Messages stored.
@@ -68,7 +68,7 @@ pub(super) struct Feed {
     chunk: Vec<Message>,
     chunk_bytes: usize,
     seen: BTreeSet<AgentId>,
-    fed: Fed,
+    fed: FeedReport,
 }
 
 impl Feed {
@@ -88,7 +88,7 @@ impl Feed {
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let (seen, fed) = (BTreeSet::new(), Fed::default());
+        let (seen, fed) = (BTreeSet::new(), FeedReport::default());
         Self {
             parts,
             only_agent,
@@ -109,7 +109,7 @@ impl Feed {
         file: &Path,
         name: Option<&str>,
         format: Option<Format>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CommandFailure> {
         let mut reader = match FileReader::open_conversation(file, name, format) {
             Ok(reader) => reader,
             Err(refused) => {
@@ -148,7 +148,7 @@ impl Feed {
         Ok(())
     }
 
-    async fn take(&mut self, record: Record) -> Result<(), Failed> {
+    async fn take(&mut self, record: Record) -> Result<(), CommandFailure> {
         let agent = self.agent_of(&record);
         let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
         if is_full || self.current.as_ref() != Some(&agent) {
@@ -171,13 +171,13 @@ impl Feed {
     }
 
     /// An agent that was there before this replay would get its messages a second time.
-    async fn meet(&mut self, agent: &AgentId) -> Result<(), Failed> {
+    async fn meet(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
         if !self.seen.insert(agent.clone()) {
             return Ok(());
         }
         if self.parts.store.agent(agent).await?.is_some() {
             let cure = "replay into a new database, or name another agent with --agent";
-            return Err(Failed::new(
+            return Err(CommandFailure::new(
                 USAGE,
                 anyhow::anyhow!("agent `{agent}` is in the database already; {cure}"),
             ));
@@ -186,7 +186,7 @@ impl Feed {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Failed> {
+    async fn flush(&mut self) -> Result<(), CommandFailure> {
         let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
             return Ok(());
         };
@@ -213,7 +213,7 @@ impl Feed {
     }
 
     /// Ages what has grown old, waits for the queue's end, and says what was fed.
-    pub(super) async fn finish(mut self) -> Result<Fed, Failed> {
+    pub(super) async fn finish(mut self) -> Result<FeedReport, CommandFailure> {
         self.flush().await?;
         self.parts.keeper.keep_calibrations().await?;
         self.parts.schedule.age().await?;
@@ -233,7 +233,7 @@ impl Feed {
         Ok(self.fed)
     }
 
-    fn skip(&mut self, file: &Path, skipped: &Skipped) {
+    fn skip(&mut self, file: &Path, skipped: &SkippedEntry) {
         self.fed.skipped += 1;
         if self.fed.skipped <= SKIPPED_SHOWN_MAX {
             self.note(&format!(

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::feed::Fed;
+use super::feed::FeedReport;
 use crate::{
     assembly::Parts,
     cli::{
-        commands::database::verify, conversations::UnreadTimes, exit::Failed, terminal::output,
+        commands::database::verify, conversations::UnreadTimes, exit::CommandFailure, terminal::output,
         unshown::UnshownCounts,
     },
     config::Config,
@@ -78,9 +78,9 @@ impl Report {
     pub(super) async fn of(
         parts: &Parts,
         config: &Config,
-        fed: Fed,
+        fed: FeedReport,
         duration_ms: i64,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, CommandFailure> {
         let sample = parts.store.sample(parts.clock.now(), DAY_MS).await?;
         let mut agents = Vec::new();
         for agent in &fed.agents {
@@ -119,7 +119,7 @@ impl Report {
     }
 
     /// Prints it. Fails when nothing could be read, or hardly anything that a model is shown, or an invariant is broken.
-    pub(super) fn print(&self, json: bool) -> Result<ExitCode, Failed> {
+    pub(super) fn print(&self, json: bool) -> Result<ExitCode, CommandFailure> {
         if json {
             output::json(self)?;
         } else {
@@ -202,7 +202,7 @@ impl AgentOutcome {
         config: &Config,
         agent: &AgentId,
         agents: usize,
-    ) -> Result<Option<Self>, Failed> {
+    ) -> Result<Option<Self>, CommandFailure> {
         let Some(row) = parts.store.agent(agent).await? else {
             return Ok(None);
         };

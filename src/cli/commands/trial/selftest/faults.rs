@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
-use super::{Failed, How, Shared, USAGE, count, told};
+use super::{CommandFailure, GlobalOptions, How, USAGE, count, told};
 use crate::{
     faults::{Database, FaultFindings, Faults, Kind, Template, median_and_max},
     selftest::work::Work as _,
@@ -73,7 +73,7 @@ fn kind(text: &str) -> Result<Kind, String> {
 
 impl FaultsTest {
     /// Whether all went well.
-    pub(super) fn run(&self, shared: &Shared) -> Result<bool, Failed> {
+    pub(super) fn run(&self, shared: &GlobalOptions) -> Result<bool, CommandFailure> {
         let faults = self.faults()?;
         let settings = faults.settings();
         let found = match self.run {
@@ -84,7 +84,7 @@ impl FaultsTest {
         Ok(found.is_clean() && found.faults() > 0)
     }
 
-    fn faults(&self) -> Result<Faults, Failed> {
+    fn faults(&self) -> Result<Faults, CommandFailure> {
         let database = Database::from(self.database);
         let asked = if self.only.is_empty() {
             Kind::ALL.to_vec()
@@ -94,7 +94,7 @@ impl FaultsTest {
         let kinds: Vec<Kind> = asked.into_iter().filter(|kind| kind.is_of(database)).collect();
         if kinds.is_empty() {
             let error = anyhow::anyhow!("none of these kinds happens over {}; see --only", database.name());
-            return Err(Failed::new(USAGE, error));
+            return Err(CommandFailure::new(USAGE, error));
         }
         let minutes = self
             .minutes

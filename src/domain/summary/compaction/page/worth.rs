@@ -39,7 +39,7 @@ pub(super) struct Measure {
 
 /// A way to lengthen a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Step {
+pub(super) struct Lengthening {
     /// Whether it makes the line longer than the section's form.
     is_beyond: bool,
     /// The gain per character.
@@ -92,7 +92,7 @@ pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
 
 impl Page<'_> {
     /// Every way to lengthen a headline, best first: up to the section's form before any line gets longer than that.
-    pub(super) fn steps(&mut self) -> Vec<Step> {
+    pub(super) fn steps(&mut self) -> Vec<Lengthening> {
         let mut steps = Vec::new();
         for at in 0..self.lines.len() {
             if self.lines[at].gone || self.lines[at].is_safe {
@@ -107,7 +107,7 @@ impl Page<'_> {
                     .map(|(gain, form)| (gain, form, Longer::Form(form)))
                     .to_vec()
             };
-            steps.extend(ways.into_iter().map(|(gain, form, longer)| Step {
+            steps.extend(ways.into_iter().map(|(gain, form, longer)| Lengthening {
                 is_beyond: form < usual,
                 gain: Reverse(gain),
                 age,

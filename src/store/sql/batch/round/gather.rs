@@ -3,7 +3,7 @@
 use super::outdated::is_current;
 use crate::{
     domain::{
-        batch::{BatchState, Wanted},
+        batch::{BatchIdentity, BatchState},
         number::i64_or_max,
         time::Timestamp,
     },
@@ -38,7 +38,7 @@ pub(in super::super) async fn gather(tx: &mut Connection, gather: Gather) -> Sto
         .await?;
     Ok(Some(OpenBatch {
         batch,
-        wanted: Wanted {
+        wanted: BatchIdentity {
             name: gather.name,
             requests,
             created_at: gather.now,

@@ -1,0 +1,106 @@
+//! Names of types: a noun that says what it is, and is found by searching for it.
+
+use std::collections::BTreeMap;
+
+use super::{Source, assert_tidy, repository};
+
+/// How many types may have the same name.
+const SAME_NAME_MAX: usize = 2;
+/// Names that every layer has of its own.
+const SHARED_NAMES: [&str; 3] = ["Error", "Settings", "Row"];
+/// Participles that don't end in `ed`.
+const IRREGULAR_PARTICIPLES: [&str; 33] = [
+    "Begun", "Chosen", "Cut", "Done", "Drawn", "Found", "Given", "Gone", "Heard", "Held", "Kept", "Known",
+    "Left", "Lost", "Made", "Meant", "Met", "Paid", "Put", "Ran", "Read", "Run", "Said", "Seen", "Sent",
+    "Shown", "Spent", "Standing", "Taken", "Told", "Unsent", "Waiting", "Written",
+];
+/// Words that end like a participle and are nouns, or name a thing that is known by them (`Run` is an attempt).
+const NOUNS: [&str; 5] = ["Feed", "Need", "Run", "Seed", "Speed"];
+
+/// The types of a file, by line: structs, enums and traits, and aliases outside of `impl`.
+fn types(source: &Source) -> Vec<(usize, String)> {
+    if !source.is_rust_in(&["src/"]) {
+        return Vec::new();
+    }
+    let code = source.code();
+    let named = code.lines().enumerate().filter_map(|(index, line)| {
+        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+        let mut word = words.next()?;
+        // `pub(in crate::http) struct`: the path is a word of its own.
+        if word.ends_with(')') {
+            word = words.next()?;
+        }
+        let is_type = match word {
+            "struct" | "enum" | "trait" => true,
+            "type" => !line.starts_with(' '),
+            _ => false,
+        };
+        let name: String = words
+            .next()?
+            .chars()
+            .take_while(|c| c.is_alphanumeric())
+            .collect();
+        let is_name = name.starts_with(|c: char| c.is_ascii_uppercase());
+        (is_type && is_name).then_some((index + 1, name))
+    });
+    named.collect()
+}
+
+fn is_participle(name: &str) -> bool {
+    let is_one_word = !name.chars().skip(1).any(char::is_uppercase);
+    is_one_word && !NOUNS.contains(&name) && (name.ends_with("ed") || IRREGULAR_PARTICIPLES.contains(&name))
+}
+
+fn participles(source: &Source) -> Vec<String> {
+    let types = types(source).into_iter();
+    types
+        .filter(|(_, name)| is_participle(name))
+        .map(|(line, name)| source.finding(line, &format!("`{name}` is a participle; name the thing")))
+        .collect()
+}
+
+/// The names that too many types share, with their places.
+fn shared_names(sources: &[Source]) -> Vec<String> {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources {
+        for (line, name) in types(source) {
+            let place = source.finding(line, "");
+            places.entry(name).or_default().push(place);
+        }
+    }
+    places.retain(|name, places| places.len() > SAME_NAME_MAX && !SHARED_NAMES.contains(&name.as_str()));
+    places
+        .into_iter()
+        .map(|(name, places)| format!("`{name}` names {} types: {}", places.len(), places.join(" ")))
+        .collect()
+}
+
+#[test]
+fn no_type_is_named_by_a_participle() {
+    assert_tidy(participles);
+}
+
+#[test]
+fn few_types_share_a_name() {
+    assert_eq!(shared_names(&repository()), Vec::<String>::new());
+}
+
+#[test]
+fn bad_names_are_found() {
+    let text = "struct Told;\npub(in crate::http) enum Evicted {}\ntype Kept = u8;\npub struct Run;\nstruct AppendReply;\n";
+    let source = Source::new("src/a.rs", text);
+    let lines: Vec<String> = participles(&source)
+        .iter()
+        .map(|finding| finding.split(' ').nth(1).unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(lines, ["`Told`", "`Evicted`", "`Kept`"]);
+    let three =
+        ["src/a.rs", "src/b.rs", "src/c.rs"].map(|path| Source::new(path, "    struct Page;\nstruct Row;\n"));
+    let found = shared_names(&three);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("`Page` names 3 types: src/a.rs:1"),
+        "{found:?}"
+    );
+    assert_eq!(shared_names(&three[..2]), Vec::<String>::new());
+}
