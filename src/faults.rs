@@ -10,12 +10,20 @@ mod disk;
 mod findings;
 mod judge;
 mod kind;
+mod ledger;
 mod load;
+mod look;
 mod model;
 mod place;
+mod power;
+mod proxy;
+mod roster;
 mod run;
 mod server;
 mod settings;
+mod spans;
+mod steps;
+mod witness;
 
 use std::path::PathBuf;
 
@@ -24,6 +32,8 @@ use tokio::time::Instant;
 pub use findings::{FaultFindings, median_and_max};
 pub use kind::{Database, Kind};
 pub use server::Template;
+pub use spans::Spans;
+pub use witness::{APPEND_P99_MS_MAX, KNOWN_MS_MAX, UNKNOWN_MS_MAX};
 
 use crate::{domain::number::usize_or_max, selftest::work::Work};
 

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, TcpListener},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -12,12 +12,14 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
+use super::roster::Whereabouts;
+
 /// What a daemon logs when it has made rows of the queue that were missing.
 const REPAIRED: &str = "queue.repaired";
 
 /// How a daemon is started.
 #[derive(Clone)]
-pub(super) struct Manner {
+pub(super) struct DaemonLaunch {
     /// The program.
     pub(super) program: PathBuf,
     /// Which one it is.
@@ -26,6 +28,8 @@ pub(super) struct Manner {
     pub(super) host: Ipv4Addr,
     /// `KEY=VALUE`, each.
     pub(super) settings: Vec<String>,
+    /// What it finds in its environment besides.
+    pub(super) environment: Vec<(&'static str, String)>,
     /// For its log, its clock and its number of process.
     pub(super) folder: PathBuf,
 }
@@ -45,14 +49,14 @@ pub(super) enum State {
 
 /// A daemon.
 pub(super) struct Daemon {
-    manner: Manner,
+    manner: DaemonLaunch,
     child: Option<Child>,
     pub(super) state: State,
 }
 
 impl Daemon {
     /// One that isn't started yet.
-    pub(super) fn new(manner: Manner) -> Self {
+    pub(super) fn new(manner: DaemonLaunch) -> Self {
         Self {
             manner,
             child: None,
@@ -61,7 +65,7 @@ impl Daemon {
     }
 
     /// Starts it, on a port that is free. Says where it listens.
-    pub(super) fn start(&mut self) -> io::Result<SocketAddr> {
+    pub(super) fn start(&mut self) -> io::Result<Whereabouts> {
         let address = TcpListener::bind((self.manner.host, 0))?.local_addr()?;
         let log = OpenOptions::new()
             .create(true)
@@ -70,6 +74,8 @@ impl Daemon {
         let child = Command::new(&self.manner.program)
             .env_clear()
             .env("OPENAI_API_KEY", "selftest")
+            .env("ANTHROPIC_API_KEY", "selftest")
+            .envs(self.manner.environment.iter().cloned())
             .current_dir(&self.manner.folder)
             .arg("serve")
             .args(["--listen", &address.to_string()])
@@ -83,10 +89,11 @@ impl Daemon {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        fs::write(self.file("pid"), child.id().to_string())?;
+        let pid = child.id();
+        fs::write(self.file("pid"), pid.to_string())?;
         self.child = Some(child);
         self.state = State::Up;
-        Ok(address)
+        Ok(Whereabouts { address, pid })
     }
 
     /// Kills it, stopped or not, and waits until it is gone.
@@ -220,11 +227,12 @@ mod tests {
     #[test]
     fn repairs_are_counted_in_the_log() {
         let folder = tempfile::tempdir().unwrap();
-        let daemon = Daemon::new(Manner {
+        let daemon = Daemon::new(DaemonLaunch {
             program: PathBuf::new(),
             number: 1,
             host: Ipv4Addr::LOCALHOST,
             settings: Vec::new(),
+            environment: Vec::new(),
             folder: folder.path().to_owned(),
         });
         assert_eq!(daemon.repairs().unwrap(), 0, "it was never started");

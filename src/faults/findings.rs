@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::Kind;
+use super::{kind::Kind, spans::Spans};
 use crate::selftest::work::WorkFindings;
 
 /// Breaches kept word for word; more are counted.
@@ -21,8 +21,14 @@ pub struct FaultFindings {
     pub left_out: BTreeMap<Kind, String>,
     /// Model calls by what became of them.
     pub calls: BTreeMap<String, u64>,
-    /// Turns acknowledged.
+    /// What was asked for besides, by what it was and what is known of it.
+    pub steps: BTreeMap<String, u64>,
+    /// Turns stored.
     pub turns: u64,
+    /// Of those that were begun: nobody was told whether they are.
+    pub ambiguous: u64,
+    /// Messages that were to be forgotten and are.
+    pub forgotten: u64,
     /// Messages found.
     pub messages: u64,
     /// Exchanges found.
@@ -45,6 +51,16 @@ pub struct FaultFindings {
     pub over_ceiling: u64,
     /// Other invariants broken, requests refused, daemons that can't be started.
     pub broken: u64,
+    /// Reads that took too long or were refused though the daemon ran.
+    pub unavailable: u64,
+    /// Reads of summaries that the daemon had in memory.
+    pub known_reads: Spans,
+    /// Reads of other summaries.
+    pub other_reads: Spans,
+    /// Appends to agents that no fault touched, whatever became of other daemons.
+    pub appends: Spans,
+    /// Reads and appends that couldn't be judged, since the machine was busy.
+    pub unjudged: u64,
     /// Times a daemon ended though nobody had asked it to.
     pub ended_alone: u64,
     /// Milliseconds from a kill in a model call until a model is asked about the same agent, by another daemon.
@@ -68,6 +84,8 @@ pub(super) enum Promise {
     Drained,
     /// No document is over its ceiling.
     Ceiling,
+    /// Readers don't wait.
+    Available,
     /// The rest.
     Other,
 }
@@ -80,7 +98,15 @@ impl FaultFindings {
 
     /// Nothing was broken.
     pub fn is_clean(&self) -> bool {
-        (self.lost, self.twice, self.stuck, self.over_ceiling, self.broken) == (0, 0, 0, 0, 0)
+        let breaches = [
+            self.lost,
+            self.twice,
+            self.stuck,
+            self.over_ceiling,
+            self.unavailable,
+            self.broken,
+        ];
+        breaches == [0; 6]
     }
 
     pub(super) fn break_promise(&mut self, promise: Promise, times: u64, breach: String) {
@@ -89,6 +115,7 @@ impl FaultFindings {
             Promise::Once => &mut self.twice,
             Promise::Drained => &mut self.stuck,
             Promise::Ceiling => &mut self.over_ceiling,
+            Promise::Available => &mut self.unavailable,
             Promise::Other => &mut self.broken,
         } += times;
         if self.told.len() < TOLD_MAX {
@@ -109,7 +136,15 @@ impl WorkFindings for FaultFindings {
         join(&mut self.faults, other.faults);
         self.left_out.extend(other.left_out);
         join(&mut self.calls, other.calls);
+        join(&mut self.steps, other.steps);
         self.turns += other.turns;
+        self.ambiguous += other.ambiguous;
+        self.forgotten += other.forgotten;
+        self.unavailable += other.unavailable;
+        self.known_reads.add(other.known_reads);
+        self.other_reads.add(other.other_reads);
+        self.appends.add(other.appends);
+        self.unjudged += other.unjudged;
         self.messages += other.messages;
         self.exchanges += other.exchanges;
         self.covered += other.covered;

@@ -24,11 +24,25 @@ pub enum Kind {
     Cut,
     /// The server ends without a goodbye (`pg_ctl stop -m immediate`) and is started again.
     ServerCrash,
+    /// Between one daemon and the server one direction is cut, or both.
+    ServerParted,
+    /// The server says nothing to anybody, as behind a firewall that forgets.
+    ServerSilent,
+    /// A commit isn't answered: it may be made or not.
+    CommitCut,
+    /// Between one daemon and the model one direction is cut, or both.
+    ModelParted,
+    /// Another program holds the file's write lock, longer than anybody waits for it.
+    Locked,
+    /// The power fails: of what wasn't synced some is lost, torn, or written without what came before it.
+    PowerCut,
+    /// All daemons are killed, a `recapd copy` is killed, and the next one has to make the database that they go on with.
+    CopyKill,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 16] = [
         Self::Kill,
         Self::KillInCall,
         Self::TakeOver,
@@ -38,6 +52,13 @@ impl Kind {
         Self::DiskFull,
         Self::Cut,
         Self::ServerCrash,
+        Self::ServerParted,
+        Self::ServerSilent,
+        Self::CommitCut,
+        Self::ModelParted,
+        Self::Locked,
+        Self::PowerCut,
+        Self::CopyKill,
     ];
 
     /// As the command line spells it.
@@ -52,23 +73,47 @@ impl Kind {
             Self::DiskFull => "disk-full",
             Self::Cut => "cut",
             Self::ServerCrash => "server-crash",
+            Self::ServerParted => "server-parted",
+            Self::ServerSilent => "server-silent",
+            Self::CommitCut => "commit-cut",
+            Self::ModelParted => "model-parted",
+            Self::Locked => "locked",
+            Self::PowerCut => "power-cut",
+            Self::CopyKill => "copy-kill",
         }
     }
 
     /// How often it is drawn, beside the others.
     pub(super) fn weight(self) -> u32 {
         match self {
-            Self::Kill | Self::Cut => 5,
-            Self::KillInCall | Self::Stall | Self::ClockJump => 3,
-            Self::TakeOver | Self::Terminate | Self::DiskFull | Self::ServerCrash => 2,
+            Self::Kill | Self::Cut | Self::PowerCut => 5,
+            Self::KillInCall | Self::Stall | Self::ClockJump | Self::CommitCut => 3,
+            Self::Terminate | Self::DiskFull | Self::ServerCrash | Self::ServerParted | Self::ModelParted => {
+                2
+            }
+            // These last for many seconds.
+            Self::TakeOver | Self::ServerSilent | Self::Locked | Self::CopyKill => 1,
         }
     }
 
     /// Whether it can happen over that database.
     pub fn is_of(self, database: Database) -> bool {
         match self {
-            Self::TakeOver | Self::Cut | Self::ServerCrash => database == Database::Postgres,
-            _ => true,
+            Self::TakeOver
+            | Self::Cut
+            | Self::ServerCrash
+            | Self::ServerParted
+            | Self::ServerSilent
+            | Self::CommitCut => database == Database::Postgres,
+            Self::Locked | Self::PowerCut => database == Database::Sqlite,
+            Self::Kill
+            | Self::KillInCall
+            | Self::Stall
+            | Self::Terminate
+            | Self::ClockJump
+            | Self::DiskFull
+            | Self::ModelParted
+            | Self::CopyKill => true,
         }
     }
 }

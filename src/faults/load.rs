@@ -1,58 +1,48 @@
-//! Conversations, pushed over HTTP as a stubborn client does: a turn that wasn't acknowledged is pushed again.
+//! Conversations, pushed by several writers for each agent, as clients of all tempers do: most push again what wasn't
+//! acknowledged until it is, some give up and go on, and the ledger says what they know.
 
 use std::{
-    net::SocketAddr,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use fastrand::Rng;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use super::{
+    ledger::{Door, Ledger, RequestFate, Span, Turn, Voice},
+    place::Place,
+    roster::Roster,
+};
 use crate::llm::{
     LlmError,
     http::{self, HttpSettings},
 };
 
-/// The longest that a push may take.
+/// The longest that a client waits for an answer to what it pushes.
 const PUSH_MS_MAX: u64 = 4_000;
+/// The longest that it waits for anything.
+const ANSWER_MS_MAX: u64 = 30_000;
 /// How long a client waits before it pushes again.
 const AGAIN_MS: u64 = 25;
 /// The longest pause between turns.
-const PAUSE_MS_MAX: u64 = 60;
-/// Turns of an agent, at least: enough for its window to overflow.
-const TURNS_MIN: u64 = 16;
-/// Turns of an agent, at most.
-const TURNS_MAX: u64 = 400;
-/// For so many turns an agent works on one request.
-const TURNS_OF_REQUEST: u64 = 12;
-/// Messages of a turn.
-pub(super) const MESSAGES_OF_TURN: usize = 4;
+const PAUSE_MS_MAX: u64 = 250;
+/// The same of a writer by SQL, each of whose inserts is a program of its own on PostgreSQL.
+const SQL_PAUSE_MS_MAX: u64 = 1_000;
+/// Turns of a writer, at least: enough for its window to overflow.
+const TURNS_MIN: u64 = 8;
+/// Turns of a writer, at most.
+const TURNS_MAX: u64 = 800;
+/// One in so many gives up after a try that wasn't answered.
+const GIVES_UP: u8 = 6;
 
-/// What is said in a turn: ids and messages, in order.
-pub(super) fn turn_of(agent: u64, turn: u64) -> [Value; MESSAGES_OF_TURN] {
-    let mut random = Rng::with_seed(agent << 32 | turn);
-    let lines = if random.u8(..12) == 0 { 60 } else { 4 };
-    let result = format!("fn handler_{turn}() {{ retry({turn}) }}\n").repeat(random.usize(1..=lines));
-    let done = format!("handler_{turn} is in src/module_{turn}.rs; the ticket is solved. ");
-    // Some agents are asked seldom, and work for many turns on what they were asked.
-    let asks = agent.is_multiple_of(2) || turn.is_multiple_of(TURNS_OF_REQUEST);
-    [
-        json!({"kind": if asks { "user" } else { "assistant" }, "id": id(turn, "user"),
-               "content": format!("For agent-{agent}: please look at src/module_{turn}.rs, ticket T-{agent}-{turn}.")}),
-        json!({"kind": "tool_call", "content": "", "id": id(turn, "call"),
-               "data": {"tool_call_id": "call", "name": "read_file",
-                        "arguments": {"path": format!("src/module_{turn}.rs")}}}),
-        json!({"kind": "tool_result", "content": result, "id": id(turn, "result"), "data": {"tool_call_id": "call"}}),
-        json!({"kind": "assistant", "content": done.repeat(random.usize(1..4)), "id": id(turn, "assistant")}),
-    ]
-}
-
-fn id(turn: u64, part: &str) -> String {
-    format!("{turn}-{part}")
+/// The agent's name.
+pub(super) fn name_of(agent: u64) -> String {
+    format!("agent-{agent}")
 }
 
 /// Which agent a model is asked about, from what its users say.
@@ -61,107 +51,173 @@ pub(super) fn agent_in(asked: &str) -> Option<u64> {
     rest.split(':').next()?.parse().ok()
 }
 
-/// The agent's name.
-pub(super) fn name_of(agent: u64) -> String {
-    format!("agent-{agent}")
+/// What came of one try.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// It was done, and this was said.
+    Done(Value),
+    /// It was refused for what it is: the status, and what was said.
+    Refused(u16, String),
+    /// Nobody knows.
+    Nothing,
+    /// Nobody was there, so it isn't done.
+    Absent,
 }
 
-/// What the pushers share.
+/// What the clients share.
 pub(super) struct Load {
     client: reqwest::Client,
-    /// Where daemons listen, those that run.
-    addresses: Vec<Mutex<Option<SocketAddr>>>,
+    pub(super) roster: Arc<Roster>,
+    pub(super) ledger: Arc<Ledger>,
+    place: Place,
     is_over: AtomicBool,
-    acknowledged: AtomicU64,
-    /// Requests that were refused for what they are.
+    /// A daemon has answered well.
+    is_served: AtomicBool,
+    /// Requests that were refused though nothing is wrong with them.
     refused: Mutex<Vec<String>>,
 }
 
 impl Load {
-    pub(super) fn new(daemons: usize) -> Result<Self, LlmError> {
+    pub(super) fn new(roster: Arc<Roster>, place: Place) -> Result<Self, LlmError> {
         let settings = HttpSettings {
-            timeout_ms: PUSH_MS_MAX,
+            timeout_ms: ANSWER_MS_MAX,
             connect_timeout_ms: 1_000,
             proxy_url: None,
         };
         Ok(Self {
             client: http::client(&settings)?,
-            addresses: (0..daemons).map(|_| Mutex::default()).collect(),
+            roster,
+            ledger: Arc::default(),
+            place,
             is_over: AtomicBool::new(false),
-            acknowledged: AtomicU64::new(0),
+            is_served: AtomicBool::new(false),
             refused: Mutex::default(),
         })
     }
 
-    /// A daemon listens there from now on, or nowhere.
-    pub(super) fn moved(&self, daemon: usize, address: Option<SocketAddr>) {
-        if let Some(known) = self.addresses.get(daemon) {
-            *known.lock().unwrap_or_else(PoisonError::into_inner) = address;
-        }
-    }
-
-    /// No turn is begun any more.
+    /// Nothing is begun any more.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn acknowledged(&self) -> u64 {
-        self.acknowledged.load(Ordering::SeqCst)
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Whether a daemon has answered well.
+    pub(super) fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::SeqCst)
     }
 
     pub(super) fn refused(&self) -> Vec<String> {
-        self.refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let refused = self.refused.lock();
+        refused.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Pushes turns of one agent until the end. Returns how many were acknowledged: all that were begun, unless one was
-    /// refused.
-    pub(super) async fn push(&self, agent: u64, seed: u64) -> u64 {
-        let mut random = Rng::with_seed(seed ^ agent);
+    pub(super) fn complain(&self, refused: String) {
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(refused);
+    }
+
+    /// Pushes turns of one writer until the end.
+    pub(super) async fn push(&self, voice: &Voice, seed: u64) {
+        let mut random = Rng::with_seed(seed);
+        let pause_ms_max = match voice.door {
+            Door::Ids | Door::Key => PAUSE_MS_MAX,
+            Door::Sql => SQL_PAUSE_MS_MAX,
+        };
         for turn in 0..TURNS_MAX {
-            if turn >= TURNS_MIN && self.is_over.load(Ordering::SeqCst) {
-                return turn;
+            if turn >= TURNS_MIN && self.is_over() {
+                return;
             }
-            let body = json!(turn_of(agent, turn)).to_string();
-            loop {
-                match self.push_once(agent, &body, &mut random).await {
-                    Some(true) => break,
-                    Some(false) => return turn,
-                    None => tokio::time::sleep(Duration::from_millis(AGAIN_MS)).await,
-                }
-            }
-            self.acknowledged.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_millis(random.u64(..PAUSE_MS_MAX))).await;
+            self.push_turn(voice, turn, &mut random).await;
+            let pause_ms = random.u64(..pause_ms_max);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
-        TURNS_MAX
     }
 
-    /// Whether it was acknowledged or refused; none if it is to be tried again.
-    async fn push_once(&self, agent: u64, body: &str, random: &mut Rng) -> Option<bool> {
-        let daemon = random.choice(&self.addresses)?;
-        let address = (*daemon.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let url = format!(
-            "http://{address}/v1/agents/{}/messages?format=native",
-            name_of(agent)
+    /// Pushes a turn until it is acknowledged or refused, or the writer gives up.
+    pub(super) async fn push_turn(&self, voice: &Voice, number: u64, random: &mut Rng) {
+        let begun = self.ledger.tick();
+        let fate = loop {
+            match self.try_turn(voice, number, random).await {
+                Answer::Done(_) => break RequestFate::Acknowledged,
+                Answer::Refused(status, said) => {
+                    self.complain(format!(
+                        "turn {number} of {voice:?} was refused with {status}: {said}"
+                    ));
+                    break RequestFate::Refused;
+                }
+                Answer::Nothing if random.u8(..GIVES_UP) == 0 => break RequestFate::Ambiguous,
+                Answer::Nothing | Answer::Absent => tokio::time::sleep(Duration::from_millis(AGAIN_MS)).await,
+            }
+        };
+        let ended = self.ledger.tick();
+        self.ledger.turn(Turn {
+            voice: voice.clone(),
+            number,
+            fate,
+            span: Span { begun, ended },
+        });
+    }
+
+    async fn try_turn(&self, voice: &Voice, number: u64, random: &mut Rng) -> Answer {
+        let said = voice.turn(number);
+        if voice.door == Door::Sql {
+            return match self.place.insert(&voice.agent, said).await {
+                Ok(()) => Answer::Done(Value::Null),
+                Err(_) => Answer::Nothing,
+            };
+        }
+        let messages: Vec<Value> = said.into_iter().map(|said| said.payload).collect();
+        let daemon = random.usize(..self.roster.daemons());
+        let path = format!("{}/messages?format=native", voice.agent);
+        self.ask(daemon, &path, &json!(messages), |request| {
+            let key = format!("{}-{number}", voice.agent);
+            let request = request.timeout(Duration::from_millis(PUSH_MS_MAX));
+            match voice.door {
+                Door::Key => request.header("idempotency-key", key),
+                Door::Ids | Door::Sql => request,
+            }
+        })
+        .await
+    }
+
+    /// Asks a daemon once, about an agent and what follows it in the path.
+    pub(super) async fn ask(
+        &self,
+        daemon: usize,
+        path: &str,
+        body: &Value,
+        with: impl FnOnce(RequestBuilder) -> RequestBuilder,
+    ) -> Answer {
+        let Some(address) = self.roster.address(daemon) else {
+            return Answer::Absent;
+        };
+        let url = format!("http://{address}/v1/agents/{path}");
+        let request = self.client.request(Method::POST, url);
+        let request = with(
+            request
+                .header("content-type", "application/json")
+                .body(body.to_string()),
         );
-        let request = self.client.post(url).header("content-type", "application/json");
-        let response = request.body(body.to_owned()).send().await.ok()?;
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Answer::Absent,
+            Err(_) => return Answer::Nothing,
+        };
         let status = response.status();
-        if status.is_success() {
-            return Some(true);
-        }
         let is_passing = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
-        if is_passing {
-            return None;
+        let Ok(said) = response.text().await else {
+            return Answer::Nothing;
+        };
+        if status.is_success() {
+            self.is_served.store(true, Ordering::SeqCst);
+            return serde_json::from_str(&said).map_or(Answer::Nothing, Answer::Done);
         }
-        let said = response.text().await.unwrap_or_default();
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.push(format!(
-            "a turn of {} was refused with {status}: {said}",
-            name_of(agent)
-        ));
-        Some(false)
+        if is_passing {
+            return Answer::Nothing;
+        }
+        Answer::Refused(status.as_u16(), said)
     }
 }

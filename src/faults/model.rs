@@ -1,9 +1,10 @@
 //! A model server that can't be relied on: quick, slow, silent, refusing, talking nonsense, cutting the line. It answers
-//! OpenAI's chat completions, at an address of its own for each daemon.
+//! OpenAI's chat completions and Anthropic's messages and batches, at an address of its own for each daemon.
+
+mod batches;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    future::pending,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -27,19 +28,19 @@ use super::load;
 use crate::{domain::prompt::ASKED, selftest::updates::Adversary};
 
 /// What becomes of a call, and how often, in a hundred.
-const FATES: [(Fate, u32); 8] = [
-    (Fate::Good, 60),
-    (Fate::Slow, 14),
-    (Fate::Nonsense, 12),
-    (Fate::RateLimited, 4),
-    (Fate::Failing, 4),
-    (Fate::Overloaded, 2),
-    (Fate::Cut, 2),
-    (Fate::Silent, 2),
+const FATES: [(CallFate, u32); 8] = [
+    (CallFate::Good, 60),
+    (CallFate::Slow, 14),
+    (CallFate::Nonsense, 12),
+    (CallFate::RateLimited, 4),
+    (CallFate::Failing, 4),
+    (CallFate::Overloaded, 2),
+    (CallFate::Cut, 2),
+    (CallFate::Silent, 2),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum CallFate {
     Good,
     Slow,
     Nonsense,
@@ -50,7 +51,7 @@ enum Fate {
     Silent,
 }
 
-impl Fate {
+impl CallFate {
     fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -85,6 +86,7 @@ struct Inner {
     open: HashMap<u64, (usize, u64)>,
     /// Agents whose daemon was killed in a call.
     orphans: HashMap<u64, Orphan>,
+    batches: Vec<batches::Batch>,
     told: ModelLog,
 }
 
@@ -118,6 +120,7 @@ impl Model {
             next_call: 0,
             open: HashMap::new(),
             orphans: HashMap::new(),
+            batches: Vec::new(),
             told: ModelLog::default(),
         };
         Self {
@@ -131,7 +134,9 @@ impl Model {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let router = Router::new()
-            .route("/{daemon}/v1/chat/completions", post(answer))
+            .route("/{daemon}/v1/chat/completions", post(complete))
+            .route("/{daemon}/v1/messages", post(converse))
+            .merge(batches::routes())
             .with_state(self.clone());
         let serving = async move {
             // It ends with the run.
@@ -207,7 +212,7 @@ impl Model {
     }
 
     /// A call comes in. Says how it will end.
-    fn enter(&self, daemon: usize, agent: u64) -> (Open, Fate, Duration) {
+    fn enter(&self, daemon: usize, agent: u64) -> (Open, CallFate, Duration) {
         let mut state = self.state();
         let call = state.next_call;
         state.next_call += 1;
@@ -221,13 +226,13 @@ impl Model {
             }
         }
         let fate = if state.is_calm {
-            Fate::Good
+            CallFate::Good
         } else {
             draw(&mut state.random)
         };
         *state.told.calls.entry(fate.name().to_owned()).or_default() += 1;
         let wait_ms = match fate {
-            Fate::Slow => state.random.u64(300..1_300),
+            CallFate::Slow => state.random.u64(300..1_300),
             _ if state.is_calm => 1,
             _ => state.random.u64(1..120),
         };
@@ -241,10 +246,18 @@ impl Model {
     }
 
     async fn let_go(&self) {
+        self.until(|state| !state.is_holding).await;
+    }
+
+    async fn until_calm(&self) {
+        self.until(|state| state.is_calm).await;
+    }
+
+    async fn until(&self, is_so: fn(&Inner) -> bool) {
         loop {
             let mut moved = Box::pin(self.moved.notified());
             moved.as_mut().enable();
-            if !self.state().is_holding {
+            if is_so(&self.state()) {
                 return;
             }
             moved.await;
@@ -252,7 +265,7 @@ impl Model {
     }
 }
 
-fn draw(random: &mut Rng) -> Fate {
+fn draw(random: &mut Rng) -> CallFate {
     let mut left = random.u32(..FATES.iter().map(|(_, weight)| *weight).sum::<u32>());
     for (fate, weight) in FATES {
         if left < weight {
@@ -260,7 +273,7 @@ fn draw(random: &mut Rng) -> Fate {
         }
         left -= weight;
     }
-    Fate::Good
+    CallFate::Good
 }
 
 /// A call under way; it ends with its answer, or when the line is cut.
@@ -275,50 +288,84 @@ impl Drop for Open {
     }
 }
 
-async fn answer(State(model): State<Model>, Path(daemon): Path<usize>, Json(body): Json<Value>) -> Response {
-    let asked = body
-        .pointer("/messages/1/content")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+/// OpenAI's chat completions.
+async fn complete(
+    State(model): State<Model>,
+    Path(daemon): Path<usize>,
+    Json(body): Json<Value>,
+) -> Response {
+    let completion = |text: &str| {
+        json!({
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 50},
+        })
+    };
+    answer(&model, daemon, &asked(&body, 1), completion).await
+}
+
+/// Anthropic's messages.
+async fn converse(
+    State(model): State<Model>,
+    Path(daemon): Path<usize>,
+    Json(body): Json<Value>,
+) -> Response {
+    answer(&model, daemon, &asked(&body, 0), message).await
+}
+
+/// What is asked, in the message at that place.
+fn asked(body: &Value, place: usize) -> String {
+    let content = &body["messages"][place]["content"];
+    content.as_str().unwrap_or_default().to_owned()
+}
+
+/// Anthropic's form of an answer.
+fn message(text: &str) -> Value {
+    json!({
+        "id": "msg", "type": "message", "role": "assistant", "model": "selftest",
+        "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 100, "output_tokens": 50},
+    })
+}
+
+async fn answer(model: &Model, daemon: usize, asked: &str, form: fn(&str) -> Value) -> Response {
     let (open, fate, wait) = model.enter(daemon, load::agent_in(asked).unwrap_or(u64::MAX));
     tokio::time::sleep(wait).await;
     model.let_go().await;
     drop(open);
     match fate {
-        Fate::Good | Fate::Slow => said(&good(asked)),
-        Fate::Nonsense => {
-            let exchanges = exchanges(asked);
-            let mut state = model.state();
-            let text = if exchanges.is_empty() {
-                state.adversary.operations(8)
-            } else {
-                state.adversary.items(&exchanges)
-            };
-            said(&text)
+        CallFate::Good | CallFate::Slow => Json(form(&good(asked))).into_response(),
+        CallFate::Nonsense => {
+            let text = nonsense(&mut model.state().adversary, asked);
+            Json(form(&text)).into_response()
         }
-        Fate::RateLimited => {
+        CallFate::RateLimited => {
             (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")], "slow down").into_response()
         }
-        Fate::Failing => (StatusCode::INTERNAL_SERVER_ERROR, "oh no").into_response(),
-        Fate::Overloaded => {
+        CallFate::Failing => (StatusCode::INTERNAL_SERVER_ERROR, "oh no").into_response(),
+        CallFate::Overloaded => {
             let overloaded = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
             (overloaded, "overloaded").into_response()
         }
-        Fate::Cut => Body::from_stream(stream::iter([
+        CallFate::Cut => Body::from_stream(stream::iter([
             Ok("{\"choices\": ["),
             Err(io::Error::other("the line is cut")),
         ]))
         .into_response(),
-        Fate::Silent => pending().await,
+        // Once everything is mended nobody waits for what will never come.
+        CallFate::Silent => {
+            model.until_calm().await;
+            (StatusCode::SERVICE_UNAVAILABLE, "back again").into_response()
+        }
     }
 }
 
-fn said(text: &str) -> Response {
-    Json(json!({
-        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 50},
-    }))
-    .into_response()
+fn nonsense(adversary: &mut Adversary, asked: &str) -> String {
+    let exchanges = exchanges(asked);
+    if exchanges.is_empty() {
+        adversary.operations(8)
+    } else {
+        adversary.items(&exchanges)
+    }
 }
 
 /// The exchanges that are asked about; none when it is about operations.
@@ -354,7 +401,10 @@ fn good(asked: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::ledger::{self, Door},
+        *,
+    };
     use crate::domain::{
         prompt::{Prompt, PromptLimits, PromptMaterial},
         time::Timestamp,
@@ -363,8 +413,12 @@ mod tests {
 
     #[test]
     fn a_question_says_which_exchanges_of_which_agent() {
-        let [user, ..] = load::turn_of(3, 17);
-        let said = user["content"].as_str().unwrap();
+        let voice = ledger::Voice {
+            agent: "agent-3".to_owned(),
+            door: Door::Ids,
+        };
+        let user = voice.turn(17).remove(0);
+        let said = user.payload["content"].as_str().unwrap();
         let transcript = |exchange| Transcript::of_lines(exchange, Timestamp(0), &[(Voice::User, "", said)]);
         let asked = Prompt::new(
             PromptMaterial::of(&[transcript(4), transcript(6), transcript(7)]),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use tempfile::TempDir;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::{
     Faults,
@@ -44,6 +45,8 @@ pub(super) struct Place {
     server: Option<Arc<Server>>,
     disk: Option<Arc<Disk>>,
     folder: PathBuf,
+    /// Who writes past the daemons holds it open; nobody does while the database is moved.
+    gate: Arc<RwLock<()>>,
 }
 
 impl Place {
@@ -82,13 +85,24 @@ impl Place {
                 )?))
             }
         };
-        Ok((Self { server, disk, folder }, left_out))
+        let place = Self {
+            server,
+            disk,
+            folder,
+            gate: Arc::default(),
+        };
+        Ok((place, left_out))
     }
 
-    /// Where daemons find the database.
+    /// Where the database is found.
     pub(super) fn url(&self) -> String {
-        let file = || sqlite::url_of(&self.folder.join("recapd.db"));
+        let file = || sqlite::url_of(&self.file());
         self.server.as_ref().map_or_else(file, |server| server.url())
+    }
+
+    /// The database's file, if it has no server.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.join("recapd.db")
     }
 
     /// How the database is opened to be looked at.
@@ -120,6 +134,48 @@ impl Place {
 
     pub(super) fn server(&self) -> Option<Arc<Server>> {
         self.server.clone()
+    }
+
+    /// Nobody writes past the daemons for as long as that is held.
+    pub(super) async fn close(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
+    /// Whoever writes past the daemons holds that.
+    pub(super) async fn enter(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.gate).read_owned().await
+    }
+
+    /// Makes an empty database beside this one, or the name of one.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn new_target(&self) -> Result<String, String> {
+        match &self.server {
+            Some(server) => server.new_target(),
+            None => Ok(sqlite::url_of(&self.target())),
+        }
+    }
+
+    /// The copy takes the database's place. Nobody may have either of them open.
+    ///
+    /// # Errors
+    /// What the server says, or the file system.
+    pub(super) fn move_to_target(&self) -> Result<(), String> {
+        if let Some(server) = &self.server {
+            return server.move_to_target();
+        }
+        for end in ["-wal", "-shm"] {
+            let mut log = self.file().into_os_string();
+            log.push(end);
+            // Whoever closed it last took it away.
+            drop(fs::remove_file(log));
+        }
+        fs::rename(self.target(), self.file()).map_err(|error| error.to_string())
+    }
+
+    fn target(&self) -> PathBuf {
+        self.folder.join("target.db")
     }
 
     /// Fills the disk.

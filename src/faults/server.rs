@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    net::SocketAddr,
     os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -30,6 +31,13 @@ max_wal_size = 16MB
 
 /// The database's name.
 const DATABASE: &str = "recapd";
+/// What is copied to.
+const TARGET: &str = "recapd_copy";
+
+/// Where daemons find the database by a way that leads to the server's socket.
+pub(super) fn url_at(address: SocketAddr) -> String {
+    format!("postgres://{USER}@{address}/{DATABASE}?sslmode=disable")
+}
 
 /// A server: its programs, its owner, its folder.
 pub(super) struct Server {
@@ -128,8 +136,12 @@ impl Server {
 
     /// Where daemons find the database.
     pub(super) fn url(&self) -> String {
+        self.url_of(DATABASE)
+    }
+
+    fn url_of(&self, database: &str) -> String {
         format!(
-            "postgres:///{DATABASE}?host={}&user={USER}",
+            "postgres:///{database}?host={}&user={USER}",
             self.folder.display()
         )
     }
@@ -160,6 +172,67 @@ impl Server {
         let cut = self.query("postgres", &sql).ok();
         cut.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok())
             .unwrap_or_default()
+    }
+
+    /// What the database answers to `sql`, a line for each row.
+    ///
+    /// # Errors
+    /// What `psql` says.
+    pub(super) fn told(&self, sql: &str) -> Result<String, String> {
+        let output = self
+            .query(DATABASE, sql)
+            .map_err(|error| format!("psql: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Makes an empty database for a copy. Says where it is.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn new_target(&self) -> Result<String, String> {
+        self.command(&format!("DROP DATABASE IF EXISTS {TARGET} WITH (FORCE)"))?;
+        self.command(&format!("CREATE DATABASE {TARGET}"))?;
+        Ok(self.url_of(TARGET))
+    }
+
+    /// The copy takes the database's place.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn move_to_target(&self) -> Result<(), String> {
+        self.command(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
+        self.command(&format!("ALTER DATABASE {TARGET} RENAME TO {DATABASE}"))
+    }
+
+    /// What is about databases can't be within one of them.
+    fn command(&self, sql: &str) -> Result<(), String> {
+        said(self.query("postgres", sql))
+    }
+
+    /// All that the database gives out, as text.
+    ///
+    /// # Errors
+    /// What `pg_dump` says.
+    pub(super) fn dump(&self) -> Result<Vec<u8>, String> {
+        let dump = self.run("pg_dump", |pg_dump| {
+            pg_dump
+                .arg("--host")
+                .arg(&self.folder)
+                .args(["--username", USER, "--data-only", DATABASE])
+        });
+        let output = dump.map_err(|error| format!("pg_dump: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        Ok(output.stdout)
+    }
+
+    /// Its socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.join(".s.PGSQL.5432")
     }
 
     fn is_running(&self) -> bool {
@@ -208,16 +281,16 @@ impl Server {
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
         }
-        let folder = &self.folder;
-        // The server outlives the program that starts it, and would keep a pipe open.
-        let (out, err) = (
-            folder.join(format!("{name}.out")),
-            folder.join(format!("{name}.err")),
-        );
-        let status = with(&mut command)
-            .current_dir(folder)
+        with(&mut command)
+            .current_dir(&self.folder)
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(Stdio::null());
+        if matches!(name, "psql" | "pg_dump") {
+            return command.output();
+        }
+        // The server outlives the program that starts it, and would keep a pipe open.
+        let (out, err) = (self.said(name, "out"), self.said(name, "err"));
+        let status = command
             .stdout(fs::File::create(&out)?)
             .stderr(fs::File::create(&err)?)
             .status()?;
@@ -226,6 +299,10 @@ impl Server {
             stdout: fs::read(&out)?,
             stderr: fs::read(&err)?,
         })
+    }
+
+    fn said(&self, name: &str, kind: &str) -> PathBuf {
+        self.folder.join(format!("{name}.{kind}"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::time::Instant;
 
 use super::{AWAY_MS_MAX, Run, TICK_MS, after_ms};
 use crate::faults::{
@@ -12,6 +12,8 @@ use crate::faults::{
 
 /// Between two faults, at most.
 const GAP_MS_MAX: u64 = 300;
+/// How long a daemon stands still, if not beyond its lease.
+const STALL_MS_MAX: u64 = 3_000;
 /// How long the disk stays full, or the server away, at most.
 const OUTAGE_MS_MAX: u64 = 600;
 /// A call to a model is waited for so long, to be cut.
@@ -27,6 +29,9 @@ impl Run {
     pub(super) async fn cause_all(&mut self, faults: u64) {
         let mut draws = 0;
         while self.found.faults() < faults && draws < faults * DRAWS_MAX {
+            while self.up().is_empty() {
+                self.pause(TICK_MS).await;
+            }
             draws += 1;
             let gap_ms = self.random.u64(10..GAP_MS_MAX);
             self.pause(gap_ms).await;
@@ -64,30 +69,25 @@ impl Run {
             Kind::KillInCall => return self.kill_in_call(&up, 0).await,
             Kind::TakeOver if up.len() < 2 => return false,
             Kind::TakeOver => return self.kill_in_call(&up, self.take_over_ms()).await,
-            Kind::Stall => {
-                let until = after_ms(self.lease_ms + outage_ms);
-                self.with(daemon, |daemon| daemon.stall(until));
+            Kind::Stall => self.stall(daemon, outage_ms),
+            Kind::Terminate => {
+                self.roster.halted(daemon, true);
+                self.with(daemon, Daemon::terminate);
             }
-            Kind::Terminate => self.with(daemon, Daemon::terminate),
             Kind::ClockJump => {
                 let offset_ms = self.random.i64(-JUMP_MS_MAX..=JUMP_MS_MAX);
                 self.set_clock(daemon, offset_ms);
             }
-            Kind::DiskFull | Kind::ServerCrash | Kind::Cut if self.outage_until.is_some() => return false,
-            Kind::DiskFull => {
-                self.place.fill();
-                self.outage_until = Some(after_ms(outage_ms));
-            }
-            Kind::ServerCrash => {
-                let server = self.place.server();
-                drop(spawn_blocking(move || server.map(|server| server.crash())).await);
-                self.outage_until = Some(after_ms(away_ms));
-            }
-            Kind::Cut => {
-                let (server, percent) = (self.place.server(), self.random.u8(30..=100));
-                let cut = spawn_blocking(move || server.map_or(0, |server| server.cut(percent))).await;
-                return cut.is_ok_and(|cut| cut > 0);
-            }
+            Kind::ModelParted => self.part(self.lines.get(daemon).map(|lines| lines.model.clone())),
+            Kind::PowerCut => return self.cut_power(daemon, away_ms).await,
+            Kind::CopyKill => return self.copy().await,
+            Kind::DiskFull
+            | Kind::ServerCrash
+            | Kind::Cut
+            | Kind::ServerParted
+            | Kind::ServerSilent
+            | Kind::CommitCut
+            | Kind::Locked => return self.hurt_database(kind, daemon, outage_ms).await,
         }
         true
     }
@@ -97,12 +97,25 @@ impl Run {
         self.lease_ms + self.lease_ms / 2 + 500
     }
 
-    fn kill(&mut self, daemon: usize, away_ms: u64) {
+    pub(super) fn kill(&mut self, daemon: usize, away_ms: u64) {
+        // Nobody may wonder who asks it just now.
+        self.roster.moved(daemon, None);
         self.with(daemon, |daemon| {
             daemon.kill();
             daemon.state = State::Away(after_ms(away_ms));
         });
-        self.load.moved(daemon, None);
+    }
+
+    /// Often beyond its lease, where there is somebody else to take over.
+    fn stall(&mut self, daemon: usize, extra_ms: u64) {
+        let is_long = self.random.usize(..8) < self.daemons.len();
+        let span_ms = if is_long {
+            self.lease_ms + extra_ms
+        } else {
+            self.random.u64(100..STALL_MS_MAX)
+        };
+        self.roster.halted(daemon, true);
+        self.with(daemon, |daemon| daemon.stall(after_ms(span_ms)));
     }
 
     /// Waits for one of them to ask the model, and kills it before the answer comes.

@@ -22,33 +22,31 @@ use crate::{
 
 /// The most agents that are read.
 const AGENTS_READ: i64 = 100;
-/// How long the queue may stand still before it is dry, beyond two leases: longer than a row waits after many attempts.
-const DRY_MS_MAX: u64 = 90_000;
+/// How long the queue may stand still before it is dry, beyond two leases: longer than two calls to a model that never come back
+/// (60 s each) and two statements (35 s each), as daemons are set up by default.
+const DRY_MS_MAX: u64 = 200_000;
 /// How long it may take in all.
 const DRY_MS_IN_ALL: u64 = 600_000;
 
 impl Run {
-    /// Agents with the turns that were acknowledged, once all pushers are done.
-    pub(super) async fn until_pushed(&mut self, mut pushers: JoinSet<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
+    /// Whether all clients come to their end.
+    pub(super) async fn until_over(&mut self, clients: &mut JoinSet<()>) -> bool {
         let until = after_ms(DRY_MS_MAX);
-        let mut turns = Vec::new();
-        while !pushers.is_empty() {
-            while let Some(Ok(pushed)) = pushers.try_join_next() {
-                turns.push(pushed);
-            }
+        while !clients.is_empty() {
+            while clients.try_join_next().is_some() {}
             if Instant::now() >= until {
-                return None;
+                return false;
             }
             self.pause(TICK_MS).await;
         }
         for refused in self.load.refused() {
             self.broken(refused);
         }
-        Some(turns)
+        true
     }
 
     /// Lets the queue run dry, ends the daemons, and judges what is left.
-    pub(super) async fn finish(&mut self, turns: Vec<(u64, u64)>) {
+    pub(super) async fn finish(&mut self) {
         let store = match SqlStore::look(&self.place.settings()).await {
             Ok(store) => store,
             Err(error) => return self.broken(format!("the database can't be opened: {error}")),
@@ -57,10 +55,16 @@ impl Run {
             self.broken(format!("the queue can't be read: {error}"));
         }
         self.end_daemons().await;
-        for (agent, turns) in turns {
-            judge::judge(&store, agent, turns, CEILING_TOKENS, &mut self.found).await;
+        match store.agents(None, AGENTS_READ).await {
+            Ok(agents) => {
+                for agent in agents {
+                    judge::judge(&store, &agent.agent, CEILING_TOKENS, &mut self.found).await;
+                }
+            }
+            Err(error) => self.broken(format!("agents can't be read: {error}")),
         }
         store.close().await;
+        judge::judge_rows(&self.place, &self.load.ledger.all(), &mut self.found);
     }
 
     async fn until_dry(&mut self, store: &SqlStore) -> StoreResult<()> {

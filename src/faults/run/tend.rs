@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::{AWAY_MS_MAX, END_MS_MAX, Run, TICK_MS, after_ms};
-use crate::faults::{daemon::State, kind::Database, settings::DRAIN_MS};
+use super::{AWAY_MS_MAX, END_MS_MAX, Run, SETTLE_MS, TICK_MS, after_ms};
+use crate::faults::{daemon::State, kind::Database, proxy::ProxyFlow, settings::DRAIN_MS};
 
 impl Run {
     /// Waits, and looks after everything meanwhile.
@@ -26,6 +26,15 @@ impl Run {
         if self.outage_until.is_some_and(|until| until <= now) {
             self.end_outage().await;
         }
+        self.open_ways_due(now);
+        let roster = &self.roster;
+        self.settling.retain(|(until, daemon)| {
+            let is_settling = *until > now;
+            if !is_settling {
+                roster.settled(*daemon);
+            }
+            is_settling
+        });
         for number in 0..self.daemons.len() {
             self.tend_daemon(number, now);
         }
@@ -36,23 +45,26 @@ impl Run {
             return;
         };
         match daemon.state {
-            State::Stalled(until) if until <= now => daemon.go_on(),
+            State::Stalled(until) if until <= now => {
+                daemon.go_on();
+                self.roster.halted(number, false);
+            }
             State::Away(until) if until <= now => match daemon.start() {
-                Ok(address) => self.load.moved(number, Some(address)),
+                Ok(whereabouts) => self.roster.moved(number, Some(whereabouts)),
                 Err(error) => self.broken(format!("daemon {number} can't be started: {error}")),
             },
             State::Up => {
                 if daemon.ended().is_some() {
                     // As a service manager does.
                     daemon.state = State::Away(after_ms(AWAY_MS_MAX));
-                    self.load.moved(number, None);
+                    self.roster.moved(number, None);
                     self.found.ended_alone += 1;
                 }
             }
             State::Ending(since) => {
                 if daemon.ended().is_some() {
                     daemon.state = State::Away(now);
-                    self.load.moved(number, None);
+                    self.roster.moved(number, None);
                 } else if now.duration_since(since) > Duration::from_millis(DRAIN_MS + END_MS_MAX) {
                     daemon.kill();
                     daemon.state = State::Away(now);
@@ -63,8 +75,52 @@ impl Run {
         }
     }
 
+    /// Ways that are cut are open again when their time has come.
+    fn open_ways_due(&mut self, now: Instant) {
+        self.parted.retain(|(until, line)| {
+            let is_parted = *until > now;
+            if !is_parted {
+                line.set(ProxyFlow::Open);
+            }
+            is_parted
+        });
+    }
+
+    /// No way is cut any more.
+    pub(super) fn open_ways(&mut self) {
+        let now = Instant::now();
+        for (until, _) in &mut self.parted {
+            *until = now;
+        }
+        self.open_ways_due(now);
+    }
+
+    /// Nothing that is between a daemon and its database is measured, until it has had time to find it again.
+    pub(super) fn troubled(&mut self, daemon: usize, until: Instant) {
+        self.roster.troubled(daemon);
+        self.settling
+            .push((until + Duration::from_millis(SETTLE_MS), daemon));
+    }
+
+    /// The database is out for everybody.
+    pub(super) fn out(&mut self, until: Instant) {
+        self.outage_until = Some(until);
+        for daemon in 0..self.daemons.len() {
+            self.troubled(daemon, until);
+        }
+    }
+
     async fn end_outage(&mut self) {
         self.outage_until = None;
+        for line in self.lines.iter().filter_map(|lines| lines.server.as_ref()) {
+            if !self
+                .parted
+                .iter()
+                .any(|(_, parted)| parted.address == line.address)
+            {
+                line.set(ProxyFlow::Open);
+            }
+        }
         let place = self.place.clone();
         let mended = spawn_blocking(move || place.mend()).await;
         if let Ok(Err(error)) = mended {
@@ -74,13 +130,14 @@ impl Run {
 
     /// Everything runs again, and clocks show no time that has been before.
     pub(super) async fn mend(&mut self) {
+        self.open_ways();
         self.end_outage().await;
         for number in 0..self.daemons.len() {
             if self.database == Database::Sqlite {
                 self.set_clock(number, self.furthest_ms);
             }
             self.with(number, |daemon| match daemon.state {
-                State::Stalled(_) => daemon.go_on(),
+                State::Stalled(_) => daemon.state = State::Stalled(Instant::now()),
                 State::Away(_) => daemon.state = State::Away(Instant::now()),
                 State::Up | State::Ending(_) => {}
             });

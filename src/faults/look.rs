@@ -1,0 +1,121 @@
+//! The database as others see it: by SQL alone, past the store. Messages are inserted so, and what is judged is read so.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{ledger::Utterance, place::Place, server::Server};
+
+/// How long a program waits for another one's lock, as the documentation tells it to.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// How often batches are hurried.
+const HURRY: Duration = Duration::from_millis(700);
+
+/// Why the database wasn't written or read.
+pub(super) type Refusal = String;
+
+impl Place {
+    /// Inserts messages for an agent, as programs do that speak SQL.
+    pub(super) async fn insert(&self, agent: &str, said: Vec<Utterance>) -> Result<(), Refusal> {
+        self.execute(insertion(agent, &said)).await
+    }
+
+    /// Lets batches be looked at soon, which takes minutes otherwise, until nobody waits for that any more.
+    pub(super) async fn hurry_batches(&self) {
+        let past = self.server().map_or("0", |_| "to_timestamp(0)");
+        let sql = format!("UPDATE provider_batches SET next_at = {past} WHERE state <> 'closed'");
+        loop {
+            tokio::time::sleep(HURRY).await;
+            // It is tried again.
+            drop(self.execute(sql.clone()).await);
+        }
+    }
+
+    async fn execute(&self, sql: String) -> Result<(), Refusal> {
+        let entered = self.enter().await;
+        let place = self.clone();
+        let done = spawn_blocking(move || {
+            let _entered = entered;
+            match place.server() {
+                Some(server) => server.told(&sql).map(drop),
+                None => write(&place.file(), &sql),
+            }
+        });
+        done.await.map_err(|error| error.to_string())?
+    }
+
+    /// Holds the write lock of a file, as a program that forgot to commit.
+    pub(super) fn lock(&self, span: Duration) -> Result<(), Refusal> {
+        let hold = || -> rusqlite::Result<()> {
+            let connection = open(&self.file())?;
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            std::thread::sleep(span);
+            connection.execute_batch("ROLLBACK")
+        };
+        hold().map_err(|error| error.to_string())
+    }
+
+    /// Rows of `from`: the columns, each a number or a text.
+    pub(super) fn rows(&self, columns: &str, from: &str) -> Result<Vec<Vec<Value>>, Refusal> {
+        let sql = |array: &str| format!("SELECT {array}({columns}) FROM {from}");
+        let rows = match self.server() {
+            Some(server) => read_server(&server, &sql("json_build_array")),
+            None => read_file(&self.file(), &sql("json_array")),
+        }?;
+        let row = |row: &String| serde_json::from_str(row).map_err(|error| format!("{row}: {error}"));
+        rows.iter().map(row).collect()
+    }
+}
+
+/// Texts of the load hold neither quotation marks nor backslashes, but as the marks of JSON.
+fn insertion(agent: &str, said: &[Utterance]) -> String {
+    let rows: Vec<String> = said
+        .iter()
+        .map(|said| {
+            let text = |name: &str| said.payload[name].as_str().unwrap_or_default();
+            format!(
+                "('{agent}', '{}', '{}', '{}')",
+                text("kind"),
+                text("content"),
+                text("id")
+            )
+        })
+        .collect();
+    format!(
+        "INSERT INTO messages (agent_id, role, content, client_id) VALUES {}",
+        rows.join(", ")
+    )
+}
+
+fn open(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+fn write(file: &Path, sql: &str) -> Result<(), Refusal> {
+    let write = || open(file)?.execute(sql, ());
+    write().map(drop).map_err(|error| error.to_string())
+}
+
+fn read_file(file: &Path, sql: &str) -> Result<Vec<String>, Refusal> {
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let connection = open(file)?;
+        let mut statement = connection.prepare(sql)?;
+        statement.query_map((), |row| row.get(0))?.collect()
+    };
+    read().map_err(|error| format!("{sql}: {error}"))
+}
+
+fn read_server(server: &Server, sql: &str) -> Result<Vec<String>, Refusal> {
+    let said = server.told(sql)?;
+    Ok(said
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect())
+}

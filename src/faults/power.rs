@@ -1,0 +1,310 @@
+//! Power cuts: a database's files as a disk may hold them after the power failed.
+//!
+//! A small library (`power/recorder.c`, compiled when it is needed and loaded before the C library) writes down each write,
+//! truncation and sync of the files, in order. When the power is cut the daemon is killed, and the files are made anew: what
+//! was synced is there; of what was written to a file after its last sync all is there, or nothing, or any of it, or any of
+//! its sectors. Nothing else may write to the files meanwhile. That a file was removed is believed to last at once, and that
+//! it was made; SQLite syncs folders where that matters to it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use fastrand::Rng;
+
+/// What a disk writes whole.
+const SECTOR_BYTES: usize = 512;
+/// How long a sync may take, in microseconds.
+const SYNC_US_MAX: u32 = 4_000;
+const RECORDER: &str = include_str!("power/recorder.c");
+
+/// What the recorder calls a file, and how its name ends.
+const FILES: [(u8, &str); 3] = [(b'd', ""), (b'w', "-wal"), (b'j', "-journal")];
+
+/// Files by what the recorder calls them. One that is missing isn't there.
+type Images = BTreeMap<u8, Vec<u8>>;
+
+/// The power under a database.
+pub(super) struct Power {
+    library: PathBuf,
+    log: PathBuf,
+    database: PathBuf,
+    /// The files when the log was begun.
+    before: Mutex<Images>,
+}
+
+/// What became of what wasn't synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// It is there.
+    Kept,
+    /// It is gone.
+    Lost,
+    /// Some of it is gone, whatever came first.
+    Scattered,
+    /// Some sectors of it are gone.
+    Torn,
+}
+
+impl Rest {
+    const ALL: [Self; 4] = [Self::Kept, Self::Lost, Self::Scattered, Self::Torn];
+}
+
+/// One thing that was done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileChange<'a> {
+    file: u8,
+    act: Act<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act<'a> {
+    Write { offset: usize, bytes: &'a [u8] },
+    Truncate(usize),
+    Sync,
+    Unlink,
+}
+
+impl Power {
+    /// Compiles the recorder into a run's folder, for a database that isn't there yet.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub(super) fn of(database: PathBuf, folder: &Path) -> Result<Self, String> {
+        let (source, library) = (folder.join("recorder.c"), folder.join("recorder.so"));
+        fs::write(&source, RECORDER).map_err(|error| error.to_string())?;
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .args(["-ldl", "-lpthread"])
+            .stdin(Stdio::null())
+            .output();
+        match compiled {
+            Ok(output) if output.status.success() => Ok(Self {
+                library,
+                log: folder.join("power.log"),
+                database,
+                before: Mutex::default(),
+            }),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => Err(format!("a C compiler is needed: cc: {error}")),
+        }
+    }
+
+    /// What a daemon is started with, so that what it writes is written down.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("LD_PRELOAD", self.library.display().to_string()),
+            ("RECAPD_POWER_FILE", self.database.display().to_string()),
+            ("RECAPD_POWER_LOG", self.log.display().to_string()),
+            ("RECAPD_POWER_SYNC_US", SYNC_US_MAX.to_string()),
+        ]
+    }
+
+    /// Leaves the files as the disk may hold them. Who wrote to them has to be dead.
+    ///
+    /// # Errors
+    /// What can't be read or written.
+    pub(super) fn cut(&self, random: &mut Rng) -> io::Result<()> {
+        let log = match fs::read(&self.log) {
+            Ok(log) => log,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut images = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = random.choice(Rest::ALL).unwrap_or(Rest::Lost);
+        *images = survived(std::mem::take(&mut *images), &parse(&log), rest, random);
+        for (file, end) in FILES {
+            let path = self.file(end);
+            match images.get(&file) {
+                Some(image) => fs::write(path, image)?,
+                None if path.exists() => fs::remove_file(path)?,
+                None => {}
+            }
+        }
+        let shared = self.file("-shm");
+        if shared.exists() {
+            fs::remove_file(shared)?;
+        }
+        fs::write(&self.log, "")
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        let mut path = self.database.clone().into_os_string();
+        path.push(end);
+        path.into()
+    }
+}
+
+/// The records of a log, but for a last one that broke off.
+fn parse(log: &[u8]) -> Vec<FileChange<'_>> {
+    let (mut records, mut rest) = (Vec::new(), log);
+    while let Some((record, after)) = parse_one(rest) {
+        records.push(record);
+        rest = after;
+    }
+    records
+}
+
+fn parse_one(log: &[u8]) -> Option<(FileChange<'_>, &[u8])> {
+    let end = log.iter().position(|byte| *byte == b'\n')?;
+    let (head, rest) = (std::str::from_utf8(log.get(..end)?).ok()?, log.get(end + 1..)?);
+    let mut words = head.split(' ');
+    let &[what, file] = words.next()?.as_bytes() else {
+        return None;
+    };
+    let mut number = || words.next()?.parse::<usize>().ok();
+    let (offset, length) = (number()?, number()?);
+    let (bytes, after) = rest.split_at_checked(length)?;
+    let act = match what {
+        b'W' => Act::Write { offset, bytes },
+        b'T' => Act::Truncate(offset),
+        b'S' => Act::Sync,
+        _ => Act::Unlink,
+    };
+    Some((FileChange { file, act }, after))
+}
+
+/// What is left of the files.
+fn survived(mut images: Images, records: &[FileChange<'_>], rest: Rest, random: &mut Rng) -> Images {
+    let mut synced: BTreeMap<u8, usize> = BTreeMap::new();
+    for (place, record) in records.iter().enumerate() {
+        if matches!(record.act, Act::Sync | Act::Unlink) {
+            synced.insert(record.file, place);
+        }
+    }
+    for (place, record) in records.iter().enumerate() {
+        let is_synced = synced.get(&record.file).is_some_and(|synced| place <= *synced);
+        let rest = if is_synced { Rest::Kept } else { rest };
+        if record.act == Act::Unlink {
+            images.remove(&record.file);
+            continue;
+        }
+        let image = images.entry(record.file).or_default();
+        let is_gone = match rest {
+            Rest::Kept => false,
+            Rest::Lost => true,
+            Rest::Scattered => random.bool(),
+            // Writes are torn below.
+            Rest::Torn => matches!(record.act, Act::Truncate(_)) && random.bool(),
+        };
+        match record.act {
+            _ if is_gone => {}
+            Act::Truncate(length) => image.resize(length, 0),
+            Act::Write { offset, bytes } if rest == Rest::Torn => tear(image, offset, bytes, random),
+            Act::Write { offset, bytes } => put(image, offset, bytes),
+            Act::Sync | Act::Unlink => {}
+        }
+    }
+    images
+}
+
+fn put(image: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if image.len() < end {
+        image.resize(end, 0);
+    }
+    if let Some(there) = image.get_mut(offset..end) {
+        there.copy_from_slice(bytes);
+    }
+}
+
+/// Writes some of the sectors.
+fn tear(image: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut Rng) {
+    let (mut offset, mut left) = (offset, bytes);
+    while !left.is_empty() {
+        let length = (SECTOR_BYTES - offset % SECTOR_BYTES).min(left.len());
+        let (sector, after) = left.split_at(length);
+        if random.bool() {
+            put(image, offset, sector);
+        }
+        (offset, left) = (offset + length, after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(log: &[u8], rest: Rest) -> Images {
+        let before = Images::from([(b'd', b"old".to_vec())]);
+        survived(before, &parse(log), rest, &mut Rng::with_seed(7))
+    }
+
+    #[test]
+    fn what_was_synced_stays_whatever_becomes_of_the_rest() {
+        let log = b"Wd 0 3\nnewSd 0 0\nWd 3 2\nerTd 1 0\nWw 0 4\nlogs";
+        for rest in Rest::ALL {
+            let images = left(log, rest);
+            assert!(images[&b'd'].starts_with(b"n"), "{rest:?}: {images:?}");
+        }
+        assert_eq!(
+            left(log, Rest::Kept),
+            Images::from([(b'd', b"n".to_vec()), (b'w', b"logs".to_vec())])
+        );
+        assert_eq!(
+            left(log, Rest::Lost),
+            Images::from([(b'd', b"new".to_vec()), (b'w', Vec::new())])
+        );
+    }
+
+    #[test]
+    fn a_record_that_broke_off_is_none() {
+        assert_eq!(
+            left(b"Wd 0 3\nnewSd 0 0\nWd 0 9\nbroke", Rest::Kept)[&b'd'],
+            b"new"
+        );
+        assert!(left(b"Ud 0 0\n", Rest::Lost).is_empty());
+    }
+
+    #[test]
+    fn sectors_are_lost_one_by_one_and_writes_out_of_order() {
+        let mut log = b"Wd 0 5120\n".to_vec();
+        log.extend([b'x'; 5120]);
+        let torn = &left(&log, Rest::Torn)[&b'd'];
+        let sectors: Vec<bool> = torn
+            .chunks(SECTOR_BYTES)
+            .map(|sector| sector.ends_with(b"x"))
+            .collect();
+        assert!(sectors.contains(&true) && sectors.contains(&false), "{sectors:?}");
+        let log: Vec<u8> = (0..20)
+            .flat_map(|at| format!("Wd {at} 1\nx").into_bytes())
+            .collect();
+        let scattered = &left(&log, Rest::Scattered)[&b'd'];
+        assert!(
+            scattered.windows(2).any(|pair| pair == [0, b'x']),
+            "{scattered:?}"
+        );
+    }
+
+    /// What a program does is written down, and files can be made of it.
+    #[test]
+    fn the_recorder_sees_what_sqlite_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("power.db");
+        let power = Power::of(database.clone(), folder.path()).unwrap();
+        let script = "import sqlite3, sys\n\
+                      c = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+                      c.execute('PRAGMA journal_mode=WAL'); c.execute('PRAGMA synchronous=FULL')\n\
+                      c.execute('CREATE TABLE t (n)')\n\
+                      for n in range(200): c.execute('INSERT INTO t VALUES (?)', (n,))\n\
+                      import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n";
+        let killed = Command::new("python3")
+            .args(["-c", script])
+            .arg(&database)
+            .envs(power.environment())
+            .status()
+            .unwrap();
+        assert!(!killed.success());
+        power.cut(&mut Rng::with_seed(1)).unwrap();
+        let connection = rusqlite::Connection::open(&database).unwrap();
+        let rows: i64 = connection
+            .query_row("SELECT count(*) FROM t", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(rows, 200);
+    }
+}
