@@ -49,16 +49,16 @@ pub(super) enum State {
 
 /// A daemon.
 pub(super) struct Daemon {
-    manner: DaemonLaunch,
+    launch: DaemonLaunch,
     child: Option<Child>,
     pub(super) state: State,
 }
 
 impl Daemon {
     /// One that isn't started yet.
-    pub(super) fn new(manner: DaemonLaunch) -> Self {
+    pub(super) fn new(launch: DaemonLaunch) -> Self {
         Self {
-            manner,
+            launch,
             child: None,
             state: State::Away(Instant::now()),
         }
@@ -66,24 +66,24 @@ impl Daemon {
 
     /// Starts it, on a port that is free. Says where it listens.
     pub(super) fn start(&mut self) -> io::Result<Whereabouts> {
-        let address = TcpListener::bind((self.manner.host, 0))?.local_addr()?;
+        let address = TcpListener::bind((self.launch.host, 0))?.local_addr()?;
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.file("log"))?;
-        let child = Command::new(&self.manner.program)
+        let child = Command::new(&self.launch.program)
             .env_clear()
             .env("OPENAI_API_KEY", "selftest")
             .env("ANTHROPIC_API_KEY", "selftest")
-            .envs(self.manner.environment.iter().cloned())
-            .current_dir(&self.manner.folder)
+            .envs(self.launch.environment.iter().cloned())
+            .current_dir(&self.launch.folder)
             .arg("serve")
             .args(["--listen", &address.to_string()])
             .arg("--clock-offset-file")
             .arg(self.file("clock"))
             // Its name would follow its port, which each life has another one of, and its leases belong to its name.
-            .args(["--set", &format!("queue.owner={}", self.manner.host)])
-            .args(self.manner.settings.iter().flat_map(|setting| ["--set", setting]))
+            .args(["--set", &format!("queue.owner={}", self.launch.host)])
+            .args(self.launch.settings.iter().flat_map(|setting| ["--set", setting]))
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -166,9 +166,9 @@ impl Daemon {
     }
 
     fn file(&self, kind: &str) -> PathBuf {
-        self.manner
+        self.launch
             .folder
-            .join(format!("daemon-{}.{kind}", self.manner.number))
+            .join(format!("daemon-{}.{kind}", self.launch.number))
     }
 }
 

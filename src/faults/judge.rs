@@ -5,14 +5,9 @@ mod coverage;
 mod histories;
 mod stored;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, HashSet};
 
 use histories::{Forgettings, Verdict};
-use rusqlite::Connection;
 use stored::AgentRecord;
 
 use super::{
@@ -99,15 +94,10 @@ fn forgettings(
     forgettings
 }
 
-/// Nothing that was forgotten stands in any row, index or table of SQLite's own, or in anything that a server gives out.
+/// Checks that neither rows nor indexes hold what was forgotten.
 fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
-    let texts = if let Some(server) = place.server() {
-        server.dump().map(|dump| vec![dump])
-    } else {
-        live_bytes(&place.file()).map(|bytes| vec![bytes])
-    };
-    let texts: Vec<Vec<u8>> = match texts {
-        Ok(texts) => texts,
+    let content = match place.content() {
+        Ok(content) => content,
         Err(error) => {
             return vec![(
                 Promise::Other,
@@ -115,7 +105,7 @@ fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
             )];
         }
     };
-    let found: HashSet<&[u8]> = texts.iter().flat_map(|text| markers(text)).collect();
+    let found: HashSet<&[u8]> = markers(&content).collect();
     let left: Vec<&String> = forgotten
         .iter()
         .filter(|marker| found.contains(marker.as_bytes()))
@@ -127,20 +117,6 @@ fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
         )],
         None => Vec::new(),
     }
-}
-
-/// All that a SQLite file holds, without the free space of its pages. Where SQLite moved rows from one page to another, their
-/// earlier copies stay there until something else is written, whatever `secure_delete` says.
-fn live_bytes(file: &Path) -> Result<Vec<u8>, String> {
-    let copy = file.with_extension("compact");
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let connection = Connection::open(file).map_err(|error| failed(&error))?;
-    connection
-        .execute("VACUUM INTO ?1", [copy.to_string_lossy()])
-        .map_err(|error| failed(&error))?;
-    let bytes = fs::read(&copy).map_err(|error| failed(&error));
-    fs::remove_file(&copy).map_err(|error| failed(&error))?;
-    bytes
 }
 
 /// The markers in a text.

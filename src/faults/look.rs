@@ -1,6 +1,6 @@
 //! The database as others see it: by SQL alone, past the store. Messages are inserted so, and what is judged is read so.
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
@@ -68,6 +68,21 @@ impl Place {
         let row = |row: &String| serde_json::from_str(row).map_err(|error| format!("{row}: {error}"));
         rows.iter().map(row).collect()
     }
+
+    /// All that the database holds, as bytes to be searched: a server's dump, or a file without the free space of its pages. Where
+    /// SQLite moved rows from one page to another, their earlier copies stay there until something else is written, whatever
+    /// `secure_delete` says.
+    pub(super) fn content(&self) -> Result<Vec<u8>, Refusal> {
+        if let Some(server) = self.server() {
+            return server.dump();
+        }
+        let (file, copy) = (self.file(), self.file().with_extension("compact"));
+        let compact = || open(&file)?.execute("VACUUM INTO ?1", [copy.to_string_lossy()]);
+        compact().map_err(|error| error.to_string())?;
+        let content = fs::read(&copy).map_err(|error| error.to_string());
+        fs::remove_file(&copy).map_err(|error| error.to_string())?;
+        content
+    }
 }
 
 /// Texts of the load hold neither quotation marks nor backslashes, but as the marks of JSON.
@@ -112,8 +127,8 @@ fn read_file(file: &Path, sql: &str) -> Result<Vec<String>, Refusal> {
 }
 
 fn read_server(server: &Server, sql: &str) -> Result<Vec<String>, Refusal> {
-    let said = server.told(sql)?;
-    Ok(said
+    let rows = server.told(sql)?;
+    Ok(rows
         .lines()
         .filter(|line| !line.is_empty())
         .map(str::to_owned)

@@ -45,7 +45,7 @@ pub(super) struct Place {
     server: Option<Arc<Server>>,
     disk: Option<Arc<Disk>>,
     folder: PathBuf,
-    /// Who writes past the daemons holds it open; nobody does while the database is moved.
+    /// Writers past the daemons read-lock it; the move to another database write-locks it.
     gate: Arc<RwLock<()>>,
 }
 
@@ -136,12 +136,12 @@ impl Place {
         self.server.clone()
     }
 
-    /// Nobody writes past the daemons for as long as that is held.
+    /// Keeps everybody from writing past the daemons for as long as the caller holds the guard.
     pub(super) async fn close(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// Whoever writes past the daemons holds that.
+    /// Lets the caller write past the daemons for as long as it holds the guard.
     pub(super) async fn enter(&self) -> OwnedRwLockReadGuard<()> {
         Arc::clone(&self.gate).read_owned().await
     }
@@ -168,7 +168,7 @@ impl Place {
         for end in ["-wal", "-shm"] {
             let mut log = self.file().into_os_string();
             log.push(end);
-            // Whoever closed it last took it away.
+            // SQLite removes these when the last connection closes.
             drop(fs::remove_file(log));
         }
         fs::rename(self.target(), self.file()).map_err(|error| error.to_string())

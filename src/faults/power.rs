@@ -140,7 +140,7 @@ impl Power {
     }
 }
 
-/// The records of a log, but for a last one that broke off.
+/// The records of a log. A last one that is cut off is left out.
 fn parse(log: &[u8]) -> Vec<FileChange<'_>> {
     let (mut records, mut rest) = (Vec::new(), log);
     while let Some((record, after)) = parse_one(rest) {
@@ -287,15 +287,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("power.db");
         let power = Power::of(database.clone(), folder.path()).unwrap();
-        let script = "import sqlite3, sys\n\
-                      c = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
-                      c.execute('PRAGMA journal_mode=WAL'); c.execute('PRAGMA synchronous=FULL')\n\
-                      c.execute('CREATE TABLE t (n)')\n\
-                      for n in range(200): c.execute('INSERT INTO t VALUES (?)', (n,))\n\
-                      import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n";
-        let killed = Command::new("python3")
-            .args(["-c", script])
+        let inserts = "INSERT INTO t VALUES (1);\n".repeat(200);
+        let script = format!(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (n);\n{inserts}.shell kill -9 $PPID\n"
+        );
+        let file = folder.path().join("script.sql");
+        fs::write(&file, script).unwrap();
+        let killed = Command::new("sqlite3")
             .arg(&database)
+            .stdin(fs::File::open(file).unwrap())
+            .stdout(Stdio::null())
             .envs(power.environment())
             .status()
             .unwrap();

@@ -23,7 +23,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// How a commit ends in PostgreSQL's protocol.
 const COMMIT: &[u8] = b"COMMIT\0";
 
-/// Who is asked.
+/// The server that a proxy forwards to.
 #[derive(Clone)]
 pub(super) enum Far {
     /// By a socket's file.

@@ -141,12 +141,12 @@ impl Run {
         let (address, serving) = model.serve().await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(serving);
-        let manner = settings::ModelUse {
+        let model_use = settings::ModelUse {
             falls_back: random.u8(..3) == 0,
             // Somebody has to write to the database so that they don't take hours.
             batches: power.is_none() && random.u8(..4) == 0,
         };
-        if manner.batches {
+        if model_use.batches {
             let place = place.clone();
             tasks.spawn(async move { place.hurry_batches().await });
         }
@@ -157,7 +157,7 @@ impl Run {
                 url: &ways.url(&place),
                 model: ways.model.address,
                 daemon: number,
-                manner,
+                model_use,
             };
             daemons.push(Daemon::new(DaemonLaunch {
                 program: faults.program.clone(),
@@ -223,7 +223,7 @@ impl Run {
         self.count_steps();
     }
 
-    /// Whoever asks anything of the daemons.
+    /// Starts the tasks that send requests to the daemons.
     fn clients(&mut self, witness: &Arc<Witness>) -> JoinSet<()> {
         let mut clients = JoinSet::new();
         for agent in (0..AGENTS).map(load::name_of) {

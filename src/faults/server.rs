@@ -179,13 +179,8 @@ impl Server {
     /// # Errors
     /// What `psql` says.
     pub(super) fn told(&self, sql: &str) -> Result<String, String> {
-        let output = self
-            .query(DATABASE, sql)
-            .map_err(|error| format!("psql: {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let rows = printed(self.query(DATABASE, sql))?;
+        Ok(String::from_utf8_lossy(&rows).into_owned())
     }
 
     /// Makes an empty database for a copy. Says where it is.
@@ -223,11 +218,7 @@ impl Server {
                 .arg(&self.folder)
                 .args(["--username", USER, "--data-only", DATABASE])
         });
-        let output = dump.map_err(|error| format!("pg_dump: {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        }
-        Ok(output.stdout)
+        printed(dump)
     }
 
     /// Its socket.
@@ -313,8 +304,16 @@ impl Drop for Server {
 }
 
 fn said(output: io::Result<Output>) -> Result<(), String> {
+    printed(output).map(drop)
+}
+
+/// What a program of the server's printed.
+///
+/// # Errors
+/// What it says is wrong, or that it is missing.
+fn printed(output: io::Result<Output>) -> Result<Vec<u8>, String> {
     match output {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() => Ok(output.stdout),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(error) => Err(format!("PostgreSQL's server (13 or newer) is needed: {error}")),
     }

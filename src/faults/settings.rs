@@ -1,5 +1,6 @@
 //! How daemons are set up: there is much to summarise, and what failed is tried again soon, so that many faults meet it in a
-//! short time. All time-outs are those of a daemon that nobody set up, but for the lease, if that is asked for.
+//! short time. All time-outs are the defaults, except the lease if the
+//! caller gives one.
 
 use std::net::SocketAddr;
 
@@ -40,13 +41,13 @@ pub(super) struct Own<'a> {
     pub(super) url: &'a str,
     pub(super) model: SocketAddr,
     pub(super) daemon: usize,
-    pub(super) manner: ModelUse,
+    pub(super) model_use: ModelUse,
 }
 
 /// How a run's daemons ask the model.
 #[derive(Clone, Copy)]
 pub(super) struct ModelUse {
-    /// The built-in summariser stands in for the model.
+    /// The built-in summariser answers when the model fails.
     pub(super) falls_back: bool,
     /// What may wait is asked in batches.
     pub(super) batches: bool,
@@ -54,9 +55,13 @@ pub(super) struct ModelUse {
 
 impl Own<'_> {
     pub(super) fn settings(&self) -> Vec<String> {
-        let fallback = if self.manner.falls_back { "offline" } else { "none" };
+        let fallback = if self.model_use.falls_back {
+            "offline"
+        } else {
+            "none"
+        };
         let base_url = format!("model.base_url=http://{}/{}/v1", self.model, self.daemon);
-        let mode = if self.manner.batches {
+        let mode = if self.model_use.batches {
             "anthropic"
         } else {
             "openai"
@@ -67,7 +72,7 @@ impl Own<'_> {
             format!("model.mode={mode}"),
             base_url,
         ];
-        if self.manner.batches {
+        if self.model_use.batches {
             settings.extend(["model.batch=true", "batch.gather_ms=0"].map(str::to_owned));
         }
         settings

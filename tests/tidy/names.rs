@@ -9,13 +9,13 @@ const SAME_NAME_MAX: usize = 2;
 /// Names that every layer has of its own.
 const SHARED_NAMES: [&str; 3] = ["Error", "Settings", "Row"];
 /// Participles that don't end in `ed`.
-const IRREGULAR_PARTICIPLES: [&str; 33] = [
+const IRREGULAR_PARTICIPLES: [&str; 32] = [
     "Begun", "Chosen", "Cut", "Done", "Drawn", "Found", "Given", "Gone", "Heard", "Held", "Kept", "Known",
-    "Left", "Lost", "Made", "Meant", "Met", "Paid", "Put", "Ran", "Read", "Run", "Said", "Seen", "Sent",
-    "Shown", "Spent", "Standing", "Taken", "Told", "Unsent", "Waiting", "Written",
+    "Left", "Lost", "Made", "Meant", "Met", "Paid", "Put", "Ran", "Read", "Said", "Seen", "Sent", "Shown",
+    "Spent", "Standing", "Taken", "Told", "Unsent", "Waiting", "Written",
 ];
-/// Words that end like a participle and are nouns, or name a thing that is known by them (`Run` is an attempt).
-const NOUNS: [&str; 5] = ["Feed", "Need", "Run", "Seed", "Speed"];
+/// Nouns that end like a participle.
+const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
 
 /// The types of a file, by line: structs, enums and traits, and aliases outside of `impl`.
 fn types(source: &Source) -> Vec<(usize, String)> {

@@ -21,7 +21,7 @@ pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     breaches
 }
 
-/// Messages and versions are numbered without a gap, and each message stands in the exchange that it names.
+/// Messages and versions are numbered without a gap, and each message lies in the exchange that it names.
 fn numbers(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let expected = (stored.fork_seq + 1..).zip(&stored.messages);

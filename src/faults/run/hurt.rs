@@ -16,9 +16,9 @@ const PARTED_MS: Range<u64> = 500..10_000;
 const SILENT_MS: Range<u64> = 2_000..45_000;
 /// How long another program holds the lock: beyond the five seconds that everybody waits, mostly.
 const LOCKED_MS: Range<u64> = 4_000..9_000;
-/// Turns that are acknowledged before the power is cut, at most …
+/// The most turns that are acknowledged before the power is cut.
 const BUSY_TURNS_MAX: u64 = 40;
-/// … but for a load that is slow.
+/// The longest wait for these turns.
 const BUSY_MS_MAX: u64 = 4_000;
 /// A commit is waited for so long.
 const COMMIT_WAIT_MS: u64 = 500;

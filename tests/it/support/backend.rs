@@ -219,12 +219,12 @@ pub(crate) async fn write_sqlite(folder: &TempDir) {
         SqlStore::open(&settings.into()).await.unwrap().close().await;
         std::fs::read(database_path(&folder)).unwrap()
     });
-    let options = OpenOptions::new()
+    let mut file = OpenOptions::new()
         .create_new(true)
         .write(true)
         .mode(0o600)
-        .to_owned();
-    let mut file = options.open(database_path(folder)).unwrap();
+        .open(database_path(folder))
+        .unwrap();
     file.write_all(template.await).unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! `recapd forget`
 
-use std::{io, process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -160,7 +160,7 @@ fn forget_in_hooks(
     scope: ForgetScope,
 ) -> Result<(), CommandFailure> {
     let deadline = Instant::now() + HOOK_PATIENCE;
-    hook::forget(environment, agent, scope, deadline).map_err(|error: io::Error| {
+    hook::forget(environment, agent, scope, deadline).map_err(|error| {
         let wrong =
             format!("{agent} is forgotten, but your hooks still hold something of it: {error}; try again");
         CommandFailure::from(anyhow::anyhow!(wrong))
