@@ -19,8 +19,8 @@ use std::{fs::File, os::unix::fs::FileExt as _, path::Path, str::FromStr as _, s
 
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
-use recapd::{
-    config::{Config, Synchronous},
+use recapd_config::{Config, Synchronous};
+use recapd_core::{
     domain::{
         agent::AgentId,
         exchange::LedgerEntry,
@@ -29,10 +29,10 @@ use recapd::{
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
-    keeper::Keeper,
-    store::{AppendRequest, PreparedMessage},
     tokenizer,
 };
+use recapd_engine::keeper::Keeper;
+use recapd_store::{AppendRequest, PreparedMessage};
 use rounds::{Rounds, said};
 use sqlx::{
     Connection as _, SqliteConnection,

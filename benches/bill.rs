@@ -33,9 +33,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
 use place::Place;
-use recapd::{
-    config::{Config, Synchronous},
-    context::{self, ContextQuery},
+use recapd_api::context::{self, ContextQuery};
+use recapd_config::{Config, Synchronous};
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::{ContextOptions, build},

@@ -15,10 +15,9 @@ use anyhow::Context as _;
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
-use recapd::{
-    assembly::Parts,
-    config::{Config, Synchronous},
-    context::{self, ContextQuery},
+use recapd_api::context::{self, ContextQuery};
+use recapd_config::{Config, Synchronous};
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::{ContextOptions, build},
@@ -29,6 +28,7 @@ use recapd::{
     formats::outgoing::{RequestFormat, render},
     tokenizer,
 };
+use recapd_engine::assembly::Parts;
 use rounds::{Rounds, said};
 use tokio::time::Instant;
 

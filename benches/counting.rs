@@ -17,7 +17,7 @@ use std::{
 
 use measure::{Sample, Table, ratio, show, size};
 use python::PythonTiktoken;
-use recapd::{
+use recapd_core::{
     domain::tokens::TokenCounter,
     tokenizer::{self, BytesCounter},
 };

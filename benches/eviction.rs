@@ -10,8 +10,8 @@ mod place;
 use std::collections::VecDeque;
 
 use measure::{Sample, Table, ratio, show, size};
-use recapd::{
-    config::Synchronous,
+use recapd_config::Synchronous;
+use recapd_core::{
     domain::{
         agent::AgentId,
         exchange::LedgerEntry,
@@ -22,10 +22,9 @@ use recapd::{
         tokens::count_message,
         window::{Budget, Window},
     },
-    formats,
-    store::{AppendRequest, AppendRules, PreparedMessage},
-    tokenizer,
+    formats, tokenizer,
 };
+use recapd_store::{AppendRequest, AppendRules, PreparedMessage};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::time::Instant;
 

@@ -24,11 +24,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
-use recapd::{
-    background::Background,
-    config::Synchronous,
-    domain::{agent::AgentId, message::Message},
-};
+use recapd_config::Synchronous;
+use recapd_core::domain::{agent::AgentId, message::Message};
+use recapd_platform::background::Background;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until},

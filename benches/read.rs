@@ -32,15 +32,14 @@ use hyper::service::Service;
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
-use recapd::{
+use recapd_api::{
     access::Access,
-    assembly,
-    config::{Config, DatabaseConfig, Synchronous},
-    domain::agent::AgentId,
     http::{self, HttpSettings, HttpState, Interface},
-    keeper::Keeper,
-    store::SqlStore,
 };
+use recapd_config::{Config, DatabaseConfig, Synchronous};
+use recapd_core::domain::agent::AgentId;
+use recapd_engine::{assembly, keeper::Keeper};
+use recapd_store::SqlStore;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

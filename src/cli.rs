@@ -9,7 +9,6 @@ mod conversations;
 #[cfg(test)]
 mod documented;
 mod exit;
-mod files;
 mod terminal;
 mod unshown;
 
@@ -18,13 +17,7 @@ use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use tokio::time::Instant;
 
-use crate::{
-    client::Credentials,
-    config::{self, Config, Environment, Loader, LogLevel},
-    telemetry::{self, Logging, Surroundings},
-};
 use backend::remote::{self, DaemonTarget};
-#[cfg(feature = "mcp")]
 use commands::agent::mcp;
 use commands::{
     agent::{
@@ -37,6 +30,9 @@ use commands::{
     trial::{check_request, count, replay, selftest},
 };
 use exit::CommandFailure;
+use recapd_client::Credentials;
+use recapd_config::{self as config, Config, Environment, Loader, LogLevel};
+use recapd_telemetry::{self as telemetry, Logging, Surroundings};
 use terminal::output;
 
 /// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
@@ -232,7 +228,6 @@ enum Command {
     /// Show which version the database's tables have, and bring them up to date
     Migrate(migrate::Migrate),
     /// Serve summaries and the archive to agents' hosts by the Model Context Protocol, on standard input and output
-    #[cfg(feature = "mcp")]
     Mcp(mcp::Mcp),
     /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
     Token(token::Token),
@@ -268,7 +263,7 @@ enum Command {
     Verify(verify::Verify),
     /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
     Hook(hook::Hook),
-    /// Test recapd on your own conversations
+    /// Test recapd on your own conversations, by the program `recapd-selftest`
     Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
@@ -281,7 +276,6 @@ impl Command {
     fn logs(&self) -> bool {
         match self {
             Self::Serve(_) => true,
-            #[cfg(feature = "mcp")]
             Self::Mcp(_) => true,
             _ => false,
         }
@@ -428,7 +422,6 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Restore(restore) => restore.run(&loaded.config, &shared),
         Command::Copy(copy) => copy.run(&loaded.config, &shared),
         Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
-        #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
         Command::Token(token) => token.run(&loaded.config, &shared),
         Command::Metrics(metrics) => metrics.run(&shared),
@@ -446,7 +439,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Openapi(openapi) => openapi.run(),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
         Command::Hook(hook) => hook.run(&loaded.config, &shared, environment, began),
-        Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
+        Command::Selftest(selftest) => selftest.run(&shared),
         Command::CheckRequest(check) => check.run(&shared),
         Command::Topic(topic) => topic.run(),
     }

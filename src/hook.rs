@@ -29,18 +29,16 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{
-    client::Credentials,
-    clock::Clock,
-    config::{Config, Environment},
-    domain::agent::AgentId,
-};
 pub use brief::Injection;
 use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
 use folder::StateFolder;
 pub use forget::{ForgetScope, forget};
 use push::SessionMark;
+use recapd_client::Credentials;
+use recapd_config::{Config, Environment};
+use recapd_core::domain::agent::AgentId;
+use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
 
 /// How long a hook may take in all.

@@ -112,7 +112,7 @@ fn assert_tidy(rule: impl Fn(&Source) -> Vec<String>) {
 
 fn sizes(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
-    if source.is_rust_in(&["src/", "tests/", "benches/"]) && lines > FILE_LINES_MAX {
+    if source.is_rust_in(&["src/", "crates/", "tests/", "benches/"]) && lines > FILE_LINES_MAX {
         vec![source.finding(lines, &format!("more than {FILE_LINES_MAX} lines"))]
     } else {
         Vec::new()
@@ -120,7 +120,7 @@ fn sizes(source: &Source) -> Vec<String> {
 }
 
 fn empty_names(source: &Source) -> Vec<String> {
-    if !source.is_rust_in(&["src/", "tests/", "benches/"]) {
+    if !source.is_rust_in(&["src/", "crates/", "tests/", "benches/"]) {
         return Vec::new();
     }
     let declares = |line: &str| {
@@ -152,7 +152,7 @@ fn is_label(line: &str) -> bool {
 }
 
 fn unlabelled_sql(source: &Source) -> Vec<String> {
-    if !source.is_rust_in(&["src/store"]) {
+    if !source.is_rust_in(&["crates/store/src"]) {
         return Vec::new();
     }
     let mut findings = Vec::new();
@@ -274,14 +274,14 @@ fn empty_names_are_found() {
 #[test]
 fn statements_without_a_label_are_found() {
     let source = Source::new(
-        "src/store/sqlite/queue.rs",
+        "crates/store/src/sqlite/queue.rs",
         "const A: &str = \"-- sqlite/queue.claim\nSELECT 1\";\nconst B: &str = \"\\\n    UPDATE queue\";\n\
          const C: &str = r#\"DELETE FROM queue\"#;\nlet d = \"SELECTED\";\nlet e = \"-- queue\\nWITH x\";\n",
     );
     let what = "SQL without a label `-- sqlite/module.function`";
     assert_eq!(
         unlabelled_sql(&source),
-        [3, 5, 7].map(|line| format!("src/store/sqlite/queue.rs:{line}: {what}"))
+        [3, 5, 7].map(|line| format!("crates/store/src/sqlite/queue.rs:{line}: {what}"))
     );
     assert!(unlabelled_sql(&Source::new("src/cli.rs", "\"SELECT 1\"")).is_empty());
 }

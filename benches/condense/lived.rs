@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    assembly::{self, Parts},
-    clock::{Clock, ManualClock},
-    config::{Config, Synchronous},
-    domain::{agent::AgentId, message::Message, time::Timestamp, tokens::TokenCounter},
-    store::{SqlStore, Store},
-};
+use recapd_config::{Config, Synchronous};
+use recapd_core::domain::{agent::AgentId, message::Message, time::Timestamp, tokens::TokenCounter};
+use recapd_engine::assembly::{self, Parts};
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::{SqlStore, Store};
 
 use super::usual::{Calls, UsualModel};
 
@@ -56,7 +54,7 @@ pub(crate) async fn live(
     let mut config = Config::default();
     config.window.budget_tokens = window.budget_tokens;
     config.window.low_water = window.low_water;
-    config.model.mode = recapd::config::ModelMode::Anthropic;
+    config.model.mode = recapd_config::ModelMode::Anthropic;
     config.database.url = format!("sqlite:{}", folder.path().join("condense.db").display());
     config.database.synchronous = Synchronous::Off;
     let begins = messages.first().and_then(|message| message.at);

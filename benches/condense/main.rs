@@ -25,8 +25,8 @@ mod usual;
 use std::sync::Arc;
 
 use lived::{Budgeted, Lived, live};
-use recapd::{
-    config::{self, Config},
+use recapd_config::{self as config, Config};
+use recapd_core::{
     domain::{
         message::Message,
         price::{Price, Usage},

@@ -1,6 +1,6 @@
 //! A live conversation of short turns, as people talk with an assistant.
 
-use recapd::{
+use recapd_core::{
     domain::{
         message::{Format, Message},
         time::{HOUR_MS, SECOND_MS, Timestamp},

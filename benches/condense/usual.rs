@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use recapd::{
-    domain::tokens::TokenCounter,
-    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
-};
+use recapd_core::domain::tokens::TokenCounter;
+use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use serde_json::{Value, json};
 
 /// Whose prices are taken.

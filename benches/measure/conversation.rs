@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use recapd::{domain::message::Message, formats::file::FileReader};
+use recapd_core::{domain::message::Message, formats::file::FileReader};
 
 /// Messages of a run that only shows that the program still works.
 const QUICK_MESSAGES: usize = 200;

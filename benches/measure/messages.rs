@@ -1,7 +1,7 @@
 //! Messages of an agent that calls tools, in OpenAI's chat format, mixed as in real traces: of ten messages two or
 //! three are prose, the others are calls and their results.
 
-use recapd::domain::message::Message;
+use recapd_core::domain::message::Message;
 
 use super::rounds::{Rounds, said};
 

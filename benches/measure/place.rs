@@ -2,13 +2,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use recapd::{
-    assembly::{self, Parts},
-    clock::SystemClock,
-    config::{Config, Synchronous},
-    llm::offline::OfflineModel,
-    store::SqlStore,
-};
+use recapd_config::{Config, Synchronous};
+use recapd_engine::assembly::{self, Parts};
+use recapd_llm::offline::OfflineModel;
+use recapd_platform::clock::SystemClock;
+use recapd_store::SqlStore;
 use tempfile::TempDir;
 
 /// The name of the database's file.

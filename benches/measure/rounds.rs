@@ -1,7 +1,7 @@
 //! Rounds of an agent that calls tools, in OpenAI's chat format: a call and its result each. Half a kilobyte is usual for a
 //! result, some dozen are common, as in real traces.
 
-use recapd::{
+use recapd_core::{
     domain::message::{Format, Message},
     formats,
 };

@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    assembly::{self, Parts},
-    clock::SystemClock,
-    config::Config,
-    llm::offline::OfflineModel,
-    store::SqlStore,
-};
+use recapd_config::Config;
+use recapd_engine::assembly::{self, Parts};
+use recapd_llm::offline::OfflineModel;
+use recapd_platform::clock::SystemClock;
+use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 
 /// Names a database of the server.

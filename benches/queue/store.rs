@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use recapd::{
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    store::{
-        ClaimRequest, SqlStore, Store,
-        postgres::{Clock, PostgresSettings},
-        update::Settle,
-    },
+use recapd_config::Config;
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::{
+    ClaimRequest, SqlStore, Store,
+    postgres::{Clock, PostgresSettings},
+    update::Settle,
 };
 use sqlx::{Connection as _, Executor as _, PgConnection, raw_sql};
 use tokio::{task::JoinSet, time::Instant};

@@ -3,13 +3,11 @@
 use std::{fs, path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use recapd::{
-    assembly::{self, Parts},
-    clock::SystemClock,
-    config::Config,
-    llm::offline::OfflineModel,
-    store::SqlStore,
-};
+use recapd_config::Config;
+use recapd_engine::assembly::{self, Parts};
+use recapd_llm::offline::OfflineModel;
+use recapd_platform::clock::SystemClock;
+use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 use tempfile::TempDir;
 

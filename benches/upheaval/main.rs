@@ -27,16 +27,16 @@ use std::{
 use anyhow::Context as _;
 use database::{Model, Opened};
 use measure::{Sample, Table, show, size};
-use recapd::{
-    assembly::Parts,
+use recapd_core::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
         settings::SettingsPatch,
     },
     formats,
-    store::Forgettable,
 };
+use recapd_engine::assembly::Parts;
+use recapd_store::Forgettable;
 use serde_json::json;
 use texts::Texts;
 use tokio::{

@@ -7,7 +7,7 @@ use libfuzzer_sys::{
     Corpus,
     arbitrary::{self, Arbitrary, Unstructured},
 };
-use recapd::{
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::{Alternation, ContextInput, ContextOptions, SourceMessage, build, fence},
@@ -20,8 +20,7 @@ use recapd::{
         outgoing::{RequestFormat, render},
     },
     tokenizer::BytesCounter,
-    validator::{Severity, Target, validate},
-};
+    validator::{Severity, Target, validate}};
 use serde_json::{Value, json};
 
 /// The longest conversation.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use libfuzzer_sys::Corpus;
-use recapd::{
+use recapd_core::{
     domain::{
         context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build},
         message::{Format, Message},
@@ -16,8 +16,7 @@ use recapd::{
         file::{FileReader, Record, SkippedEntry},
         outgoing::{RequestFormat, render},
     },
-    tokenizer::BytesCounter,
-};
+    tokenizer::BytesCounter};
 use serde_json::value::RawValue;
 
 type Outcome = Result<Record, SkippedEntry>;

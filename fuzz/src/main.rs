@@ -13,7 +13,7 @@ mod texts;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use recapd::domain::message::Format;
+use recapd_core::domain::message::Format;
 
 type Target = fn(&[u8]) -> Corpus;
 

@@ -1,10 +1,9 @@
 //! Requests: what the validator says to any JSON, and what counting makes of it.
 
 use libfuzzer_sys::Corpus;
-use recapd::{
+use recapd_core::{
     tokenizer::count_request,
-    validator::{Target, VIOLATIONS_MAX, validate},
-};
+    validator::{Target, VIOLATIONS_MAX, validate}};
 use serde_json::Value;
 
 const TARGETS: [(Target, &str, &str); 4] = [

@@ -3,12 +3,11 @@
 use std::{fs, path::PathBuf, sync::OnceLock};
 
 use libfuzzer_sys::Corpus;
-use recapd::{
-    config::Loader,
-    crontab::Crontab,
+use recapd_config::Loader;
+use recapd_platform::crontab::Crontab;
+use recapd_core::{
     domain::{journal::JournalLine, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
-    tokenizer::{BytesCounter, counter_for},
-};
+    tokenizer::{BytesCounter, counter_for}};
 use tiktoken_rs::CoreBPE;
 
 /// What the model was asked about.

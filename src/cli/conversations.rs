@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
+use recapd_core::{
     digest::digest,
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},

@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use super::terminal::output;
-use crate::{
-    access::file::FileError,
+use recapd_api::access::file::FileError;
+use recapd_config::{ConfigError, Environment, HeadersError, KeyError, LogFormat};
+use recapd_platform::{
     clock::{Clock as _, SystemClock},
-    config::{ConfigError, Environment, HeadersError, KeyError, LogFormat},
+    files::ListError,
     randomness::NoRandomness,
-    store::{FactFault, StoreError},
-    telemetry::Surroundings,
 };
+use recapd_store::{FactFault, StoreError};
+use recapd_telemetry::Surroundings;
 
 /// Something was not found.
 pub(super) const NOT_FOUND: u8 = 3;
@@ -68,6 +69,14 @@ impl CommandFailure {
             CONFIGURATION,
             anyhow::Error::msg(format!("http.tokens_file: {error}")),
         )
+    }
+
+    /// The files that were named can't be listed.
+    pub(super) fn unlisted(error: ListError) -> Self {
+        match error {
+            ListError::Missing(_) => Self::new(USAGE, error),
+            ListError::Unreadable { .. } => anyhow::Error::new(error).into(),
+        }
     }
 
     /// Nothing of that name.

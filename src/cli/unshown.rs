@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::domain::{
+use recapd_core::domain::{
     message::Message,
     number::{count, grouped},
 };
@@ -126,7 +126,7 @@ impl Unshown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::Kind;
+    use recapd_core::domain::message::Kind;
 
     fn unshown(kinds: &[(&str, u64)]) -> Unshown {
         let mut unshown = Unshown::default();

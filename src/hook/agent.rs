@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Host, Input};
-use crate::{
-    config::Environment,
+use recapd_config::Environment;
+use recapd_core::{
     digest::digest,
     domain::{agent::AgentId, text::floor_cut},
 };

@@ -14,8 +14,8 @@ use super::{
     folder::{StateFolder, read_json, read_text, replace, replace_json, touched_at},
     push::GatherState,
 };
-use crate::{
-    client::PLACEHOLDER,
+use recapd_client::PLACEHOLDER;
+use recapd_core::{
     digest::digest,
     domain::{
         agent::AgentId,

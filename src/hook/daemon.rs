@@ -5,11 +5,9 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use tokio::{runtime::Runtime, time::Instant};
 
-use crate::{
-    client::{Credentials, Transport},
-    domain::{agent::AgentId, time::SECOND_MS},
-    wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX},
-};
+use recapd_client::{Credentials, Transport};
+use recapd_core::domain::{agent::AgentId, time::SECOND_MS};
+use recapd_platform::wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
 /// With less time left than this the daemon isn't asked.
 const TIME_MIN: Duration = Duration::from_millis(3);

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::rollout::Original;
-use crate::{
+use recapd_core::{
     digest::digest,
     domain::message::{Format, Message},
     formats,

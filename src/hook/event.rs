@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::domain::message::Format;
+use recapd_core::domain::message::Format;
 
 /// The longest input that is read, in bytes: it holds prompts and last answers.
 pub const INPUT_BYTES_MAX: u64 = 8 << 20;

@@ -13,8 +13,8 @@ use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
 use super::spool::Spool;
-use crate::{
-    config::Environment,
+use recapd_config::Environment;
+use recapd_core::{
     digest::digest,
     domain::{
         agent::AgentId,

@@ -8,7 +8,8 @@ use super::{
     folder::{SEND_LOCK, StateFolder},
     spool::Spool,
 };
-use crate::{config::Environment, domain::agent::AgentId};
+use recapd_config::Environment;
+use recapd_core::domain::agent::AgentId;
 
 /// How much of the agent was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::json::{Container, InvalidJson};
 use super::{Event, Host};
-use crate::config::Environment;
+use recapd_config::Environment;
 
 pub use diff::diff;
 pub use program::{HostProgram, find};

@@ -28,11 +28,11 @@ use super::{
     rollout::{self, Original},
     spool::Spool,
 };
-use crate::{
+pub(super) use drain::{SendState, drain, visit};
+use recapd_core::{
     digest::digest,
     domain::{agent::AgentId, message::Format},
 };
-pub(super) use drain::{SendState, drain, visit};
 
 /// The most transcripts of other sessions that are looked at for messages after their last hook.
 const STRAGGLERS_MAX: usize = 32;

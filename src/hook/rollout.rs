@@ -15,7 +15,7 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::Instant;
 
 use super::delta::LINE_BYTES_MAX;
-use crate::{domain::message::Format, formats};
+use recapd_core::{domain::message::Format, formats};
 
 /// How many things that were said are compared between two looks at the time.
 const COMPARED_AT_ONCE: usize = 64;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::folder::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
-use crate::{
+use recapd_core::{
     digest::digest,
     domain::{message::Format, time::Timestamp},
 };

@@ -8,10 +8,8 @@ use super::{
     push::{GatherState, SendState},
     spool::Spool,
 };
-use crate::{
-    config::Environment,
-    domain::{agent::AgentId, time::Timestamp},
-};
+use recapd_config::Environment;
+use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
 /// The state of one agent's hooks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -12,24 +12,22 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use recapd::{
-    domain::{
-        effects::Effects,
-        prompt::{Prompt, PromptLimits, PromptMaterial},
-        time::Timestamp,
-        transcript::{Line, Transcript, Voice},
-        zone::Zone,
-    },
-    llm::{
-        ChatModel as _, ModelRequest,
-        anthropic::Anthropic,
-        gemini::Gemini,
-        limits::LimitWait,
-        ollama::Ollama,
-        openai::OpenAiChat,
-        remote::{Protocol, RemoteModel, RemoteSettings},
-        responses::Responses,
-    },
+use recapd_core::domain::{
+    effects::Effects,
+    prompt::{Prompt, PromptLimits, PromptMaterial},
+    time::Timestamp,
+    transcript::{Line, Transcript, Voice},
+    zone::Zone,
+};
+use recapd_llm::{
+    ChatModel as _, ModelRequest,
+    anthropic::Anthropic,
+    gemini::Gemini,
+    limits::LimitWait,
+    ollama::Ollama,
+    openai::OpenAiChat,
+    remote::{Protocol, RemoteModel, RemoteSettings},
+    responses::Responses,
 };
 use serde_json::{Value, json};
 

@@ -30,7 +30,6 @@ mod push;
 mod recall;
 mod reference;
 mod replay;
-mod selftest;
 mod socket;
 mod status;
 mod summary;

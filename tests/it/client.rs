@@ -1,4 +1,4 @@
-//! `recapd::client` against the HTTP interface, and against servers that behave badly.
+//! `recapd_client` against the HTTP interface, and against servers that behave badly.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,12 +8,9 @@ use std::{
     time::Duration,
 };
 
-use recapd::{
-    client::{Client, ClientError, PLACEHOLDER},
-    context::CONTEXT_BYTES_MAX,
-    domain::agent::AgentId,
-    formats::outgoing::RequestFormat,
-};
+use recapd_api::context::CONTEXT_BYTES_MAX;
+use recapd_client::{Client, ClientError, PLACEHOLDER};
+use recapd_core::{domain::agent::AgentId, formats::outgoing::RequestFormat};
 use serde_json::{Value, json};
 use tokio::{net::UnixListener, time::timeout};
 

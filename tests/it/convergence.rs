@@ -1,6 +1,6 @@
 //! Convergence over a store: what it reads, and that it refuses nothing.
 
-use recapd::{
+use recapd_core::{
     domain::{
         convergence::{ConvergenceState, Rules, WINDOW_MESSAGES},
         message::{Format, Message},

@@ -1,6 +1,6 @@
 //! A window counts what a request costs, whatever stands in it: blocks that only their provider reads, images, documents.
 
-use recapd::{
+use recapd_core::{
     domain::{message::Format, tokens::count_message},
     formats, tokenizer,
 };

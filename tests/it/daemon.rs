@@ -96,7 +96,7 @@ impl Daemon {
             .collect();
         environment.push(("PGPASSWORD".to_owned(), password));
         let child = spawn(&settings, &environment, log);
-        let http = recapd::llm::http::HttpSettings {
+        let http = recapd_llm::http::HttpSettings {
             timeout_ms: 20_000,
             connect_timeout_ms: 10_000,
             proxy_url: None,
@@ -106,7 +106,7 @@ impl Daemon {
             settings,
             environment,
             port,
-            client: recapd::llm::http::client(&http).unwrap(),
+            client: recapd_llm::http::client(&http).unwrap(),
             folder,
         }
     }

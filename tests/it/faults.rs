@@ -1,7 +1,7 @@
 //! A small sample of `recapd selftest faults`: daemons killed, stopped, cut off and starved lose nothing and do nothing
 //! twice.
 
-use recapd::{
+use recapd_selftest::{
     faults::{Database, FaultFindings, Faults, Kind, Template},
     selftest::work::Work as _,
 };

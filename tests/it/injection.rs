@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use recapd::{
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::fence,
@@ -24,9 +24,9 @@ use recapd::{
         time::Timestamp,
         transcript::{Transcript, TranscriptLimits},
     },
-    llm::offline::summarise,
     tokenizer::BytesCounter,
 };
+use recapd_llm::offline::summarise;
 use serde_json::json;
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 

@@ -6,22 +6,22 @@ mod live;
 use std::{collections::BTreeSet, sync::Mutex};
 
 use proptest::prelude::*;
-use recapd::{
-    clock::ManualClock,
+use recapd_core::{
     domain::{agent::AgentId, redaction::Redactor, time::MINUTE_MS, window::Budget},
     formats,
-    journal::{
-        export::export,
-        import::{Import, ImportReport},
-    },
-    store::PreparedMessage,
 };
+use recapd_engine::journal::{
+    export::export,
+    import::{Import, ImportReport},
+};
+use recapd_platform::clock::ManualClock;
+use recapd_store::PreparedMessage;
 
 use crate::support::{
     backend::{Backend as _, SqliteBackend, TABLES, assert_same},
     conversation::{T0, agent, append, minute, prepared, said, turns},
 };
-use recapd::domain::message::Format;
+use recapd_core::domain::message::Format;
 
 /// What an export holds, and an import has to bring back.
 const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions", "marks"];
@@ -62,7 +62,7 @@ async fn read(import: Import, text: &str) -> (ImportReport, Vec<String>) {
 
 async fn read_all(mut import: Import, pieces: &[&str]) -> (ImportReport, Vec<String>) {
     let refusals = Mutex::new(Vec::new());
-    let refused = |line, refusal: &recapd::journal::import::LineRefusal| {
+    let refused = |line, refusal: &recapd_engine::journal::import::LineRefusal| {
         refusals.lock().unwrap().push(format!("{line}: {refusal}"));
     };
     for piece in pieces {

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    assembly::Parts,
-    config::Config,
+use recapd_config::Config;
+use recapd_core::{
     domain::{
         message::{Format, Message},
         settings::SettingsPatch,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
-    formats,
-    keeper::Keeper,
-    store::{AppendOutcome, ExchangeQuery, StoreError},
-    tokenizer,
+    formats, tokenizer,
 };
+use recapd_engine::{assembly::Parts, keeper::Keeper};
+use recapd_store::{AppendOutcome, ExchangeQuery, StoreError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -177,7 +175,7 @@ fn answer(prompt_tokens: i64) -> Message {
 /// Says so many turns, in which prompts grow by twice what is estimated. Returns the last count method.
 async fn report_twice(keeper: &Keeper, rig: &Rig, turns: i64) -> String {
     let plain = tokenizer::counter_for("anthropic", "claude-opus-5");
-    let count = |message: &Message| recapd::domain::tokens::count_message(plain.as_ref(), message);
+    let count = |message: &Message| recapd_core::domain::tokens::count_message(plain.as_ref(), message);
     let mut prompt = 10_000;
     for _ in 0..turns {
         let question = question(1_000);

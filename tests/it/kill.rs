@@ -15,12 +15,10 @@ use std::{
     time::Duration,
 };
 
-use recapd::{
-    domain::agent::AgentId,
-    store::{
-        SqlStore, Store as _,
-        sqlite::{MissingFolder, SqliteSettings, Synchronous},
-    },
+use recapd_core::domain::agent::AgentId;
+use recapd_store::{
+    SqlStore, Store as _,
+    sqlite::{MissingFolder, SqliteSettings, Synchronous},
 };
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
@@ -212,7 +210,7 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
     let port = Port::reserve();
     let listen = port.address();
     let mut daemon = Daemon::start(&database, listen);
-    let client = recapd::llm::http::client(&recapd::llm::http::HttpSettings {
+    let client = recapd_llm::http::client(&recapd_llm::http::HttpSettings {
         timeout_ms: 10_000,
         connect_timeout_ms: 1_000,
         proxy_url: None,

@@ -6,24 +6,22 @@ mod particular;
 mod secrets;
 
 pub(crate) use conformance::failures;
-use recapd::{
-    domain::{
-        effects::Effects,
-        prompt::{Prompt, PromptLimits, PromptMaterial},
-        time::Timestamp,
-        transcript::{Line, Transcript, Voice},
-        zone::Zone,
-    },
-    llm::{
-        ChatModel, LlmError, ModelRequest,
-        anthropic::{Anthropic, AnthropicModel},
-        gemini::{Gemini, GeminiModel},
-        limits::LimitWait,
-        ollama::{Ollama, OllamaModel},
-        openai::{OpenAiChat, OpenAiModel},
-        remote::RemoteSettings,
-        responses::{Responses, ResponsesModel},
-    },
+use recapd_core::domain::{
+    effects::Effects,
+    prompt::{Prompt, PromptLimits, PromptMaterial},
+    time::Timestamp,
+    transcript::{Line, Transcript, Voice},
+    zone::Zone,
+};
+use recapd_llm::{
+    ChatModel, LlmError, ModelRequest,
+    anthropic::{Anthropic, AnthropicModel},
+    gemini::{Gemini, GeminiModel},
+    limits::LimitWait,
+    ollama::{Ollama, OllamaModel},
+    openai::{OpenAiChat, OpenAiModel},
+    remote::RemoteSettings,
+    responses::{Responses, ResponsesModel},
 };
 pub(crate) use secrets::echoes;
 

@@ -1,5 +1,4 @@
 //! The integration tests: one binary, so that everything links once.
-#![cfg(feature = "daemon")]
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +19,6 @@ mod journal;
 mod keeper;
 mod kill;
 mod llm;
-#[cfg(feature = "mcp")]
 mod mcp;
 mod monitoring;
 mod packaging;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use recapd::telemetry::metrics::catalogue;
+use recapd_telemetry::metrics::catalogue;
 use serde_json::Value;
 
 fn file(path: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use recapd::threads;
+use recapd_platform::threads;
 
 /// Room for what runs beside the daemon for a reload, and for what isn't counted.
 const TASKS_SPARE: usize = 16;
@@ -103,7 +103,7 @@ fn the_package_has_what_it_names() {
 #[test]
 fn what_is_packed_names_the_services_database_and_nothing_else() {
     let nobodys = "#url = \"\"";
-    let begun = recapd::config::commented();
+    let begun = recapd_config::commented();
     assert!(begun.lines().any(|line| line == nobodys));
     assert!(
         begun

@@ -215,7 +215,7 @@ async fn sqlite_columns() -> BTreeMap<String, Column> {
 async fn sqlite() -> (SqliteConnection, TempDir) {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    recapd::store::SqlStore::open(&settings.clone().into())
+    recapd_store::SqlStore::open(&settings.clone().into())
         .await
         .unwrap();
     (SqliteConnection::connect(&settings.url).await.unwrap(), folder)

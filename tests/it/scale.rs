@@ -7,13 +7,13 @@ mod plan;
 
 use std::sync::Arc;
 
-use recapd::{
-    clock::SystemClock,
+use recapd_core::{
     domain::{agent::AgentId, time::Timestamp, window::Budget},
-    snapshot::Snapshots,
-    store::{AppendRequest, ExchangeQuery, Prune, SqlStore, Store as _, VersionQuery},
     tokenizer,
 };
+use recapd_engine::snapshot::Snapshots;
+use recapd_platform::clock::SystemClock;
+use recapd_store::{AppendRequest, ExchangeQuery, Prune, SqlStore, Store as _, VersionQuery};
 use sqlx::{Connection as _, PgConnection};
 use tracing::instrument::WithSubscriber as _;
 

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    assembly::Parts,
-    clock::{Clock, ManualClock},
-    config::Config,
-    domain::time::{DAY_MS, Timestamp},
-    llm::offline::OfflineModel,
-    store::FIRING_MS_MAX,
-};
+use recapd_config::Config;
+use recapd_core::domain::time::{DAY_MS, Timestamp};
+use recapd_engine::assembly::Parts;
+use recapd_llm::offline::OfflineModel;
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::FIRING_MS_MAX;
 use tokio::{task::yield_now, time::timeout};
 use tokio_util::sync::CancellationToken;
 

@@ -2,20 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use recapd::{
-    clock::{ManualClock, SystemClock},
+use recapd_core::{
     domain::{
         agent::AgentId, project::ProjectId, redaction::Redactor, summary::compaction::SummaryPolicy,
         tokens::TokenCounter,
     },
-    notice::Notices,
-    snapshot::{
-        self, Lookup, Snapshots,
-        project::{ProjectSnapshot, ProjectSnapshots},
-    },
-    store::{Store, StoreError, SummaryRow},
     tokenizer,
 };
+use recapd_engine::snapshot::{
+    self, Lookup, Snapshots,
+    project::{ProjectSnapshot, ProjectSnapshots},
+};
+use recapd_platform::{
+    clock::{ManualClock, SystemClock},
+    notice::Notices,
+};
+use recapd_store::{Store, StoreError, SummaryRow};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 

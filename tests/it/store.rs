@@ -53,10 +53,8 @@ mod verify;
 mod versions;
 mod views;
 
-use recapd::{
-    domain::{agent::AgentId, time::Timestamp, work::Lease},
-    store::verify::{AgentReport, Invariant},
-};
+use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
+use recapd_store::verify::{AgentReport, Invariant};
 
 use crate::support::{
     backend::{Backend, SqliteBackend},

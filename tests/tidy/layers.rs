@@ -1,23 +1,20 @@
-//! Which top-level module of `src` may use which.
+//! Which module of a crate may use which, and what the pure ones must not hold. Between crates the compiler sees to it.
 
 use super::{Source, assert_tidy};
 
-/// A top-level module and what it may use.
+/// A module of a crate and what it may use.
 struct Layer {
+    /// The folder of the crate below `crates/`; nothing for the program.
+    of: &'static str,
     module: &'static str,
-    /// Other top-level modules that it may use.
+    /// Other modules of the crate that it may use.
     may_use: &'static [&'static str],
-    /// Words it must not hold, mostly names of crates.
+    /// Words it must not hold.
     banned: &'static [&'static str],
 }
 
 /// No IO, no async, no clock.
 const IMPURE: &[&str] = &[
-    "sqlx::",
-    "reqwest::",
-    "axum::",
-    "tokio::",
-    "hyper::",
     "SystemTime",
     "Utc::now",
     "std::fs",
@@ -25,126 +22,53 @@ const IMPURE: &[&str] = &[
     "std::env",
     "async fn",
 ];
-/// No database, no network.
-const OUTSIDE: &[&str] = &["sqlx::", "reqwest::", "axum::", "hyper::"];
+/// Pages are made of what others have read.
+const READING: &[&str] = &["reqwest::", "axum::", "hyper::", "tokio::", "async fn"];
 
-/// `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- mcp <- {http,
-/// cli} <- main`, and the surroundings. A new top-level module needs a row.
+/// A new module of these crates needs a row.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
-    Layer { module: "domain", may_use: &[], banned: IMPURE },
-    Layer { module: "digest", may_use: &["domain"], banned: IMPURE },
-    Layer { module: "formats", may_use: &["domain"], banned: IMPURE },
-    Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
+    Layer { of: "core", module: "domain", may_use: &[], banned: IMPURE },
+    Layer { of: "core", module: "digest", may_use: &["domain"], banned: IMPURE },
+    Layer { of: "core", module: "formats", may_use: &["domain"], banned: IMPURE },
+    Layer { of: "core", module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     // It checks what the others build, so it knows none of them.
-    Layer { module: "validator", may_use: &[], banned: IMPURE },
-    Layer { module: "randomness", may_use: &[], banned: OUTSIDE },
-    Layer { module: "wire", may_use: &[], banned: &["sqlx::", "axum::", "hyper::"] },
-    Layer { module: "client", may_use: &["domain", "formats", "randomness", "wire"], banned: &["sqlx::", "axum::", "hyper::"] },
-    Layer { module: "clock", may_use: &["domain"], banned: OUTSIDE },
-    Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
-    Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
-    Layer { module: "config", may_use: &["domain", "crontab"], banned: OUTSIDE },
-    Layer { module: "telemetry", may_use: &["domain", "clock", "config", "wire"], banned: OUTSIDE },
-    Layer { module: "threads", may_use: &[], banned: OUTSIDE },
-    Layer { module: "background", may_use: &["threads"], banned: OUTSIDE },
-    Layer { module: "lifecycle", may_use: &["background"], banned: OUTSIDE },
-    Layer { module: "store", may_use: &["domain", "digest", "randomness", "formats", "tokenizer", "background", "threads"], banned: &["reqwest::", "axum::", "hyper::"] },
-    Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
-    Layer { module: "journal", may_use: &["domain", "clock", "store", "threads"], banned: OUTSIDE },
+    Layer { of: "core", module: "validator", may_use: &[], banned: IMPURE },
+    Layer { of: "engine", module: "journal", may_use: &[], banned: &[] },
+    Layer { of: "engine", module: "keeper", may_use: &["journal"], banned: &[] },
+    Layer { of: "engine", module: "worker", may_use: &[], banned: &[] },
+    Layer { of: "engine", module: "schedule", may_use: &[], banned: &[] },
+    Layer { of: "engine", module: "snapshot", may_use: &[], banned: &[] },
+    Layer { of: "engine", module: "fleet", may_use: &[], banned: &[] },
     Layer {
-        module: "keeper",
-        may_use: &["domain", "formats", "clock", "notice", "telemetry", "store", "journal", "threads"],
-        banned: OUTSIDE,
+        of: "engine", module: "assembly",
+        may_use: &["journal", "keeper", "worker", "schedule", "snapshot", "fleet"], banned: &[],
     },
+    Layer { of: "api", module: "history", may_use: &[], banned: &["axum::", "tokio::"] },
+    Layer { of: "api", module: "context", may_use: &[], banned: &["axum::", "tokio::"] },
+    Layer { of: "api", module: "recall", may_use: &[], banned: &["axum::", "tokio::"] },
+    Layer { of: "api", module: "access", may_use: &[], banned: &["axum::"] },
+    Layer { of: "api", module: "dashboard", may_use: &["recall"], banned: READING },
+    Layer { of: "api", module: "mcp", may_use: &["history", "recall", "access"], banned: &[] },
     Layer {
-        module: "worker",
-        may_use: &["domain", "clock", "notice", "telemetry", "store", "llm"],
-        banned: OUTSIDE,
+        of: "api", module: "http",
+        may_use: &["history", "context", "recall", "access", "mcp", "dashboard"], banned: &[],
     },
-    Layer {
-        module: "schedule",
-        may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
-        banned: OUTSIDE,
-    },
-    Layer { module: "snapshot", may_use: &["domain", "tokenizer", "clock", "notice", "store", "threads"], banned: OUTSIDE },
-    Layer { module: "fleet", may_use: &["clock", "notice", "store"], banned: OUTSIDE },
-    Layer {
-        module: "context",
-        may_use: &["domain", "formats", "tokenizer", "store", "snapshot"],
-        banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
-    },
-    Layer { module: "history", may_use: &["domain", "store", "keeper"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
-    Layer {
-        module: "recall",
-        may_use: &["domain", "formats", "tokenizer", "store"],
-        banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
-    },
-    Layer {
-        module: "selftest",
-        may_use: &[
-            "domain", "formats", "validator", "clock", "crontab", "notice", "telemetry", "store", "llm", "keeper", "worker",
-            "schedule",
-        ],
-        banned: OUTSIDE,
-    },
+    Layer { of: "", module: "hook", may_use: &[], banned: &[] },
+    Layer { of: "", module: "cli", may_use: &["hook"], banned: &["axum::"] },
+    Layer { of: "selftest", module: "selftest", may_use: &[], banned: &[] },
     // It drives the daemon from outside, and looks at what is left through the store.
-    Layer {
-        module: "faults",
-        may_use: &["domain", "clock", "store", "llm", "selftest"],
-        banned: &["sqlx::"],
-    },
-    Layer { module: "access", may_use: &["domain", "clock", "store", "telemetry", "threads"], banned: OUTSIDE },
-    Layer {
-        module: "assembly",
-        may_use: &[
-            "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "journal", "keeper",
-            "worker", "schedule", "snapshot", "fleet",
-        ],
-        banned: OUTSIDE,
-    },
-    Layer {
-        module: "mcp",
-        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall", "access", "threads"],
-        banned: &["sqlx::"],
-    },
-    // Pages are made of what others have read.
-    Layer {
-        module: "dashboard",
-        may_use: &["domain", "telemetry", "store", "recall"],
-        banned: &["sqlx::", "reqwest::", "axum::", "hyper::", "tokio::", "async fn"],
-    },
-    // Of the assembly it takes the parts, in one place.
-    Layer {
-        module: "http",
-        may_use: &[
-            "assembly", "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "notice", "dashboard", "client", "randomness", "threads",
-        ],
-        banned: &["sqlx::", "reqwest::"],
-    },
-    // It is a client of the daemon, and knows nothing of what is behind HTTP.
-    Layer {
-        module: "hook",
-        may_use: &["domain", "digest", "formats", "clock", "config", "wire", "client"],
-        banned: &["sqlx::", "axum::", "hyper::"],
-    },
-    Layer {
-        module: "cli",
-        may_use: &[
-            "domain", "digest", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background", "threads",
-            "dashboard", "hook", "wire", "client", "randomness",
-        ],
-        banned: &["sqlx::", "axum::"],
-    },
+    Layer { of: "selftest", module: "faults", may_use: &["selftest"], banned: &[] },
+    Layer { of: "selftest", module: "command", may_use: &["selftest", "faults"], banned: &[] },
 ];
 
 impl Layer {
     fn may_not_use(&self, module: &str) -> bool {
         module != self.module
             && !self.may_use.contains(&module)
-            && LAYERS.iter().any(|layer| layer.module == module)
+            && LAYERS
+                .iter()
+                .any(|layer| layer.of == self.of && layer.module == module)
     }
 }
 
@@ -195,11 +119,17 @@ fn names_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
     names
 }
 
+/// The crate and the path inside of it, if this is a source of one.
+fn place(source: &Source) -> Option<(&str, &str)> {
+    let path = source.path.strip_suffix(".rs")?;
+    match path.strip_prefix("crates/") {
+        Some(path) => path.split_once("/src/"),
+        None => path.strip_prefix("src/").map(|inside| ("", inside)),
+    }
+}
+
 fn layering(source: &Source) -> Vec<String> {
-    let Some(inside) = source
-        .path
-        .strip_prefix("src/")
-        .and_then(|path| path.strip_suffix(".rs"))
+    let Some((of, inside)) = place(source).filter(|(of, _)| LAYERS.iter().any(|layer| layer.of == *of))
     else {
         return Vec::new();
     };
@@ -210,7 +140,10 @@ fn layering(source: &Source) -> Vec<String> {
     if ["lib", "main"].contains(&module) {
         return Vec::new();
     }
-    let Some(layer) = LAYERS.iter().find(|layer| layer.module == module) else {
+    let row = LAYERS
+        .iter()
+        .find(|layer| layer.of == of && layer.module == module);
+    let Some(layer) = row else {
         return vec![source.finding(1, &format!("`{module}` has no row in LAYERS"))];
     };
     let code = source.code();
@@ -239,44 +172,49 @@ fn dependencies_point_one_way() {
 #[test]
 fn forbidden_uses_are_found_with_their_lines() {
     let domain = Source::new(
-        "src/domain/summary/item.rs",
-        "//! sqlx in a comment\nuse crate::{\n    domain::time::{self, SECOND_MS},\n    store::Store,\n};\n\
-         fn f() { my_tokio::x(); log(\"tokio=warn\"); tokio::spawn(g); }\nuse super::super::super::llm::X;\n\
-         use super::super::worker_like;\n#[cfg(test)]\nmod tests {\n    use sqlx::X;\n}\nuse axum::Router;\n",
+        "crates/core/src/domain/summary/item.rs",
+        "//! std::fs in a comment\nuse crate::{\n    domain::time::{self, SECOND_MS},\n    formats::Store,\n};\n\
+         fn f() { my_std::fs::x(); log(\"std=warn\"); std::fs::read(g); }\nuse super::super::super::tokenizer::X;\n\
+         use super::super::formats_like;\n#[cfg(test)]\nmod tests {\n    use std::env::X;\n}\nuse std::net::X;\n",
     );
     assert_eq!(
         layering(&domain),
         [
-            "src/domain/summary/item.rs:4: crate::store",
-            "src/domain/summary/item.rs:6: tokio::",
-            "src/domain/summary/item.rs:7: crate::llm",
-            "src/domain/summary/item.rs:13: axum::",
+            "crates/core/src/domain/summary/item.rs:4: crate::formats",
+            "crates/core/src/domain/summary/item.rs:6: std::fs",
+            "crates/core/src/domain/summary/item.rs:7: crate::tokenizer",
+            "crates/core/src/domain/summary/item.rs:13: std::net",
         ]
     );
-    let http = Source::new(
-        "src/http.rs",
-        "use crate::{keeper::Keeper, worker};\nuse super::worker::X;\n",
-    );
-    assert_eq!(
-        layering(&http),
-        ["src/http.rs:1: crate::worker", "src/http.rs:2: crate::worker"]
-    );
     let keeper = Source::new(
-        "src/keeper/append.rs",
-        "use crate::store::Store; // not crate::llm\n",
+        "crates/engine/src/keeper.rs",
+        "use crate::{journal::Journal, worker};\nuse super::worker::X;\n",
     );
-    assert!(layering(&keeper).is_empty());
     assert_eq!(
-        layering(&Source::new("src/brandnew.rs", "")),
-        ["src/brandnew.rs:1: `brandnew` has no row in LAYERS"]
+        layering(&keeper),
+        [
+            "crates/engine/src/keeper.rs:1: crate::worker",
+            "crates/engine/src/keeper.rs:2: crate::worker"
+        ]
     );
+    let append = Source::new(
+        "crates/engine/src/keeper/append.rs",
+        "use crate::journal::Journal; // not crate::worker\n",
+    );
+    assert!(layering(&append).is_empty());
+    assert_eq!(
+        layering(&Source::new("crates/api/src/brandnew.rs", "")),
+        ["crates/api/src/brandnew.rs:1: `brandnew` has no row in LAYERS"]
+    );
+    assert!(layering(&Source::new("crates/store/src/brandnew.rs", "")).is_empty());
 }
 
 #[test]
 fn the_table_names_modules_of_its_own() {
     for layer in LAYERS {
         for used in layer.may_use {
-            assert!(LAYERS.iter().any(|other| other.module == *used), "{used}");
+            let is_of_it = |other: &Layer| other.of == layer.of && other.module == *used;
+            assert!(LAYERS.iter().any(is_of_it), "{used}");
         }
     }
 }

@@ -19,7 +19,7 @@ const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
 
 /// The types of a file, by line: structs, enums and traits, and aliases outside of `impl`.
 fn types(source: &Source) -> Vec<(usize, String)> {
-    if !source.is_rust_in(&["src/"]) {
+    if !source.is_rust_in(&["src/", "crates/"]) {
         return Vec::new();
     }
     let code = source.code();

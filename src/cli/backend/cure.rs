@@ -7,10 +7,8 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{
-    config::DEFAULT_FILE,
-    store::{StoreError, sqlite},
-};
+use recapd_config::DEFAULT_FILE;
+use recapd_store::{StoreError, sqlite};
 
 /// What to do about a damaged file.
 pub(in crate::cli) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
@@ -66,7 +64,7 @@ fn of_file(file: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Outage, OutageKind};
+    use recapd_store::{Outage, OutageKind};
 
     #[test]
     fn each_failure_has_its_cure() {

@@ -9,22 +9,22 @@ use super::{
     open,
     remote::{Remote, behind},
 };
-use crate::{
+use crate::cli::{GlobalOptions, exit::CommandFailure};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{self, PagedList},
+    time::Timestamp,
+};
+use recapd_engine::{
     assembly,
-    cli::{GlobalOptions, exit::CommandFailure},
-    clock::SystemClock,
-    config::Config,
-    domain::{
-        agent::AgentId,
-        cursor::{self, PagedList},
-        time::Timestamp,
-    },
     keeper::{AgedReply, Operator},
-    store::{
-        SqlStore, Store as _,
-        audit::{AuditQuery, AuditRow, AuditStore as _},
-        operate::{OperatorOutcome, QueueRow, Run, RunOutcome, RunQuery},
-    },
+};
+use recapd_platform::clock::SystemClock;
+use recapd_store::{
+    SqlStore, Store as _,
+    audit::{AuditQuery, AuditRow, AuditStore as _},
+    operate::{OperatorOutcome, QueueRow, Run, RunOutcome, RunQuery},
 };
 
 /// A page of the queue, by agent.

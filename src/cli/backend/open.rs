@@ -5,19 +5,15 @@ use std::{future::Future, sync::Arc, time::Duration};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{cure, remote};
-use crate::{
-    assembly::{self, Models},
-    background,
-    cli::{
-        exit::{CONFIGURATION, CommandFailure, UNAVAILABLE},
-        terminal::likeness,
-    },
-    clock::Clock,
-    config::{self, Config, Environment},
-    domain::agent::AgentId,
-    store::{SqlStore, Store, StoreError},
-    threads,
+use crate::cli::{
+    exit::{CONFIGURATION, CommandFailure, UNAVAILABLE},
+    terminal::likeness,
 };
+use recapd_config::{self as config, Config, Environment};
+use recapd_core::domain::agent::AgentId;
+use recapd_engine::assembly::{self, Models};
+use recapd_platform::{background, clock::Clock, threads};
+use recapd_store::{SqlStore, Store, StoreError};
 
 /// Agents among which the one that was meant is looked for.
 const AGENTS_COMPARED_MAX: i64 = 1_000;

@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::open;
-use crate::{
-    cli::{
-        exit::{CommandFailure, UNAVAILABLE},
-        terminal::likeness,
-    },
-    client::{Credentials, DaemonEndpoint, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE},
-    config::{Environment, read_private},
-    domain::cursor::{Cursor, PagedList},
-    wire::{HttpSettings, WireError},
+use crate::cli::{
+    exit::{CommandFailure, UNAVAILABLE},
+    terminal::likeness,
 };
+use recapd_client::{
+    Credentials, DaemonEndpoint, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE,
+};
+use recapd_config::{Environment, read_private};
+use recapd_core::domain::cursor::{Cursor, PagedList};
+use recapd_platform::wire::{HttpSettings, WireError};
 
 pub(in crate::cli) use running::{NotReady, answers, base, find};
 

@@ -8,7 +8,6 @@ pub(in crate::cli) mod history;
 pub(in crate::cli) mod hook;
 pub(in crate::cli) mod items;
 pub(in crate::cli) mod lineage;
-#[cfg(feature = "mcp")]
 pub(in crate::cli) mod mcp;
 pub(in crate::cli) mod pins;
 pub(in crate::cli) mod project;

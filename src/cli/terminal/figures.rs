@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use crate::domain::time::Timestamp;
+use recapd_core::domain::time::Timestamp;
 
 /// Thousands of tokens with one decimal: `15.8k`.
 pub(in crate::cli) fn thousands(tokens: i64) -> String {

@@ -1,6 +1,6 @@
 //! Did you mean …?
 
-use crate::domain::likeness::nearest;
+use recapd_core::domain::likeness::nearest;
 
 /// What to say of an agent that isn't there, with those that are.
 pub(in crate::cli) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {

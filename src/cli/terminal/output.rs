@@ -9,10 +9,8 @@ use std::{
 use clap::ColorChoice;
 use serde::Serialize;
 
-use crate::{
-    config::Environment,
-    domain::text::{ascii, visible_json},
-};
+use recapd_config::Environment;
+use recapd_core::domain::text::{ascii, visible_json};
 
 /// Whether a terminal is told everything in ASCII.
 static IS_PLAIN: OnceLock<bool> = OnceLock::new();

@@ -10,7 +10,8 @@ use std::{
 };
 
 use super::HostVersion;
-use crate::{config::Environment, hook::Host};
+use crate::hook::Host;
+use recapd_config::Environment;
 
 /// How long a host may take to say its version: one of Node's starts slowly from a cold disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use super::{
     },
     GatherState, Gatherer,
 };
-use crate::domain::{agent::AgentId, text::cut, time::Timestamp};
+use recapd_core::domain::{agent::AgentId, text::cut, time::Timestamp};
 
 /// The longest reason that is kept, in characters.
 const REASON_CHARS_MAX: usize = 200;

@@ -14,15 +14,12 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    config::Environment,
-    domain::time::Timestamp,
-    formats,
-    hook::{
-        daemon::{Daemon, SendFailure},
-        folder::StateFolder,
-    },
+use crate::hook::{
+    daemon::{Daemon, SendFailure},
+    folder::StateFolder,
 };
+use recapd_config::Environment;
+use recapd_core::{domain::time::Timestamp, formats};
 
 /// A daemon in memory: it stores a batch whole or not at all, and a message with a known id once.
 #[derive(Default)]
@@ -502,11 +499,11 @@ fn what_nobody_touched_for_months_is_removed() {
     let state = hooks.state();
     fs::write(hooks.files().spool().join(".tmp"), "half").unwrap();
     let (now, soon) = (
-        crate::clock::Clock::now(&crate::clock::SystemClock),
+        recapd_platform::clock::Clock::now(&recapd_platform::clock::SystemClock),
         Instant::now() + Duration::from_mins(1),
     );
     state.prune(now, soon);
     assert!(hooks.files().gathered().exists() && hooks.files().spool().join(".tmp").exists());
-    state.prune(now.plus_ms(61 * crate::domain::time::DAY_MS), soon);
+    state.prune(now.plus_ms(61 * recapd_core::domain::time::DAY_MS), soon);
     assert!(!hooks.files().gathered().exists());
 }

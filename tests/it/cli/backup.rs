@@ -6,7 +6,7 @@ use std::{
     process::Output,
 };
 
-use recapd::store::{SqlStore, Store as _, sqlite::SqliteSettings};
+use recapd_store::{SqlStore, Store as _, sqlite::SqliteSettings};
 use tempfile::TempDir;
 
 use super::{code, json, recapd, stderr};

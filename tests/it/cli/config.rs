@@ -179,7 +179,7 @@ fn what_ends_a_daemon_stands_in_its_log() {
 #[test]
 fn the_reference_and_the_schema_are_printed() {
     let reference = recapd().args(["config", "default"]).output().unwrap();
-    assert_eq!(stdout(&reference), recapd::config::DEFAULT_TOML);
+    assert_eq!(stdout(&reference), recapd_config::DEFAULT_TOML);
     let schema = json(&recapd().args(["config", "schema"]).output().unwrap());
-    assert_eq!(schema, recapd::config::json_schema());
+    assert_eq!(schema, recapd_config::json_schema());
 }

@@ -7,7 +7,8 @@ use std::{
     path::Path,
 };
 
-use recapd::{domain::time::Timestamp, store::operate::OperatorStore as _};
+use recapd_core::domain::time::Timestamp;
+use recapd_store::operate::OperatorStore as _;
 use serde_json::Value;
 use sqlx::{Connection as _, SqliteConnection};
 

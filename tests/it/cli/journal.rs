@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use recapd::store::{SqlStore, Store as _, sqlite::SqliteSettings};
+use recapd_store::{SqlStore, Store as _, sqlite::SqliteSettings};
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::{

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Output};
 
-use recapd::config::Config;
+use recapd_config::Config;
 use serde_json::Value;
 
 use super::{code, json, recapd, stderr};

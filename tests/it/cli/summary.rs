@@ -1,6 +1,6 @@
 //! `recapd summary`: all of it or less, and the same from the daemon and from the database.
 
-use recapd::domain::summary::shared::SHARED_ARCHIVED;
+use recapd_core::domain::summary::shared::SHARED_ARCHIVED;
 
 use super::{
     code,

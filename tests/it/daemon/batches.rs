@@ -1,6 +1,6 @@
 //! Batches through the real binary: put off, sent, shown; past a SIGKILL; and what is urgent goes past them.
 
-use recapd::clock::{Clock as _, SystemClock};
+use recapd_platform::clock::{Clock as _, SystemClock};
 use serde_json::Value;
 use sqlx::{Connection as _, SqliteConnection};
 

@@ -3,14 +3,12 @@
 use std::{process::Stdio, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use recapd::{
-    assembly::Parts,
-    clock::{Clock, ManualClock},
-    config::Config,
-    domain::time::{DAY_MS, Timestamp},
-    llm::offline::OfflineModel,
-    store::SqlStore,
-};
+use recapd_config::Config;
+use recapd_core::domain::time::{DAY_MS, Timestamp};
+use recapd_engine::assembly::Parts;
+use recapd_llm::offline::OfflineModel;
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::SqlStore;
 use serde_json::Value;
 use tokio::time::Instant;
 

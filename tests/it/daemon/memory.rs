@@ -71,12 +71,12 @@ fn allocator(unit: &str) -> Vec<(&str, &str)> {
 
 /// A client that waits longer than the daemon takes to say that it took too long.
 fn patient_client() -> reqwest::Client {
-    let settings = recapd::llm::http::HttpSettings {
+    let settings = recapd_llm::http::HttpSettings {
         timeout_ms: 120_000,
         connect_timeout_ms: 60_000,
         proxy_url: None,
     };
-    recapd::llm::http::client(&settings).unwrap()
+    recapd_llm::http::client(&settings).unwrap()
 }
 
 /// Fills the window of `AGENT`.

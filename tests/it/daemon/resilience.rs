@@ -1,9 +1,7 @@
 //! The real binary with a provider that is down, with a second one, and with a limit of spending.
 
-use recapd::{
-    clock::{Clock as _, SystemClock},
-    domain::{spend::next_day, time::HOUR_MS},
-};
+use recapd_core::domain::{spend::next_day, time::HOUR_MS};
+use recapd_platform::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::NamedTempFile;

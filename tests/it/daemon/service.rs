@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use recapd::threads;
+use recapd_platform::threads;
 use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};

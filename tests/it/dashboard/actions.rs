@@ -1,6 +1,6 @@
 //! What forms do.
 
-use recapd::store::operate::{OperatorStore as _, QueueState};
+use recapd_store::operate::{OperatorStore as _, QueueState};
 use reqwest::Method;
 
 use super::{key, page};

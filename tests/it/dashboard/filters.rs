@@ -1,6 +1,6 @@
 //! Filters of the queue and of the runs, and what is done to all that match.
 
-use recapd::store::operate::{OperatorStore as _, QueueState};
+use recapd_store::operate::{OperatorStore as _, QueueState};
 use reqwest::Method;
 
 use super::{key, page};

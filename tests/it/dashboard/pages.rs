@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use recapd::{domain::time::HOUR_MS, store::Store as _};
+use recapd_core::domain::time::HOUR_MS;
+use recapd_store::Store as _;
 use serde_json::json;
 
 use super::{assert_page, links, page};
@@ -192,7 +193,7 @@ fn limit_of(alerts: &str, name: &str) -> f64 {
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
 fn lamps_and_lines_have_the_limits_of_the_alerts() {
-    use recapd::dashboard::{
+    use recapd_api::dashboard::{
         DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, PENDING_MS_MAX,
     };
     let alerts = include_str!("../../../monitoring/alerts.yml");

@@ -1,13 +1,11 @@
 //! Sessions of browsers.
 
-use recapd::{
-    access::session::{IDLE_MS, LIFE_MS},
-    domain::{
-        access::{AccessNames, Reach, Scope},
-        time::MINUTE_MS,
-    },
-    store::access::AccessStore as _,
+use recapd_api::access::session::{IDLE_MS, LIFE_MS};
+use recapd_core::domain::{
+    access::{AccessNames, Reach, Scope},
+    time::MINUTE_MS,
 };
+use recapd_store::access::AccessStore as _;
 use reqwest::Method;
 use tokio_util::task::TaskTracker;
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use recapd::{
-    domain::access::{AccessNames, Reach, Scope},
-    store::Store as _,
-};
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
+use recapd_store::Store as _;
 use reqwest::Method;
 use tokio::time::Instant;
 

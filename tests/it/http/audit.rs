@@ -1,9 +1,7 @@
 //! What the audit tells of changes, refusals and sign-ins.
 
-use recapd::{
-    domain::access::{AccessNames, Reach, Scope},
-    store::audit::{AuditQuery, AuditStore as _},
-};
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
+use recapd_store::audit::{AuditQuery, AuditStore as _};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 

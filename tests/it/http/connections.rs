@@ -1,6 +1,6 @@
 //! Who is slow, speaks no HTTP, or comes in crowds keeps nobody else waiting.
 
-use recapd::config::Config;
+use recapd_config::Config;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

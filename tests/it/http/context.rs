@@ -1,6 +1,6 @@
 //! `GET /v1/agents/{id}/context`
 
-use recapd::domain::time::HOUR_MS;
+use recapd_core::domain::time::HOUR_MS;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,12 +1,10 @@
 //! `GET /v1/agents/{id}/events`, `GET /v1/events`.
 
-use recapd::{
-    domain::{
-        access::{AccessNames, Reach, Scope},
-        time::Timestamp,
-    },
-    store::access::AccessStore as _,
+use recapd_core::domain::{
+    access::{AccessNames, Reach, Scope},
+    time::Timestamp,
 };
+use recapd_store::access::AccessStore as _;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 

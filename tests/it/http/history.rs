@@ -1,6 +1,8 @@
 //! `GET /v1/agents/{id}/history`, and what it shares with `/window`.
 
-use recapd::{config::RedactPatterns, domain::window::Budget, store::Store as _};
+use recapd_config::RedactPatterns;
+use recapd_core::domain::window::Budget;
+use recapd_store::Store as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! `Idempotency-Key` on appends.
 
-use recapd::store::Store as _;
+use recapd_store::Store as _;
 use reqwest::Method;
 
 use crate::support::{

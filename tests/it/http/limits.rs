@@ -1,6 +1,6 @@
 //! What is too long, too much, too slow, or gone too early.
 
-use recapd::store::Store as _;
+use recapd_store::Store as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

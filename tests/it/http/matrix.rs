@@ -1,6 +1,7 @@
 //! Tokens × routes × ways in.
 
-use recapd::{domain::access::Scope, http::route_rules};
+use recapd_api::http::route_rules;
+use recapd_core::domain::access::Scope;
 use reqwest::Method;
 
 use super::security::{NOBODY, VICTIM, server};

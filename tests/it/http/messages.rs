@@ -1,9 +1,7 @@
 //! `POST /v1/agents/{id}/messages`.
 
-use recapd::{
-    domain::message::Format,
-    store::{ExchangeQuery, Store as _, StoredMessage},
-};
+use recapd_core::domain::message::Format;
+use recapd_store::{ExchangeQuery, Store as _, StoredMessage};
 
 use crate::support::server::Server;
 

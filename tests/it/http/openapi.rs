@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use recapd::http::openapi_document;
+use recapd_api::http::openapi_document;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -160,8 +160,8 @@ fn a_component_has_one_meaning() {
 #[test]
 fn routes_are_registered_with_their_descriptions() {
     for text in [
-        include_str!("../../../src/http.rs"),
-        include_str!("../../../src/http/routes.rs"),
+        include_str!("../../../crates/api/src/http.rs"),
+        include_str!("../../../crates/api/src/http/routes.rs"),
     ] {
         for way in [
             ".route(",

@@ -1,9 +1,7 @@
 //! What is answered when something goes wrong.
 
-use recapd::{
-    domain::access::{AccessNames, Reach, Scope},
-    llm::http::{HttpSettings, client},
-};
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
+use recapd_llm::http::{HttpSettings, client};
 use reqwest::Method;
 
 use crate::support::{

@@ -21,7 +21,7 @@ async fn ask(server: &Server, method: Method, route: &str, path: &str) -> Reply 
         request
     };
     let reply = Reply::of(request).await;
-    assert_described(&recapd::http::openapi_document(), &method, route, &reply);
+    assert_described(&recapd_api::http::openapi_document(), &method, route, &reply);
     reply
 }
 

@@ -1,7 +1,7 @@
 //! What all use together is shared: no token, and no address without one, has more than half.
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use recapd::domain::access::{Reach, Scope};
+use recapd_core::domain::access::{Reach, Scope};
 use reqwest::{Method, RequestBuilder};
 use tokio_util::sync::CancellationToken;
 

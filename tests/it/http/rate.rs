@@ -1,6 +1,6 @@
 //! `http.requests_per_second`.
 
-use recapd::domain::access::{Reach, Scope};
+use recapd_core::domain::access::{Reach, Scope};
 use reqwest::Method;
 
 use crate::support::server::{Reply, Server};

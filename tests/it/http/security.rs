@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use recapd::{
-    domain::access::{AccessNames, Reach, Scope},
-    http::{openapi_document, page_routes},
-    store::access::AccessStore as _,
-};
+use recapd_api::http::{openapi_document, page_routes};
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
+use recapd_store::access::AccessStore as _;
 use reqwest::Method;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
@@ -143,8 +141,8 @@ pub(super) async fn server() -> Server {
     server
 }
 
-fn now() -> recapd::domain::time::Timestamp {
-    recapd::domain::time::Timestamp::parse(START).unwrap()
+fn now() -> recapd_core::domain::time::Timestamp {
+    recapd_core::domain::time::Timestamp::parse(START).unwrap()
 }
 
 pub(super) async fn ask(

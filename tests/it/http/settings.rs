@@ -92,7 +92,7 @@ async fn an_agent_is_counted_by_its_own_model() {
         .store
         .change_settings(
             &"claude".parse().unwrap(),
-            &recapd::domain::settings::SettingsPatch::parse(json!({"provider": null, "model": null}))
+            &recapd_core::domain::settings::SettingsPatch::parse(json!({"provider": null, "model": null}))
                 .unwrap(),
             server.parts.clock.now(),
         )

@@ -3,10 +3,8 @@
 use axum::http::{HeaderName, Request};
 use futures::future::Either;
 use hyper::service::Service as _;
-use recapd::{
-    config::Config,
-    domain::access::{AccessNames, Reach, Scope},
-};
+use recapd_config::Config;
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
 
 use crate::support::{
     server::{Reply, Server},

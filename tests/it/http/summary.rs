@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use recapd::{domain::summary::shared::SHARED_ARCHIVED, store::Store as _};
+use recapd_core::domain::summary::shared::SHARED_ARCHIVED;
+use recapd_store::Store as _;
 use reqwest::Method;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! What web pages get, and what browsers are told to do with an answer.
 
-use recapd::domain::access::{Reach, Scope};
+use recapd_core::domain::access::{Reach, Scope};
 use reqwest::Method;
 
 use super::security::{SECRET, ask, operations};

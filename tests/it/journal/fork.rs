@@ -1,6 +1,6 @@
 //! Forked agents leave as they began and lived, and come back so, with those they came from.
 
-use recapd::domain::{agent::AgentId, settings::SettingsPatch, window::Budget};
+use recapd_core::domain::{agent::AgentId, settings::SettingsPatch, window::Budget};
 
 use super::{TOLD, exported, imported, rehearsed};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         conversation::{TURN_TOKENS, agent, append, minute, said, turns},
     },
 };
-use recapd::store::PreparedMessage;
+use recapd_store::PreparedMessage;
 
 /// As in the daemon: a small window, so that most is evicted.
 async fn say(db: &SqliteBackend, name: &str, messages: Vec<PreparedMessage>) {

@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use recapd::{
-    domain::journal::Head,
-    journal::live::Journal,
-    store::{Forgettable, StoreError},
-};
+use recapd_core::domain::journal::Head;
+use recapd_engine::journal::live::Journal;
+use recapd_store::{Forgettable, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use super::{exported, imported, rehearsed};
@@ -60,8 +58,8 @@ async fn what_is_accepted_can_be_imported() {
 async fn duplicates_are_not_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
-    let once = recapd::formats::parse(
-        recapd::domain::message::Format::Native,
+    let once = recapd_core::formats::parse(
+        recapd_core::domain::message::Format::Native,
         r#"{"kind":"user","content":"Hello","id":"1"}"#,
     )
     .unwrap();

@@ -2,14 +2,12 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use recapd::{
-    domain::{
-        redaction::Redactor,
-        reply::{self, CheckedReply, OPERATIONS, ReplyError},
-        summary::item::LONG_TEXT_CHARS_MAX,
-    },
-    llm::LlmError,
+use recapd_core::domain::{
+    redaction::Redactor,
+    reply::{self, CheckedReply, OPERATIONS, ReplyError},
+    summary::item::LONG_TEXT_CHARS_MAX,
 };
+use recapd_llm::LlmError;
 
 use super::{ASKED, IMPATIENT_MS, KEY, PATIENT_MS, model, request, settings, with};
 use crate::support::{

@@ -1,6 +1,6 @@
 //! Servers that speak OpenAI's chat completions, each a little differently.
 
-use recapd::llm::{
+use recapd_llm::{
     ChatModel as _, LlmError,
     http::{self, HttpSettings},
     openai::{OpenAiChat, OpenAiModel, OutputLimitField},

@@ -1,6 +1,6 @@
 //! What one provider does and no other: its fields, and its ways to end an answer.
 
-use recapd::llm::{
+use recapd_llm::{
     ChatModel as _,
     anthropic::{Anthropic, AnthropicModel, ApiVersion},
     remote::Effort,

@@ -1,6 +1,6 @@
 //! Neither a key nor a prompt is seen: not in errors, not in debug output.
 
-use recapd::llm::LlmError;
+use recapd_llm::LlmError;
 use serde_json::json;
 
 use super::{KEY, MODEL, PASSPHRASE, PATIENT_MS, request, settings, with};

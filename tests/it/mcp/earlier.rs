@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{EARLIER, Events, SUMMARY, answered, message, posted};
 use crate::support::server::{Reply, Server};
-use recapd::mcp::{SESSIONS_MAX, SUBSCRIPTIONS_MAX, WATCHES_MAX};
+use recapd_api::mcp::{SESSIONS_MAX, SUBSCRIPTIONS_MAX, WATCHES_MAX};
 
 fn initializing(server: &Server) -> RequestBuilder {
     let params = json!({

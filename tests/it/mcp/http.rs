@@ -1,6 +1,6 @@
 //! What is special about HTTP.
 
-use recapd::mcp::MESSAGE_BYTES_MAX;
+use recapd_api::mcp::MESSAGE_BYTES_MAX;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

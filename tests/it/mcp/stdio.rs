@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use recapd::mcp::MESSAGE_BYTES_MAX;
+use recapd_api::mcp::MESSAGE_BYTES_MAX;
 use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};

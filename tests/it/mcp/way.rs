@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Router, http::header::CONTENT_TYPE};
-use recapd::mcp::{DatabaseOpening, Remote, Way};
+use recapd_api::mcp::{DatabaseOpening, Remote, Way};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 

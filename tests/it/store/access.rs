@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use recapd::{
-    access::digest_of,
-    domain::access::{AccessNames, Reach, Scope, TokenName},
-    store::access::{NewToken, TOKENS_MAX, Token, TokenOutcome},
-};
+use recapd_api::access::digest_of;
+use recapd_core::domain::access::{AccessNames, Reach, Scope, TokenName};
+use recapd_store::access::{NewToken, TOKENS_MAX, Token, TokenOutcome};
 
 use crate::support::{
     backend::Backend,

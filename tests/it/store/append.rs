@@ -1,10 +1,8 @@
 //! Append: placing, counting, evicting, waking.
 
 use futures::future::join_all;
-use recapd::{
-    domain::{ledger::Eviction, message::Format, time::MINUTE_MS, window::Budget},
-    store::{AppendRequest, PreparedMessage, Prune, RequestKey, StoreError},
-};
+use recapd_core::domain::{ledger::Eviction, message::Format, time::MINUTE_MS, window::Budget};
+use recapd_store::{AppendRequest, PreparedMessage, Prune, RequestKey, StoreError};
 use serde_json::json;
 
 use super::{clean, forget::forget, with_pending};
@@ -15,7 +13,7 @@ use crate::support::{
 
 /// The exchanges as `number: messages from-to, tokens after tokens, state, digest`.
 async fn told(db: &dyn Backend, name: &str) -> String {
-    let query = recapd::store::ExchangeQuery {
+    let query = recapd_store::ExchangeQuery {
         from: 0,
         through: i64::MAX,
         limit: 100,
@@ -279,7 +277,7 @@ pub(crate) async fn evictions_are_recorded(db: &dyn Backend) {
     assert_eq!(more.evictions, [left(3)]);
     let recorded = "SELECT CAST(sum(eviction * 1000 + from_exchange * 100 + through_exchange * 10 + tokens) AS bigint) FROM evictions";
     assert_eq!(db.number(recorded).await, Some(1110 + 2220 + 3330 + 300));
-    let query = recapd::store::ExchangeQuery {
+    let query = recapd_store::ExchangeQuery {
         from: 1,
         through: 4,
         limit: 10,

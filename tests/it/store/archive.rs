@@ -2,20 +2,18 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use recapd::{
-    domain::{
-        agent::AgentId,
-        exchange::Exchange,
-        journal::{Head, JournalError, MessageRecord},
-        lineage::Step,
-        redaction::Redactor,
-        settings::SettingsPatch,
-        time::HOUR_MS,
-    },
-    store::{
-        ExchangeQuery, PreparedMessage,
-        archive::{AgentOrigin, ArchiveError, ReadRecord, RecordRange, Restore, RestoreOutcome},
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    journal::{Head, JournalError, MessageRecord},
+    lineage::Step,
+    redaction::Redactor,
+    settings::SettingsPatch,
+    time::HOUR_MS,
+};
+use recapd_store::{
+    ExchangeQuery, PreparedMessage,
+    archive::{AgentOrigin, ArchiveError, ReadRecord, RecordRange, Restore, RestoreOutcome},
 };
 use serde_json::{Value, json};
 

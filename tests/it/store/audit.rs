@@ -1,6 +1,6 @@
 //! The audit: what is kept of it, and in which order it is told.
 
-use recapd::store::audit::{AuditEvent, AuditKind, AuditQuery, AuditRow};
+use recapd_store::audit::{AuditEvent, AuditKind, AuditQuery, AuditRow};
 
 use crate::support::{
     backend::Backend,

@@ -2,21 +2,17 @@
 
 use std::slice;
 
-use recapd::{
-    domain::{
-        agent::AgentId,
-        batch::BatchState,
-        redaction::Redactor,
-        summary::{compaction::SummaryPolicy, edit::ItemEdit},
-        time::{HOUR_MS, MINUTE_MS, Timestamp},
-        work::{Lease, Reason},
-    },
-    store::{
-        EditRequest, Fence, Forget, Forgettable, Prune, StoreError,
-        batch::{
-            BatchClosed, BatchEnd, BatchFigures, BatchMove, BatchQuestion, BatchReply, Gather, OpenBatch,
-        },
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    batch::BatchState,
+    redaction::Redactor,
+    summary::{compaction::SummaryPolicy, edit::ItemEdit},
+    time::{HOUR_MS, MINUTE_MS, Timestamp},
+    work::{Lease, Reason},
+};
+use recapd_store::{
+    EditRequest, Fence, Forget, Forgettable, Prune, StoreError,
+    batch::{BatchClosed, BatchEnd, BatchFigures, BatchMove, BatchQuestion, BatchReply, Gather, OpenBatch},
 };
 
 use super::{clean, the_lease, with_pending};

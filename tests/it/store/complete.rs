@@ -1,12 +1,10 @@
 //! Completion: what one update moves, and what becomes of its row.
 
-use recapd::{
-    domain::{
-        summary::item::{ExchangeRange, Item, Origin},
-        work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
-    },
-    store::{AttemptError, CRASHED, JournalledAnswer, Material, MaterialLimits, Patch, StoreError},
+use recapd_core::domain::{
+    summary::item::{ExchangeRange, Item, Origin},
+    work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
 };
+use recapd_store::{AttemptError, CRASHED, JournalledAnswer, Material, MaterialLimits, Patch, StoreError};
 
 use super::{clean, the_lease, with_pending};
 use crate::support::{

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use recapd::store::{
+use recapd_store::{
     SqlStore, Store as _, StoreError,
     copy::{CopyError, CopyProgress, CopyReport, copy},
     schema,

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use recapd::{
-    domain::{lineage::Step, window::Budget},
-    store::{PreparedMessage, verify::Invariant},
-};
+use recapd_core::domain::{lineage::Step, window::Budget};
+use recapd_store::{PreparedMessage, verify::Invariant};
 
 use super::{
     clean,

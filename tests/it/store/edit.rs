@@ -1,19 +1,17 @@
 //! Items, and what a hand changes about them.
 
-use recapd::{
-    domain::{
-        summary::{
-            compaction::SummaryPolicy,
-            edit::ItemEdit,
-            item::{Importance, Origin},
-            section::Ageing,
-        },
-        time::DAY_MS,
+use recapd_core::domain::{
+    summary::{
+        compaction::SummaryPolicy,
+        edit::ItemEdit,
+        item::{Importance, Origin},
+        section::Ageing,
     },
-    store::{
-        EditOutcome, EditRequest, Fence, ITEM_PINS_MAX, ItemQuery, ItemRow, RollbackRequest, StoreError,
-        StoreResult,
-    },
+    time::DAY_MS,
+};
+use recapd_store::{
+    EditOutcome, EditRequest, Fence, ITEM_PINS_MAX, ItemQuery, ItemRow, RollbackRequest, StoreError,
+    StoreResult,
 };
 use serde_json::{Value, json};
 

@@ -1,22 +1,20 @@
 //! Facts: written with an update, and undone with what they come from.
 
-use recapd::{
-    domain::{
-        lineage::Step,
-        summary::{
-            compaction::SummaryPolicy,
-            fact::{
-                Fact, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement,
-                edit::{FactEdit, NewFact},
-            },
-            state::FactRefusal,
+use recapd_core::domain::{
+    lineage::Step,
+    summary::{
+        compaction::SummaryPolicy,
+        fact::{
+            Fact, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement,
+            edit::{FactEdit, NewFact},
         },
-        transcript::Voice,
+        state::FactRefusal,
     },
-    store::{
-        FactEdited, FactFault, FactHand, FactQuery, FactRequest, FactRow, RollbackRequest, StoreError,
-        verify::Invariant,
-    },
+    transcript::Voice,
+};
+use recapd_store::{
+    FactEdited, FactFault, FactHand, FactQuery, FactRequest, FactRow, RollbackRequest, StoreError,
+    verify::Invariant,
 };
 use serde_json::json;
 

@@ -1,12 +1,10 @@
 //! Fairness between projects: nobody's work is held up by another project's, however much that is.
 
-use recapd::{
-    domain::{
-        time::{MINUTE_MS, SECOND_MS, Timestamp},
-        work::{Fairness, Lease, Reason},
-    },
-    store::{Postponement, SqlStore, Store as _},
+use recapd_core::domain::{
+    time::{MINUTE_MS, SECOND_MS, Timestamp},
+    work::{Fairness, Lease, Reason},
 };
+use recapd_store::{Postponement, SqlStore, Store as _};
 use tempfile::TempDir;
 
 use super::{queue::failure, with_pending};

@@ -1,9 +1,7 @@
 //! The guards of a completion, each provoked alone: nothing may change when one of them doesn't hold.
 
-use recapd::{
-    domain::work::Lease,
-    store::{Completion, Fence, MaterialLimits, Patch, StoreError, StoreResult},
-};
+use recapd_core::domain::work::Lease;
+use recapd_store::{Completion, Fence, MaterialLimits, Patch, StoreError, StoreResult};
 
 use super::{clean, the_lease, with_pending};
 use crate::support::{
@@ -113,7 +111,12 @@ pub(crate) async fn a_replayed_completion_is_fenced(db: &dyn Backend) {
     fenced(db, &lease, &patch, Fence::Lease).await;
     // Even with a forged lease the version stops it, and with a forged version the watermark.
     db.store()
-        .enqueue(&agent("a"), recapd::domain::work::Reason::Manual, 0, minute(1))
+        .enqueue(
+            &agent("a"),
+            recapd_core::domain::work::Reason::Manual,
+            0,
+            minute(1),
+        )
         .await
         .unwrap();
     let lease = the_lease(db, minute(1)).await;
@@ -196,7 +199,12 @@ pub(crate) async fn items_retire_once(db: &dyn Backend) {
     passes(db, &lease, patch).await;
     let again = async || {
         db.store()
-            .enqueue(&agent("a"), recapd::domain::work::Reason::Ageing, 0, minute(2))
+            .enqueue(
+                &agent("a"),
+                recapd_core::domain::work::Reason::Ageing,
+                0,
+                minute(2),
+            )
             .await
             .unwrap();
         let lease = the_lease(db, minute(2)).await;

@@ -1,22 +1,20 @@
 //! Forgetting: what is gone is gone everywhere, and everything else stays as true as it was.
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{
-        agent::AgentId,
-        lineage::Step,
-        redaction::Redactor,
-        summary::{
-            compaction::SummaryPolicy,
-            fact::{FactChanges, FactKind},
-        },
-        time::HOUR_MS,
+use recapd_api::recall::{self, ExpandQuery};
+use recapd_core::domain::{
+    agent::AgentId,
+    lineage::Step,
+    redaction::Redactor,
+    summary::{
+        compaction::SummaryPolicy,
+        fact::{FactChanges, FactKind},
     },
-    recall::{self, ExpandQuery},
-    store::{
-        ExchangePlace, Forget, Forgettable, Forgotten, JournalledAnswer, RebuildRequest, RollbackRequest,
-        StoreError,
-    },
+    time::HOUR_MS,
+};
+use recapd_store::{
+    ExchangePlace, Forget, Forgettable, Forgotten, JournalledAnswer, RebuildRequest, RollbackRequest,
+    StoreError,
 };
 use tokio::runtime::Handle;
 
@@ -220,7 +218,7 @@ pub(crate) async fn a_tombstone_keeps_its_place_and_its_time(db: &dyn Backend) {
         })
         .collect();
     assert_eq!(brief, [(3, "user", true, 0), (4, "assistant", true, 0)]);
-    let query = recapd::domain::recall::Query::parse(NEEDLE).unwrap();
+    let query = recapd_core::domain::recall::Query::parse(NEEDLE).unwrap();
     assert_eq!(
         store.search(&agent("a"), &query).await.unwrap().unwrap().found,
         []
@@ -516,7 +514,7 @@ pub(crate) async fn any_life_can_be_forgotten_in_parts(db: &dyn Backend) {
 }
 
 pub(crate) async fn a_recount_under_way_does_not_count_it(db: &dyn Backend) {
-    use recapd::store::{NewCount, Recount};
+    use recapd_store::{NewCount, Recount};
     db.store()
         .append(append(&agent("a"), turns(1..=2)))
         .await

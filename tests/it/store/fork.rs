@@ -1,9 +1,9 @@
 //! Fork: the child shares the parent's past, and nothing of its future.
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
-    store::{AgentRow, Ancestor, ExchangeQuery, ForkOutcome, PreparedMessage, StepOutcome, StoreError},
+use recapd_core::domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason};
+use recapd_store::{
+    AgentRow, Ancestor, ExchangeQuery, ForkOutcome, PreparedMessage, StepOutcome, StoreError,
 };
 use tokio::runtime::Handle;
 
@@ -159,7 +159,7 @@ pub(crate) async fn a_fork_before_the_first_word_shares_nothing(db: &dyn Backend
     say(db, "a", turns(1..=5)).await;
     assert_eq!(
         row(db, "b").await.ledger,
-        recapd::domain::ledger::Ledger::default()
+        recapd_core::domain::ledger::Ledger::default()
     );
     say(db, "b", turns(7..=7)).await;
     let report = clean(db, &agent("b")).await;

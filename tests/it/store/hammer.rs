@@ -2,20 +2,18 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use recapd::{
-    domain::{
-        agent::AgentId,
-        batch::BatchState,
-        lineage::Step,
-        redaction::Redactor,
-        time::{HOUR_MS, Timestamp},
-        work::Reason,
-    },
-    store::{
-        AttemptError, Failure, Forget, Forgettable, Material, Prune, Resume, Settle, SqlStore, Store as _,
-        StoreError,
-        batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    batch::BatchState,
+    lineage::Step,
+    redaction::Redactor,
+    time::{HOUR_MS, Timestamp},
+    work::Reason,
+};
+use recapd_store::{
+    AttemptError, Failure, Forget, Forgettable, Material, Prune, Resume, Settle, SqlStore, Store as _,
+    StoreError,
+    batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
 };
 use tokio::task::JoinSet;
 

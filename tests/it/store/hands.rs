@@ -2,14 +2,12 @@
 //! under way and budgets change, the data proves itself after each step, and everything is summarised in the end.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{
-        agent::AgentId,
-        settings::SettingsPatch,
-        summary::{compaction::SummaryPolicy, edit::ItemEdit},
-    },
-    store::{EditRequest, ItemQuery, RebuildRequest, RollbackRequest, StoreError, VersionQuery},
+use recapd_core::domain::{
+    agent::AgentId,
+    settings::SettingsPatch,
+    summary::{compaction::SummaryPolicy, edit::ItemEdit},
 };
+use recapd_store::{EditRequest, ItemQuery, RebuildRequest, RollbackRequest, StoreError, VersionQuery};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -62,7 +60,7 @@ fn hands() -> impl Strategy<Value = Option<Hand>> {
 }
 
 /// Days later the items are too old for the document, but for pinned ones.
-fn now(at: i64) -> recapd::domain::time::Timestamp {
+fn now(at: i64) -> recapd_core::domain::time::Timestamp {
     minute(if at % 7 == 0 { 100_000 } else { 1_000 + at })
 }
 
@@ -110,7 +108,7 @@ async fn edit(
     agent: &AgentId,
     index: prop::sample::Index,
     change: serde_json::Value,
-    now: recapd::domain::time::Timestamp,
+    now: recapd_core::domain::time::Timestamp,
 ) {
     let query = ItemQuery {
         after: 0,

@@ -3,19 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use recapd::{
-    clock::SystemClock,
+use recapd_core::{
     domain::time::Timestamp,
     formats::{Row, read_row},
-    keeper::Keeper,
-    notice::Notices,
-    store::{
-        AppendOutcome, AppendRequest, ExchangeQuery, Fence, Store, StoreError, StoreResult,
-        inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
-    },
-    telemetry::metrics::Metrics,
     tokenizer,
 };
+use recapd_engine::keeper::Keeper;
+use recapd_platform::{clock::SystemClock, notice::Notices};
+use recapd_store::{
+    AppendOutcome, AppendRequest, ExchangeQuery, Fence, Store, StoreError, StoreResult,
+    inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
+};
+use recapd_telemetry::metrics::Metrics;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 

@@ -1,9 +1,7 @@
 //! Leases: taken over, renewed, given back, reclaimed.
 
-use recapd::{
-    domain::work::{Lease, Reason},
-    store::{Fence, Settle, StoreError},
-};
+use recapd_core::domain::work::{Lease, Reason};
+use recapd_store::{Fence, Settle, StoreError};
 
 use super::{the_lease, with_pending};
 use crate::support::{

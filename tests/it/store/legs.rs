@@ -1,9 +1,7 @@
 //! The legs of an exchange, as they are read.
 
-use recapd::{
-    domain::{lineage::Step, window::Budget},
-    store::PreparedMessage,
-};
+use recapd_core::domain::{lineage::Step, window::Budget};
+use recapd_store::PreparedMessage;
 
 use super::lineage::step;
 use crate::support::{

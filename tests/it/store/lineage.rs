@@ -1,17 +1,15 @@
 //! Clear, mark and rewind: what they do, and that a replay of the messages does the same.
 
-use recapd::{
-    domain::{
-        lineage::Step,
-        summary::{
-            coverage::items_from,
-            item::{ExchangeRange, Importance, ItemDraft, Origin},
-        },
-        window::Budget,
-        work::Lease,
+use recapd_core::domain::{
+    lineage::Step,
+    summary::{
+        coverage::items_from,
+        item::{ExchangeRange, Importance, ItemDraft, Origin},
     },
-    store::{AppendOutcome, AppendRequest, Fence, PreparedMessage, StepOutcome, StoreError},
+    window::Budget,
+    work::Lease,
 };
+use recapd_store::{AppendOutcome, AppendRequest, Fence, PreparedMessage, StepOutcome, StoreError};
 
 use super::{clean, the_lease};
 use crate::support::{
@@ -332,7 +330,7 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
 pub(crate) async fn what_comes_back_is_in_the_window_again(db: &dyn Backend) {
     summarised(db).await;
     say(db, vec![rewind("third", 10)]).await;
-    let query = recapd::store::ExchangeQuery {
+    let query = recapd_store::ExchangeQuery {
         from: 1,
         through: i64::MAX,
         limit: 100,

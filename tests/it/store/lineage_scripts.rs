@@ -2,10 +2,8 @@
 //! messages alone ends in the same state.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
-    store::{AppendRequest, Patch, PreparedMessage, Settle},
-};
+use recapd_core::domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason};
+use recapd_store::{AppendRequest, Patch, PreparedMessage, Settle};
 use tokio::runtime::Handle;
 
 use super::lineage::step;

@@ -1,9 +1,9 @@
 //! Long exchanges: they are stored, evicted and summarised leg by leg.
 
-use recapd::{
-    domain::{exchange::Exchange, lineage::Step, redaction::Redactor, window::Budget, work::Reason},
-    store::{AppendOutcome, ExchangeQuery, Forget, Forgettable, MaterialLimits, PreparedMessage},
+use recapd_core::domain::{
+    exchange::Exchange, lineage::Step, redaction::Redactor, window::Budget, work::Reason,
 };
+use recapd_store::{AppendOutcome, ExchangeQuery, Forget, Forgettable, MaterialLimits, PreparedMessage};
 
 use super::{clean, lineage::step};
 use crate::support::{

@@ -1,16 +1,14 @@
 //! What operators see of the updates and do to them.
 
-use recapd::{
-    domain::{
-        agent::AgentId,
-        spend::SpendLimit,
-        time::Timestamp,
-        work::{Lease, Reason},
-    },
-    store::{
-        AttemptError, Failure, Fence, Material, Postponement, Resume, RunRecord, StoreError,
-        operate::{OperatorOutcome, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    spend::SpendLimit,
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+use recapd_store::{
+    AttemptError, Failure, Fence, Material, Postponement, Resume, RunRecord, StoreError,
+    operate::{OperatorOutcome, QueueRow, QueueState, QueueWait, Run, RunHour, RunOutcome, RunQuery},
 };
 
 use super::{the_lease, with_pending};

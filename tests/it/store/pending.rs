@@ -1,6 +1,6 @@
 //! What is pending, for those who read by plain SQL: the view `agent_pending`, beside what a summary is read with.
 
-use recapd::domain::time::SECOND_MS;
+use recapd_core::domain::time::SECOND_MS;
 
 use super::{
     versions::{rebuild, update},

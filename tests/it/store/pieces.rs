@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{agent::AgentId, redaction::Redactor, settings::SettingsPatch, window::Budget},
-    store::{AppendRequest, AppendRules, Forget, Forgettable, NewCount, Recount, Store, StoreError},
-};
+use recapd_core::domain::{agent::AgentId, redaction::Redactor, settings::SettingsPatch, window::Budget};
+use recapd_store::{AppendRequest, AppendRules, Forget, Forgettable, NewCount, Recount, Store, StoreError};
 use serde_json::json;
 use tokio::runtime::Handle;
 

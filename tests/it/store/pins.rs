@@ -1,9 +1,7 @@
 //! Pins and important messages: what stays in view, and what takes it away.
 
-use recapd::{
-    domain::lineage::Step,
-    store::{AppendOutcome, AppendRequest, PreparedMessage, StepOutcome, StoreError},
-};
+use recapd_core::domain::lineage::Step;
+use recapd_store::{AppendOutcome, AppendRequest, PreparedMessage, StepOutcome, StoreError};
 
 use super::{clean, forget::forget, lineage::step};
 use crate::support::{

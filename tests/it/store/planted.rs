@@ -1,6 +1,6 @@
 //! A schema in which somebody planted or changed something, on both databases.
 
-use recapd::store::{
+use recapd_store::{
     DatabaseSettings,
     schema::catalogue::{faults, listing},
 };
@@ -21,7 +21,7 @@ async fn told(settings: &DatabaseSettings) -> Vec<String> {
 async fn what_is_planted_in_a_file_is_named() {
     let folder: TempDir = SqliteBackend::fresh().await.closed().await;
     let settings = sqlite_settings(&folder);
-    let file = recapd::store::sqlite::file_of(&settings.url).unwrap();
+    let file = recapd_store::sqlite::file_of(&settings.url).unwrap();
     let settings: DatabaseSettings = settings.into();
     assert_eq!(told(&settings).await, [""; 0]);
     let plants = [

@@ -8,15 +8,13 @@ mod silence;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use recapd::{
-    domain::{
-        time::{HOUR_MS, Timestamp},
-        work::{Lease, Reason},
-    },
-    store::{
-        ClaimRequest, SqlStore, Store as _, StoreError,
-        postgres::{Clock, Member, PeerMessage, PostgresSettings},
-    },
+use recapd_core::domain::{
+    time::{HOUR_MS, Timestamp},
+    work::{Lease, Reason},
+};
+use recapd_store::{
+    ClaimRequest, SqlStore, Store as _, StoreError,
+    postgres::{Clock, Member, PeerMessage, PostgresSettings},
 };
 use sqlx::PgConnection;
 use tokio::time::{Instant, timeout};

@@ -1,9 +1,7 @@
 //! Projects: which agents belong to one, and what their common document is made of.
 
-use recapd::{
-    domain::project::ProjectId,
-    store::{PROJECT_AGENTS_MAX, StoreError},
-};
+use recapd_core::domain::project::ProjectId;
+use recapd_store::{PROJECT_AGENTS_MAX, StoreError};
 
 use super::{clean, with_pending};
 use crate::support::{

@@ -1,10 +1,8 @@
 //! The update protocol from end to end, in the order in which it was first proved: whatever goes wrong on the way,
 //! each exchange is covered once.
 
-use recapd::{
-    domain::work::{Lease, Reason},
-    store::{Fence, MaterialLimits, Patch, StoreError},
-};
+use recapd_core::domain::work::{Lease, Reason};
+use recapd_store::{Fence, MaterialLimits, Patch, StoreError};
 
 use super::{clean, the_lease, with_pending};
 use crate::support::{

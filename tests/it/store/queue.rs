@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use recapd::{
-    domain::{
-        agent::AgentId,
-        time::{MINUTE_MS, SECOND_MS, Timestamp},
-        work::{Lease, Reason},
-    },
-    store::{AttemptError, CRASHED, ERROR_CHARS_MAX, EnqueueOutcome, Failure, Fence, StoreError},
+use recapd_core::domain::{
+    agent::AgentId,
+    time::{MINUTE_MS, SECOND_MS, Timestamp},
+    work::{Lease, Reason},
 };
+use recapd_store::{AttemptError, CRASHED, ERROR_CHARS_MAX, EnqueueOutcome, Failure, Fence, StoreError};
 
 use super::{the_lease, with_pending};
 use crate::support::{

@@ -1,8 +1,8 @@
 //! Reading: agents, exchanges, messages, summaries.
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    context::{self, ContextError, ContextQuery, Viewer},
+use recapd_api::context::{self, ContextError, ContextQuery, Viewer};
+use recapd_core::{
     domain::{
         context::{Alternation, ContextOptions},
         exchange::ExchangeState,
@@ -14,11 +14,11 @@ use recapd::{
     },
     formats,
     formats::outgoing::RequestFormat,
-    snapshot,
-    store::{
-        ExchangeQuery, MESSAGE_BYTES, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange,
-        page::{PART_MESSAGES_MAX, page, part as part_behind},
-    },
+};
+use recapd_engine::snapshot;
+use recapd_store::{
+    ExchangeQuery, MESSAGE_BYTES, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange,
+    page::{PART_MESSAGES_MAX, page, part as part_behind},
 };
 
 use super::{
@@ -102,7 +102,7 @@ pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
     messages.extend(turns(1..=6));
     db.store().append(append(&agent("a"), messages)).await.unwrap();
     let lease = the_lease(db, minute(10)).await;
-    let limits = recapd::store::MaterialLimits {
+    let limits = recapd_store::MaterialLimits {
         exchanges_max: 2,
         ..ALL
     };
@@ -254,7 +254,7 @@ async fn with_big_exchange(db: &dyn Backend, result: &str) {
 /// What a context is built from is bounded, whatever the window holds.
 pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
     with_big_exchange(db, &"x".repeat(2_000)).await;
-    let counter = recapd::tokenizer::ceiling_counter();
+    let counter = recapd_core::tokenizer::ceiling_counter();
     let row = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
     let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
     let built = async |bytes_max: i64| {
@@ -383,7 +383,7 @@ pub(crate) async fn a_summary_names_what_is_pending(db: &dyn Backend) {
         ),
         (0, 5, Some(T0))
     );
-    let named = |pending: &[recapd::domain::exchange::Exchange]| {
+    let named = |pending: &[recapd_core::domain::exchange::Exchange]| {
         pending.iter().map(|e| e.exchange).collect::<Vec<_>>()
     };
     assert_eq!(named(&summary.pending), [1, 2, 3, 4]);
@@ -450,7 +450,7 @@ pub(crate) async fn a_database_answers(db: &dyn Backend) {
 }
 
 /// A native message of `kind` by `speaker`.
-fn by(kind: &str, speaker: &str, text: &str) -> recapd::store::PreparedMessage {
+fn by(kind: &str, speaker: &str, text: &str) -> recapd_store::PreparedMessage {
     let payload = serde_json::json!({"kind": kind, "speaker": speaker, "content": text});
     let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
     prepared(message, 10, T0)
@@ -459,7 +459,7 @@ fn by(kind: &str, speaker: &str, text: &str) -> recapd::store::PreparedMessage {
 pub(crate) async fn the_last_words_of_speakers_are_read(db: &dyn Backend) {
     let words = async |limit| -> Vec<String> {
         let said = db.store().last_said(&agent("a"), limit).await.unwrap();
-        let word = |said: &recapd::store::SaidMessage| {
+        let word = |said: &recapd_store::SaidMessage| {
             let message = &said.stored.message;
             let speaker = message.speaker.clone().unwrap_or_default();
             format!("#{} {speaker}: {}", said.exchange, message.text())
@@ -510,7 +510,7 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
             db.store().append(append(&agent, talk)).await.unwrap();
             let before = db.dump(&TABLES).await;
             let row = db.store().summary(&agent).await.unwrap().unwrap();
-            let counter = recapd::tokenizer::ceiling_counter();
+            let counter = recapd_core::tokenizer::ceiling_counter();
             let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
             let viewer = |speaker: &str| Viewer {
                 speaker: speaker.to_owned(),

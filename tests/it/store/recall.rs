@@ -1,17 +1,15 @@
 //! Recall and expand: the archive by words and by numbers.
 
-use recapd::{
-    domain::{recall::Query, time::Timestamp},
-    recall::{self, RecallReply},
-    store::{ExchangePlace, ExpandedExchange, MessageRange},
-};
+use recapd_api::recall::{self, RecallReply};
+use recapd_core::domain::{recall::Query, time::Timestamp};
+use recapd_store::{ExchangePlace, ExpandedExchange, MessageRange};
 
 use super::{clean, lineage::step, the_lease, with_pending};
 use crate::support::{
     backend::Backend,
     conversation::{ALL, T0, agent, append, items, minute, patch, said, turns},
 };
-use recapd::domain::{lineage::Step, redaction::Redactor};
+use recapd_core::domain::{lineage::Step, redaction::Redactor};
 
 const WHOLE: MessageRange = MessageRange {
     after_seq: 0,

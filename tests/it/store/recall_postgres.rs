@@ -2,10 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use recapd::{
-    domain::redaction::Redactor,
-    store::{Forget, Forgettable},
-};
+use recapd_core::domain::redaction::Redactor;
+use recapd_store::{Forget, Forgettable};
 
 use super::clean;
 use crate::support::{

@@ -1,18 +1,16 @@
 //! A change of model: what isn't covered is counted again, step by step, and everything adds up after each.
 
 use proptest::test_runner::{Config, TestRunner};
-use recapd::{
-    domain::{
-        agent::AgentId,
-        calibration::{Calibration, CalibrationSample, MODELS_MAX, ReportedSample, Reporter},
-        message::{Kind, Message},
-        settings::SettingsPatch,
-        window::Budget,
-    },
-    store::{
-        AppendRules, ExchangeQuery, Fence, KeptCalibration, MaterialLimits, NewCount, Recount, RecountBatch,
-        RecountOutcome, StoreError, StoredExchange,
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    calibration::{Calibration, CalibrationSample, MODELS_MAX, ReportedSample, Reporter},
+    message::{Kind, Message},
+    settings::SettingsPatch,
+    window::Budget,
+};
+use recapd_store::{
+    AppendRules, ExchangeQuery, Fence, KeptCalibration, MaterialLimits, NewCount, Recount, RecountBatch,
+    RecountOutcome, StoreError, StoredExchange,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{
-        preset::{Basis, Preset},
-        settings::{AgentSettings, OnOverflow, SettingsPatch},
-        time::{MINUTE_MS, Timestamp},
-        tokens::TokenCounter,
-        window::{Budget, Window},
-    },
-    store::{ExchangeQuery, PreparedMessage, StoreError},
+use recapd_core::domain::{
+    preset::{Basis, Preset},
+    settings::{AgentSettings, OnOverflow, SettingsPatch},
+    time::{MINUTE_MS, Timestamp},
+    tokens::TokenCounter,
+    window::{Budget, Window},
 };
+use recapd_store::{ExchangeQuery, PreparedMessage, StoreError};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -53,7 +51,7 @@ fn messages(said: &[Said]) -> Vec<PreparedMessage> {
     let message = |&(kind, chars, minutes): &Said| {
         at = at.plus_ms(minutes * MINUTE_MS);
         let message = native(kind, &"x".repeat(chars));
-        let tokens = recapd::domain::tokens::count_message(&Characters, &message);
+        let tokens = recapd_core::domain::tokens::count_message(&Characters, &message);
         prepared(message, tokens, at)
     };
     said.iter().map(message).collect()

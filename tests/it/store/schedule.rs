@@ -1,13 +1,13 @@
 //! What the schedules ask of the store: slots, ageing, pruning, figures.
 
-use recapd::{
-    domain::{
-        settings::SettingsPatch,
-        time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp},
-        work::Reason,
-        zone::Zone,
-    },
-    store::{AttemptError, FIRING_MS_MAX, Failure, JournalledAnswer, Prune, Sample, Slot, StoreResult},
+use recapd_core::domain::{
+    settings::SettingsPatch,
+    time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp},
+    work::Reason,
+    zone::Zone,
+};
+use recapd_store::{
+    AttemptError, FIRING_MS_MAX, Failure, JournalledAnswer, Prune, Sample, Slot, StoreResult,
 };
 
 use super::{clean, the_lease, with_pending};

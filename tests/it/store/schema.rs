@@ -1,6 +1,6 @@
 //! What of the schema a database has, and how it gets the rest. On both databases.
 
-use recapd::store::{
+use recapd_store::{
     DatabaseSettings, FIRING_MS_MAX, Slot, SqlStore, Store as _, StoreError, examine,
     schema::{self, MigrationState},
 };

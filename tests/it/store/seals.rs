@@ -1,11 +1,8 @@
 //! Seals: made as messages are written, made later for what has none, and of no use to who guesses at what was forgotten.
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::tokens::count_message,
-    store::{PreparedMessage, verify::Invariant},
-    tokenizer,
-};
+use recapd_core::{domain::tokens::count_message, tokenizer};
+use recapd_store::{PreparedMessage, verify::Invariant};
 use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{

@@ -1,13 +1,11 @@
 //! Sessions: begun by silence or by an end, and what an end does to the queue.
 
-use recapd::{
-    domain::{
-        lineage::Step,
-        time::{HOUR_MS, MINUTE_MS, Timestamp},
-        work::Lease,
-    },
-    store::{PreparedMessage, StoreError},
+use recapd_core::domain::{
+    lineage::Step,
+    time::{HOUR_MS, MINUTE_MS, Timestamp},
+    work::Lease,
 };
+use recapd_store::{PreparedMessage, StoreError};
 
 use super::{clean, lineage::step, with_pending};
 use crate::support::{

@@ -3,20 +3,17 @@
 use std::cell::Cell;
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use recapd::{
-    domain::{
-        agent::AgentId,
-        context::{Alternation, ContextOptions},
-        ledger::{Return, TooBig},
-        lineage::Step,
-        preset::Basis,
-        settings::{AgentSettings, OnOverflow, SettingsPatch},
-        window::Budget,
-    },
-    store::{
-        AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, PreparedMessage, Settle,
-        StoreError,
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    context::{Alternation, ContextOptions},
+    ledger::{Return, TooBig},
+    lineage::Step,
+    preset::Basis,
+    settings::{AgentSettings, OnOverflow, SettingsPatch},
+    window::Budget,
+};
+use recapd_store::{
+    AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, PreparedMessage, Settle, StoreError,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;

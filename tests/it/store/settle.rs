@@ -1,9 +1,7 @@
 //! Settlement: a lease that finds nothing to write.
 
-use recapd::{
-    domain::work::{Lease, Reason},
-    store::{Fence, Settle, StoreError},
-};
+use recapd_core::domain::work::{Lease, Reason};
+use recapd_store::{Fence, Settle, StoreError};
 
 use super::{clean, the_lease, with_pending};
 use crate::support::{

@@ -1,18 +1,15 @@
 //! What models cost, updates that wait without having failed, and items to be condensed again.
 
-use recapd::{
-    domain::{
-        agent::AgentId,
-        batch::LIFE_MAX_MS,
-        settings::SettingsPatch,
-        spend::{SpendLimit, SpendTotal},
-        time::Timestamp,
-        work::{Lease, Reason},
-    },
-    store::{
-        AttemptError, Failure, Fence, LastRun, Postponement, Resume, RunRecord, SpendPause, Spending,
-        StoreError,
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    batch::LIFE_MAX_MS,
+    settings::SettingsPatch,
+    spend::{SpendLimit, SpendTotal},
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+use recapd_store::{
+    AttemptError, Failure, Fence, LastRun, Postponement, Resume, RunRecord, SpendPause, Spending, StoreError,
 };
 use serde_json::json;
 

@@ -2,14 +2,12 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
-use recapd::{
-    domain::{recall::Query, redaction::Redactor},
-    store::{
-        Forget, Forgettable, SqlStore, Store as _, StoreError,
-        backup::take,
-        examine,
-        sqlite::{SqliteSettings, file_of, url_of},
-    },
+use recapd_core::domain::{recall::Query, redaction::Redactor};
+use recapd_store::{
+    Forget, Forgettable, SqlStore, Store as _, StoreError,
+    backup::take,
+    examine,
+    sqlite::{SqliteSettings, file_of, url_of},
 };
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;

@@ -1,10 +1,10 @@
 //! The summary that contexts show: it changes once per step of eviction.
 
-use recapd::{
+use recapd_core::{
     domain::window::Budget,
     domain::{agent::AgentId, lineage::Step, work::Reason},
-    store::{MaterialLimits, PreparedMessage},
 };
+use recapd_store::{MaterialLimits, PreparedMessage};
 
 use super::{clean, lineage::step};
 use crate::support::{

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use recapd::{domain::window::Budget, store::AppendOutcome};
+use recapd_core::domain::window::Budget;
+use recapd_store::AppendOutcome;
 use sqlx::{
     AssertSqlSafe, Connection as _, SqliteConnection, migrate::Migrator, sqlite::SqliteConnectOptions,
 };

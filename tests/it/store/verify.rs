@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use recapd::{
-    domain::work::Reason,
-    store::{StoreError, verify::Invariant},
-};
+use recapd_core::domain::work::Reason;
+use recapd_store::{StoreError, verify::Invariant};
 
 use super::{clean, the_lease};
 use crate::support::{
@@ -22,7 +20,7 @@ async fn lived(db: &dyn Backend) {
         messages.push(said("mark", "here", 0, minute(number)));
     }
     let mut request = append(&a, messages);
-    request.rules.budget = recapd::domain::window::Budget::new(109, 1.0);
+    request.rules.budget = recapd_core::domain::window::Budget::new(109, 1.0);
     db.store().append(request.clone()).await.unwrap();
     for exchanges_max in [2, 1] {
         db.store()
@@ -30,7 +28,7 @@ async fn lived(db: &dyn Backend) {
             .await
             .unwrap();
         let lease = the_lease(db, minute(8)).await;
-        let limits = recapd::store::MaterialLimits { exchanges_max, ..ALL };
+        let limits = recapd_store::MaterialLimits { exchanges_max, ..ALL };
         let material = db.store().material(&lease, limits).await.unwrap();
         db.store()
             .complete(&lease, patch(&material, items(&material), minute(8)))

@@ -1,16 +1,14 @@
 //! Versions: what is kept of them, going back to one, and making all anew.
 
-use recapd::{
-    domain::{
-        lineage::Step,
-        message::{Kind, tombstone},
-        summary::{compaction::SummaryPolicy, item::Item, version::VersionKind},
-        work::Lease,
-    },
-    store::{
-        Fence, Material, MaterialLimits, Patch, RebuildRequest, RevisionOutcome, RollbackRequest, StoreError,
-        VersionFigures, VersionQuery,
-    },
+use recapd_core::domain::{
+    lineage::Step,
+    message::{Kind, tombstone},
+    summary::{compaction::SummaryPolicy, item::Item, version::VersionKind},
+    work::Lease,
+};
+use recapd_store::{
+    Fence, Material, MaterialLimits, Patch, RebuildRequest, RevisionOutcome, RollbackRequest, StoreError,
+    VersionFigures, VersionQuery,
 };
 
 use super::{clean, lineage::step, the_lease, with_pending};
@@ -35,7 +33,7 @@ pub(super) async fn claimed(db: &dyn Backend, name: &str, exchanges_max: i64) ->
 
 /// The material of such an update.
 pub(super) async fn ready(db: &dyn Backend, name: &str, exchanges_max: i64) -> (Lease, Material) {
-    let manual = recapd::domain::work::Reason::Manual;
+    let manual = recapd_core::domain::work::Reason::Manual;
     db.store()
         .enqueue(&agent(name), manual, 0, minute(60))
         .await

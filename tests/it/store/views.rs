@@ -1,9 +1,7 @@
 //! The views: what agents read by plain SQL.
 
-use recapd::{
-    domain::{lineage::Step, redaction::Redactor},
-    store::{Forget, Forgettable},
-};
+use recapd_core::domain::{lineage::Step, redaction::Redactor};
+use recapd_store::{Forget, Forgettable};
 
 use super::{
     clean,
@@ -52,7 +50,7 @@ pub(crate) async fn views_tell_what_lineage_did(db: &dyn Backend) {
     let rewind = step(&Step::Rewind(Some("here".to_owned())), 9);
     let said = [turns(1..=1), vec![mark], turns(2..=3), vec![rewind]].concat();
     let mut request = append(&agent("a"), said);
-    request.rules.budget = recapd::domain::window::Budget::unlimited();
+    request.rules.budget = recapd_core::domain::window::Budget::unlimited();
     db.store().append(request).await.unwrap();
     let aside = "SELECT count(*) FROM messages WHERE kind IN ('user', 'assistant') AND set_aside_at IS NOT NULL AND NOT in_sliding_window AND evicted_at IS NULL";
     assert_eq!(db.number(aside).await, Some(4));

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use recapd::store::{
+use recapd_store::{
     SqlStore, Store,
     access::AccessStore,
     archive::Archive,

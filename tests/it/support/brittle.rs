@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recapd::{domain::tokens::TokenCounter, tokenizer};
+use recapd_core::{domain::tokens::TokenCounter, tokenizer};
 
 /// What it panics over.
 pub(crate) const POISON: &str = "poison";

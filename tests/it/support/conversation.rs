@@ -1,6 +1,6 @@
 //! Messages of a size and a time that tests choose, and the stores' requests made of them.
 
-use recapd::{
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::ContextOptions,
@@ -20,12 +20,11 @@ use recapd::{
         transcript::{Transcript, TranscriptLimits},
         window::Budget,
     },
-    formats,
-    store::{
-        AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch,
-        PreparedMessage, RunRecord, StoredExchange,
-    },
-    tokenizer,
+    formats, tokenizer,
+};
+use recapd_store::{
+    AppendRequest, AppendRules, AttemptError, ClaimRequest, Material, MaterialLimits, Patch, PreparedMessage,
+    RunRecord, StoredExchange,
 };
 use serde_json::json;
 

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use recapd::{
-    domain::{agent::AgentId, time::Timestamp, work::Lease},
-    store::{
-        StoreResult,
-        batch::{
-            BatchClosed, BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchStore, BatchedAnswer, Gather,
-            OpenBatch,
-        },
+use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
+use recapd_store::{
+    StoreResult,
+    batch::{
+        BatchClosed, BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchStore, BatchedAnswer, Gather,
+        OpenBatch,
     },
 };
 

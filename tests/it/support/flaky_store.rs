@@ -7,26 +7,24 @@ use std::{
 };
 
 use async_trait::async_trait;
-use recapd::{
-    domain::{
-        agent::AgentId,
-        exchange::Exchange,
-        project::ProjectId,
-        recall::Query,
-        settings::{AgentSettings, SettingsPatch},
-        time::Timestamp,
-        work::{Lease, Reason},
-    },
-    store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
-        EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
-        FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
-        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
-        RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
-        SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
-        StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
-    },
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    project::ProjectId,
+    recall::Query,
+    settings::{AgentSettings, SettingsPatch},
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+use recapd_store::{
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
+    EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
+    FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
+    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
+    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
+    Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+    SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
 /// When a call fails.

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    assembly::Parts,
-    clock::{Clock, ManualClock},
-    config::Config,
-    domain::{agent::AgentId, message::Message, time::MINUTE_MS},
-    llm::ChatModel,
-    store::{AgentRow, Store, verify::AgentReport},
-    worker::Outcome,
-};
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, message::Message, time::MINUTE_MS};
+use recapd_engine::{assembly::Parts, worker::Outcome};
+use recapd_llm::ChatModel;
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::{AgentRow, Store, verify::AgentReport};
 
 use super::{
     backend::{Backend as _, SqliteBackend},

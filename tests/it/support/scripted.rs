@@ -7,14 +7,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use recapd::{
-    domain::{
-        price::Usage,
-        reply::{ANSWER_BYTES_MAX, OPERATIONS},
-        summary::fact::Fact,
-    },
-    llm::{Cause, ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure},
+use recapd_core::domain::{
+    price::Usage,
+    reply::{ANSWER_BYTES_MAX, OPERATIONS},
+    summary::fact::Fact,
 };
+use recapd_llm::{Cause, ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure};
 use serde_json::json;
 use tokio::{
     sync::{Semaphore, watch},

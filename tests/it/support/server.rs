@@ -2,24 +2,24 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use recapd::{
+use recapd_api::{
     access::{Access, audit::Audit, digest_of},
-    assembly::{self, Parts},
-    clock::{Clock, ManualClock},
-    config::Config,
-    domain::{
-        access::{Reach, Scope},
-        time::Timestamp,
-    },
     http::{self, HttpState, Interface},
-    llm::{
-        http::{HttpReply, HttpSettings, client, send},
-        offline::OfflineModel,
-    },
-    store::{
-        SqlStore,
-        access::{AccessStore as _, NewToken, TokenOutcome},
-    },
+};
+use recapd_config::Config;
+use recapd_core::domain::{
+    access::{Reach, Scope},
+    time::Timestamp,
+};
+use recapd_engine::assembly::{self, Parts};
+use recapd_llm::{
+    http::{HttpReply, HttpSettings, client, send},
+    offline::OfflineModel,
+};
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::{
+    SqlStore,
+    access::{AccessStore as _, NewToken, TokenOutcome},
 };
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;

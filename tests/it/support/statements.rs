@@ -20,7 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer, layer::Context, prelude::*};
 const FOLDER: &str = "RECAPD_TEST_STATEMENTS";
 
 /// sqlx's events, and those of the writer of SQLite.
-const FILTER: &str = "sqlx::query=debug,recapd::store::sql::direct=trace";
+const FILTER: &str = "sqlx::query=debug,recapd_store::sql::direct=trace";
 
 /// How labels begin: with the folder of the statement's source.
 const LABELS: [&str; 3] = ["sql/", "sqlite/", "postgres/"];

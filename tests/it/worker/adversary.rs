@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use recapd::{
-    assembly::Parts,
-    clock::{Clock, ManualClock},
+use recapd_core::{
     domain::{reply::OPERATIONS, time::MINUTE_MS},
-    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
-    selftest::updates::Adversary,
     tokenizer,
 };
+use recapd_engine::assembly::Parts;
+use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_selftest::selftest::updates::Adversary;
 
 use crate::support::{
     backend::{Backend as _, SqliteBackend},

@@ -3,17 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use recapd::{
-    clock::Clock as _,
-    domain::{
-        settings::SettingsPatch,
-        time::{DAY_MS, MINUTE_MS},
-        work::Reason,
-    },
-    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
-    store::Store,
-    worker::Outcome::{self, Completed, GivenUp, Parked, Postponed, Retried, StoodIn},
+use recapd_core::domain::{
+    settings::SettingsPatch,
+    time::{DAY_MS, MINUTE_MS},
+    work::Reason,
 };
+use recapd_engine::worker::Outcome::{self, Completed, GivenUp, Parked, Postponed, Retried, StoodIn};
+use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
+use recapd_platform::clock::Clock as _;
+use recapd_store::Store;
 use serde_json::json;
 
 use crate::support::{

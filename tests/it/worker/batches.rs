@@ -7,19 +7,19 @@ mod spend;
 
 use std::sync::Arc;
 
-use recapd::{
+use recapd_config::{Config, ModelMode};
+use recapd_core::domain::{
+    agent::AgentId,
+    time::{HOUR_MS, MINUTE_MS},
+    work::Reason,
+};
+use recapd_engine::{
     assembly,
-    clock::{Clock, ManualClock},
-    config::{Config, ModelMode},
-    domain::{
-        agent::AgentId,
-        time::{HOUR_MS, MINUTE_MS},
-        work::Reason,
-    },
-    llm::batch::BatchModel,
-    store::batch::BatchFigures,
     worker::{Courier, Outcome},
 };
+use recapd_llm::batch::BatchModel;
+use recapd_platform::clock::{Clock, ManualClock};
+use recapd_store::batch::BatchFigures;
 
 use crate::{
     llm,

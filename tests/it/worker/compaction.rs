@@ -1,6 +1,7 @@
 //! A document that grew too big, and a model that is asked for operations on its items.
 
-use recapd::{config::Config, worker::Outcome};
+use recapd_config::Config;
+use recapd_engine::worker::Outcome;
 
 use crate::support::{
     backend::Backend as _,

@@ -1,6 +1,7 @@
 //! Rows whose holders vanished again and again.
 
-use recapd::{domain::time::MINUTE_MS, worker::Outcome};
+use recapd_core::domain::time::MINUTE_MS;
+use recapd_engine::worker::Outcome;
 
 use crate::support::{
     backend::Backend as _,
@@ -21,7 +22,11 @@ async fn after_the_third_crash_no_model_is_asked() {
         let leases = rig
             .db
             .store()
-            .claim(claim("doomed", 1, recapd::clock::Clock::now(&*rig.clock)))
+            .claim(claim(
+                "doomed",
+                1,
+                recapd_platform::clock::Clock::now(&*rig.clock),
+            ))
             .await;
         assert_eq!(leases.unwrap().len(), 1);
         rig.clock.advance_ms(MINUTE_MS);
@@ -41,7 +46,7 @@ async fn after_the_third_crash_no_model_is_asked() {
 async fn what_kills_its_holders_twice_is_not_asked_about_again() {
     let rig = with_pending().await;
     let vanish = async || {
-        let now = recapd::clock::Clock::now(&*rig.clock);
+        let now = recapd_platform::clock::Clock::now(&*rig.clock);
         let leases = rig.db.store().claim(claim("doomed", 1, now)).await.unwrap();
         rig.clock.advance_ms(MINUTE_MS);
         leases.into_iter().map(|lease| lease.crashes).next()
@@ -54,7 +59,7 @@ async fn what_kills_its_holders_twice_is_not_asked_about_again() {
     assert!(digests > 0);
     // It may have been for another's sake, so it is tried again within minutes.
     rig.clock.advance_ms(11 * MINUTE_MS);
-    let now = recapd::clock::Clock::now(&*rig.clock);
+    let now = recapd_platform::clock::Clock::now(&*rig.clock);
     let long_ago = now.plus_ms(-6 * 60 * MINUTE_MS);
     assert_eq!(rig.db.store().probe_parked(long_ago, 5, now).await.unwrap(), 1);
     for crashes in 0..3 {

@@ -1,10 +1,8 @@
 //! Facts: what an update makes of the changes in an answer.
 
-use recapd::{
-    domain::{summary::fact::FactKind, transcript::Voice},
-    store::FactQuery,
-    worker::Outcome,
-};
+use recapd_core::domain::{summary::fact::FactKind, transcript::Voice};
+use recapd_engine::worker::Outcome;
+use recapd_store::FactQuery;
 
 use crate::support::{
     backend::Backend as _,

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    domain::time::{MINUTE_MS, SECOND_MS},
-    llm::{
-        ChatModel,
-        breaker::{Breaker, BreakerSettings},
-        chain::Chain,
-        limits::{LimitedModel, MinuteLimits},
-        offline::OfflineModel,
-    },
-    worker::Outcome::{self, Completed, Parked, Postponed, Retried},
+use recapd_core::domain::time::{MINUTE_MS, SECOND_MS};
+use recapd_engine::worker::Outcome::{self, Completed, Parked, Postponed, Retried};
+use recapd_llm::{
+    ChatModel,
+    breaker::{Breaker, BreakerSettings},
+    chain::Chain,
+    limits::{LimitedModel, MinuteLimits},
+    offline::OfflineModel,
 };
 
 use crate::support::{
@@ -120,7 +118,7 @@ async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
     assert_eq!(
         rig.db
             .store()
-            .enqueue_revisits(recapd::clock::Clock::now(&*rig.clock), 9)
+            .enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9)
             .await
             .unwrap(),
         1
@@ -196,7 +194,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     assert_eq!(
         rig.db
             .store()
-            .enqueue_revisits(recapd::clock::Clock::now(&*rig.clock), 9)
+            .enqueue_revisits(recapd_platform::clock::Clock::now(&*rig.clock), 9)
             .await
             .unwrap(),
         0
@@ -245,7 +243,7 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
         (pending, 0)
     );
     let calls = (rig.model.calls(), second.calls());
-    let now = recapd::clock::Clock::now(&*rig.clock);
+    let now = recapd_platform::clock::Clock::now(&*rig.clock);
     assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
     assert_eq!(rig.drain_later().await, []);
     assert_eq!((rig.model.calls(), second.calls()), calls);

@@ -1,12 +1,10 @@
 //! The database fails at each step of an update, before the step took effect or after: nothing is lost, nothing is
 //! done twice, and at most one call of the model is paid for twice.
 
-use recapd::{
-    clock::Clock as _,
-    domain::{time::MINUTE_MS, work::Reason},
-    store::StoreError,
-    worker::Outcome,
-};
+use recapd_core::domain::{time::MINUTE_MS, work::Reason};
+use recapd_engine::worker::Outcome;
+use recapd_platform::clock::Clock as _;
+use recapd_store::StoreError;
 
 use crate::support::{
     backend::Backend as _,
@@ -183,7 +181,7 @@ async fn an_answer_about_some_is_not_taken_for_all() {
             &rig.agent,
             Reason::Manual,
             0,
-            recapd::clock::Clock::now(&*rig.clock),
+            recapd_platform::clock::Clock::now(&*rig.clock),
         )
         .await
         .unwrap();

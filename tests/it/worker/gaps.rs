@@ -1,6 +1,8 @@
 //! What an answer leaves out: it is asked about alone, once, and again when it is revisited; then no more.
 
-use recapd::{clock::Clock as _, domain::time::MINUTE_MS, worker::Outcome};
+use recapd_core::domain::time::MINUTE_MS;
+use recapd_engine::worker::Outcome;
+use recapd_platform::clock::Clock as _;
 
 use crate::support::{
     backend::Backend as _,

@@ -1,6 +1,6 @@
 //! The worker after a rewind, a fork and a clear: it finds what is so then.
 
-use recapd::domain::lineage::Step;
+use recapd_core::domain::lineage::Step;
 
 use crate::support::{
     backend::Backend as _,

@@ -1,6 +1,8 @@
 //! A live conversation, turn by turn, with a good model, a middling one and a hostile one: what each answer costs.
 
-use recapd::{config::Config, domain::time::MINUTE_MS, tokenizer, worker::Outcome};
+use recapd_config::Config;
+use recapd_core::{domain::time::MINUTE_MS, tokenizer};
+use recapd_engine::worker::Outcome;
 
 use crate::support::{
     rig::{Rig, config},

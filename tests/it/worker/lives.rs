@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use recapd::{
-    clock::Clock as _,
-    config::Config,
-    domain::{
-        summary::coverage::digest_items,
-        time::{MINUTE_MS, SECOND_MS},
-        work::{Lease, Reason},
-    },
-    llm::{
-        breaker::{Breaker, BreakerSettings},
-        chain::Chain,
-        limits::{LimitedModel, MinuteLimits},
-        offline::OfflineModel,
-    },
-    store::Material,
-    worker::Outcome,
+use recapd_config::Config;
+use recapd_core::domain::{
+    summary::coverage::digest_items,
+    time::{MINUTE_MS, SECOND_MS},
+    work::{Lease, Reason},
 };
+use recapd_engine::worker::Outcome;
+use recapd_llm::{
+    breaker::{Breaker, BreakerSettings},
+    chain::Chain,
+    limits::{LimitedModel, MinuteLimits},
+    offline::OfflineModel,
+};
+use recapd_platform::clock::Clock as _;
+use recapd_store::Material;
 
 use crate::support::{
     backend::Backend as _,

@@ -1,7 +1,7 @@
 //! Panics in the middle of an update: each is one more failed attempt, and ends in a parked row, never in a lease that is
 //! held for ever.
 
-use recapd::worker::Outcome;
+use recapd_engine::worker::Outcome;
 
 use crate::support::{
     backend::Backend as _,

@@ -1,14 +1,12 @@
 //! What each answer of a model leads to.
 
-use recapd::{
-    config::Ageing,
-    domain::{
-        time::{HOUR_MS, MINUTE_MS},
-        work::Reason,
-    },
-    store::Forgettable,
-    worker::Outcome,
+use recapd_config::Ageing;
+use recapd_core::domain::{
+    time::{HOUR_MS, MINUTE_MS},
+    work::Reason,
 };
+use recapd_engine::worker::Outcome;
+use recapd_store::Forgettable;
 
 use crate::support::{
     backend::Backend as _,
@@ -27,7 +25,7 @@ async fn with_pending() -> Rig {
 
 /// An update is asked for by hand.
 async fn ask_by_hand(rig: &Rig) {
-    let now = recapd::clock::Clock::now(&*rig.clock);
+    let now = recapd_platform::clock::Clock::now(&*rig.clock);
     rig.db
         .store()
         .enqueue(&rig.agent, Reason::Manual, 0, now)
@@ -290,7 +288,7 @@ async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
     let metrics = rig.parts.metrics.encode(None).1;
     let failures = format!("recapd_update_failures_total{{reason=\"bad_output\"}} {pending}");
     assert!(metrics.contains(&failures), "{metrics}");
-    let now = recapd::clock::Clock::now(&*rig.clock);
+    let now = recapd_platform::clock::Clock::now(&*rig.clock);
     assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
     assert_eq!(rig.drain_later().await, []);
 }
@@ -529,7 +527,7 @@ async fn catching_up_ends_where_looking_every_day_ends() {
                 rig.drain_later().await;
                 rig.clock.advance_ms(5 * 60 * MINUTE_MS);
             }
-            let began = recapd::clock::Clock::now(&*rig.clock);
+            let began = recapd_platform::clock::Clock::now(&*rig.clock);
             for day in days {
                 rig.clock.set(began.plus_ms(day * 24 * 60 * MINUTE_MS));
                 rig.parts.schedule.age().await.unwrap();

@@ -1,16 +1,14 @@
 //! What models may cost in a day: updates wait for the next one, and nothing is lost or parked meanwhile.
 
-use recapd::{
-    clock::Clock as _,
-    config::{Config, Loader},
-    domain::{
-        settings::SettingsPatch,
-        spend::{SpendLimit, day_start, next_day},
-        time::{DAY_MS, HOUR_MS},
-    },
-    store::{Resume, SpendPause},
-    worker::Outcome::{Completed, Postponed, Retried, Superseded},
+use recapd_config::{Config, Loader};
+use recapd_core::domain::{
+    settings::SettingsPatch,
+    spend::{SpendLimit, day_start, next_day},
+    time::{DAY_MS, HOUR_MS},
 };
+use recapd_engine::worker::Outcome::{Completed, Postponed, Retried, Superseded};
+use recapd_platform::clock::Clock as _;
+use recapd_store::{Resume, SpendPause};
 use serde_json::json;
 
 use crate::support::{

@@ -7,15 +7,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use recapd::{
-    clock::Clock as _,
-    domain::work::Reason,
-    llm::{
-        ChatModel, LlmError, ModelAnswer, ModelRequest,
-        limits::{LimitWait, LimitedModel, MinuteLimits},
-    },
-    worker::Outcome,
+use recapd_core::domain::work::Reason;
+use recapd_engine::worker::Outcome;
+use recapd_llm::{
+    ChatModel, LlmError, ModelAnswer, ModelRequest,
+    limits::{LimitWait, LimitedModel, MinuteLimits},
 };
+use recapd_platform::clock::Clock as _;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -117,7 +115,7 @@ async fn a_lost_lease_stops_the_update() {
             "the new holder keeps his lease"
         );
         // With the row back, the work is done.
-        let now = recapd::clock::Clock::now(&*rig.clock);
+        let now = recapd_platform::clock::Clock::now(&*rig.clock);
         rig.db.store().reconcile(now, now).await.unwrap();
         assert_eq!(rig.drain_later().await, [Outcome::Completed]);
         assert_eq!(rig.verify().await.pending, 0);

@@ -1,6 +1,9 @@
 //! Rollback, rebuild and edits while the worker works and the database fails.
 
-use recapd::{config::Config, domain::summary::edit::ItemEdit, store::StoreResult, worker::Outcome};
+use recapd_config::Config;
+use recapd_core::domain::summary::edit::ItemEdit;
+use recapd_engine::worker::Outcome;
+use recapd_store::StoreResult;
 use serde_json::json;
 
 use crate::support::{

@@ -3,10 +3,8 @@
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use crate::{
-    cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE},
-    client::TOKEN_VARIABLE,
-};
+use crate::cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE};
+use recapd_client::TOKEN_VARIABLE;
 
 /// Things that are wrong with one request and told one by one; the rest is counted.
 const FINDINGS_SHOWN_MAX: usize = 5;

@@ -5,12 +5,10 @@ use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 use reqwest::{Method, StatusCode, header::ACCEPT};
 
 use super::{super::open, DaemonTarget, Remote, refusal};
-use crate::{
-    cli::exit::CommandFailure,
-    client::{Answerer, Credentials, answerer},
-    config::{HttpConfig, Listen},
-    wire::WireError,
-};
+use crate::cli::exit::CommandFailure;
+use recapd_client::{Answerer, Credentials, answerer};
+use recapd_config::{HttpConfig, Listen};
+use recapd_platform::wire::WireError;
 
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);

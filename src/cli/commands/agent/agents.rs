@@ -8,22 +8,20 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{hands::Hands, open, remote::Remote},
-        exit::CommandFailure,
-        terminal::output,
-    },
-    clock::SystemClock,
-    config::Config,
-    domain::{
-        agent::AgentId,
-        settings::{AgentSettings, SettingsError, SettingsPatch},
-    },
-    store::Store as _,
+use crate::cli::{
+    GlobalOptions,
+    backend::{hands::Hands, open, remote::Remote},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    settings::{AgentSettings, SettingsError, SettingsPatch},
+};
+use recapd_engine::assembly;
+use recapd_platform::clock::SystemClock;
+use recapd_store::Store as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -4,29 +4,28 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, ValueEnum};
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{Remote, escaped},
-        },
-        exit::CommandFailure,
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{Remote, escaped},
     },
-    clock::SystemClock,
-    config::Config,
-    context::{ContextError, ContextQuery, Viewer, load},
+    exit::CommandFailure,
+    terminal::output,
+};
+use recapd_api::context::{ContextError, ContextQuery, Viewer, load};
+use recapd_config::Config;
+use recapd_core::{
     domain::{
         agent::AgentId,
         context::{Alternation, ContextOptions},
     },
     formats::outgoing::RequestFormat,
-    snapshot,
-    store::{SqlStore, Store},
     tokenizer,
 };
+use recapd_engine::{assembly, snapshot};
+use recapd_platform::clock::SystemClock;
+use recapd_store::{SqlStore, Store};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -6,28 +6,26 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::lineage;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{Remote, behind},
-        },
-        exit::CommandFailure,
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{Remote, behind},
     },
-    config::Config,
-    domain::{
-        agent::AgentId,
-        cursor::PagedList,
-        summary::fact::{
-            FactKind,
-            edit::{FactEdit, FactEditError, NewFact},
-        },
-    },
-    keeper::FactReply,
-    store::{FactQuery, Store as _},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::PagedList,
+    summary::fact::{
+        FactKind,
+        edit::{FactEdit, FactEditError, NewFact},
+    },
+};
+use recapd_engine::keeper::FactReply;
+use recapd_store::{FactQuery, Store as _};
 
 /// The most facts that one call reads.
 const SHOWN_MAX: i64 = 200;

@@ -10,25 +10,27 @@ use tokio::time::Instant;
 
 use super::lineage;
 use crate::{
-    assembly,
     cli::{
         GlobalOptions,
         backend::{open, remote::Remote},
         exit::CommandFailure,
         terminal::{output, ticker::Ticker},
     },
-    clock::SystemClock,
-    config::{Config, Environment},
-    domain::{
-        agent::AgentId,
-        legs::ranges,
-        number::{count, usize_or_max},
-    },
     hook::{self, ForgetScope},
-    keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
-    recall::{RANGE_MAX, Range},
-    store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError},
 };
+use recapd_api::recall::{RANGE_MAX, Range};
+use recapd_config::{Config, Environment};
+use recapd_core::domain::{
+    agent::AgentId,
+    legs::ranges,
+    number::{count, usize_or_max},
+};
+use recapd_engine::{
+    assembly,
+    keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
+};
+use recapd_platform::clock::SystemClock;
+use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError};
 
 /// How often it looks how many exchanges are left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

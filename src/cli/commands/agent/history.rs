@@ -7,22 +7,20 @@ use std::{process::ExitCode, time::Duration};
 use clap::Args;
 use serde_json::Value;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{open, remote::Remote},
-        exit::CommandFailure,
-        terminal::output,
-    },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{
-        agent::AgentId,
-        history::{HistoryView, render_text},
-    },
-    history::{HistoryQuery, load},
-    store::StoreError,
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote::Remote},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_api::history::{HistoryQuery, load};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    history::{HistoryView, render_text},
+};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::StoreError;
 
 /// How often a history that is followed is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

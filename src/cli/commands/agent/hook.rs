@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use crate::{
     cli::{GlobalOptions, backend::remote, exit::CommandFailure, terminal::output},
-    clock::SystemClock,
-    config::{Config, Environment},
     hook::{self, Event, HookCall, Host, INPUT_BYTES_MAX, Input},
-    tokenizer,
 };
 pub(in crate::cli) use called::called;
 use install::Install;
+use recapd_config::{Config, Environment};
+use recapd_core::tokenizer;
+use recapd_platform::clock::SystemClock;
 use status::status;
 
 #[derive(Debug, Args)]

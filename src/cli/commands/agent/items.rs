@@ -6,25 +6,23 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::lineage;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{Remote, behind},
-        },
-        exit::CommandFailure,
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{Remote, behind},
     },
-    config::Config,
-    domain::{
-        agent::AgentId,
-        cursor::PagedList,
-        summary::edit::{EditError, ItemEdit},
-    },
-    keeper::listed,
-    store::{ItemQuery, Store as _},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::PagedList,
+    summary::edit::{EditError, ItemEdit},
+};
+use recapd_engine::keeper::listed;
+use recapd_store::{ItemQuery, Store as _};
 
 /// The most items that one call reads.
 const SHOWN_MAX: i64 = 200;

@@ -6,23 +6,23 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{DaemonTarget, Remote},
-        },
-        exit::CommandFailure,
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{DaemonTarget, Remote},
     },
-    clock::SystemClock,
-    config::Config,
-    domain::{agent::AgentId, lineage::Step, number::count},
-    keeper::{ForkReply, Keeper, StepReply},
-    store::{SqlStore, Store},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
+use recapd_engine::{
+    assembly,
+    keeper::{ForkReply, Keeper, StepReply},
+};
+use recapd_platform::clock::SystemClock;
+use recapd_store::{SqlStore, Store};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -6,22 +6,21 @@ use clap::Args;
 use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{open, remote},
-        exit::{CONFIGURATION, CommandFailure},
-    },
-    clock::SystemClock,
-    config::{Config, Environment},
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote},
+    exit::{CONFIGURATION, CommandFailure},
+};
+use recapd_api::{
     history::HistoryQuery,
     mcp::{self, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, Way},
-    snapshot::Snapshots,
-    store::Store,
-    telemetry::{self, Surroundings},
-    tokenizer,
 };
+use recapd_config::{Config, Environment};
+use recapd_core::tokenizer;
+use recapd_engine::{assembly, snapshot::Snapshots};
+use recapd_platform::clock::SystemClock;
+use recapd_store::Store;
+use recapd_telemetry::{self as telemetry, Surroundings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

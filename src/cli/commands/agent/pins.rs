@@ -6,18 +6,16 @@ use clap::Args;
 use serde_json::json;
 
 use super::lineage;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{open, remote::Remote},
-        exit::CommandFailure,
-        terminal::output,
-    },
-    config::Config,
-    context::pins::{PinsReply, pins},
-    domain::{agent::AgentId, lineage::Step},
-    store::Store as _,
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote::Remote},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_api::context::pins::{PinsReply, pins};
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, lineage::Step};
+use recapd_store::Store as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

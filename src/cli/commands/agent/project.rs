@@ -5,20 +5,17 @@ use std::{process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{open, remote::Remote},
-        exit::CommandFailure,
-        terminal::output,
-    },
-    clock::SystemClock,
-    config::Config,
-    domain::{agent::AgentId, number::count, project::ProjectId},
-    keeper::Keeper,
-    store::Store,
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote::Remote},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
+use recapd_engine::{assembly, keeper::Keeper};
+use recapd_platform::clock::SystemClock;
+use recapd_store::Store;
 
 /// Projects on one page.
 const PAGE: i64 = 200;

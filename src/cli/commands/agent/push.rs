@@ -12,29 +12,28 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{open, remote::Remote},
-        commands::trial::replay,
-        conversations,
-        exit::CommandFailure,
-        terminal::{figures::thousands, output},
-        unshown::Unshown,
-    },
-    clock::SystemClock,
-    config::Config,
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote::Remote},
+    commands::trial::replay,
+    conversations,
+    exit::CommandFailure,
+    terminal::{figures::thousands, output},
+    unshown::Unshown,
+};
+use recapd_api::http::AppendReply;
+use recapd_config::Config;
+use recapd_core::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
         number::{count, grouped},
     },
     formats::file::{FileReader, ReadError},
-    http::AppendReply,
-    keeper::Keeper,
-    store::Store,
 };
+use recapd_engine::{assembly, keeper::Keeper};
+use recapd_platform::clock::SystemClock;
+use recapd_store::Store;
 
 /// The most messages of one push, and the most bytes: all are read before any is stored.
 const MESSAGES_MAX: usize = 100_000;

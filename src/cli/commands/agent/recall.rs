@@ -5,25 +5,24 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::de::DeserializeOwned;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{DaemonTarget, Remote, escaped},
-        },
-        exit::CommandFailure,
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{DaemonTarget, Remote, escaped},
     },
-    config::Config,
+    exit::CommandFailure,
+    terminal::output,
+};
+use recapd_api::recall::{
+    self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range, RecallReply,
+};
+use recapd_config::Config;
+use recapd_core::{
     domain::{agent::AgentId, recall::Query},
     formats::outgoing::RequestFormat,
-    recall::{
-        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range,
-        RecallReply,
-    },
-    store::Store as _,
 };
+use recapd_store::Store as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -6,29 +6,31 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::versions;
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{DaemonTarget, Remote},
-        },
-        exit::{CommandFailure, UNAVAILABLE},
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{DaemonTarget, Remote},
     },
-    client::PLACEHOLDER,
-    clock::{Clock as _, SystemClock},
-    config::Config,
+    exit::{CommandFailure, UNAVAILABLE},
+    terminal::output,
+};
+use recapd_client::PLACEHOLDER;
+use recapd_config::Config;
+use recapd_core::{
     domain::{
         agent::AgentId,
         project::ProjectId,
         summary::{brief::BriefOptions, render::in_place_of_nothing},
     },
-    snapshot::{self, SummaryReply},
-    store::Store as _,
     tokenizer,
 };
+use recapd_engine::{
+    assembly,
+    snapshot::{self, SummaryReply},
+};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::Store as _;
 
 /// The most tokens that can be asked for: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;

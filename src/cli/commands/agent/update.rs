@@ -6,23 +6,23 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{
-    assembly::Parts,
-    cli::{
-        GlobalOptions,
-        backend::{hands::Hands, open},
-        exit::{CommandFailure, NOT_FOUND, RETRY_LATER},
-        terminal::{
-            figures::{duration, thousands},
-            output,
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{hands::Hands, open},
+    exit::{CommandFailure, NOT_FOUND, RETRY_LATER},
+    terminal::{
+        figures::{duration, thousands},
+        output,
     },
-    clock::{Clock, SystemClock},
-    config::{Environment, LoadedConfig},
-    domain::{agent::AgentId, number::count},
-    randomness,
-    store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
 };
+use recapd_config::{Environment, LoadedConfig};
+use recapd_core::domain::{agent::AgentId, number::count};
+use recapd_engine::assembly::Parts;
+use recapd_platform::{
+    clock::{Clock, SystemClock},
+    randomness,
+};
+use recapd_store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery};
 
 /// How often it is looked whether the update is done.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -7,25 +7,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::lineage;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{open, remote::Remote},
-        exit::CommandFailure,
-        terminal::output,
-    },
-    config::Config,
-    domain::{
-        agent::AgentId,
-        number::{count, grouped},
-        summary::{
-            diff::{ChangeKind, DiffHunk, DocumentLine, diff},
-            version::VersionKind,
-        },
-        time::Timestamp,
-    },
-    store::{SqlStore, Store, StoreError, VersionFigures, VersionQuery},
+use crate::cli::{
+    GlobalOptions,
+    backend::{open, remote::Remote},
+    exit::CommandFailure,
+    terminal::output,
 };
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    number::{count, grouped},
+    summary::{
+        diff::{ChangeKind, DiffHunk, DocumentLine, diff},
+        version::VersionKind,
+    },
+    time::Timestamp,
+};
+use recapd_store::{SqlStore, Store, StoreError, VersionFigures, VersionQuery};
 
 /// Versions printed unless told otherwise.
 const SHOWN: i64 = 20;

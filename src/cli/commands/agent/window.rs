@@ -6,27 +6,27 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::context;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{Remote, behind},
-        },
-        exit::CommandFailure,
-        terminal::{figures::thousands, output},
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{Remote, behind},
     },
-    config::Config,
+    exit::CommandFailure,
+    terminal::{figures::thousands, output},
+};
+use recapd_api::recall::{
+    message_text,
+    window::{WindowExchange, WindowReply, window},
+};
+use recapd_config::Config;
+use recapd_core::{
     domain::{
         agent::AgentId,
         cursor::{self, PagedList},
         legs::{LegNumber, LegRun, continues},
     },
     formats::outgoing::RequestFormat,
-    recall::{
-        message_text,
-        window::{WindowExchange, WindowReply, window},
-    },
 };
 
 /// Exchanges shown unless more are asked for, and at most.

@@ -6,20 +6,18 @@ use clap::Args;
 use serde_json::json;
 
 use super::verify::Report;
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::open,
-        exit::{CommandFailure, UNAVAILABLE},
-        terminal::output,
-    },
-    config::Config,
-    store::{
-        SqlStore, StoreError,
-        backup::{BackupError, PartialCopy, bring_back, take},
-        schema::{self, catalogue},
-    },
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::{CommandFailure, UNAVAILABLE},
+    terminal::output,
+};
+use recapd_config::Config;
+use recapd_engine::assembly;
+use recapd_store::{
+    SqlStore, StoreError,
+    backup::{BackupError, PartialCopy, bring_back, take},
+    schema::{self, catalogue},
 };
 
 /// Differences of a backup's schema that are named; the rest is counted.

@@ -7,21 +7,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::verify::Report;
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::open,
-        exit::{CommandFailure, UNAVAILABLE},
-        terminal::{output, ticker::Ticker},
-    },
-    config::{Config, DatabaseConfig},
-    domain::number::count,
-    store::{
-        SqlStore, StoreError,
-        copy::{CopyError, CopyProgress, CopyReport, copy},
-        schema::catalogue,
-    },
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::{CommandFailure, UNAVAILABLE},
+    terminal::{output, ticker::Ticker},
+};
+use recapd_config::{Config, DatabaseConfig};
+use recapd_core::domain::number::count;
+use recapd_engine::assembly;
+use recapd_store::{
+    SqlStore, StoreError,
+    copy::{CopyError, CopyProgress, CopyReport, copy},
+    schema::catalogue,
 };
 
 #[derive(Debug, Args)]

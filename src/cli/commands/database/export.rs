@@ -13,15 +13,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::{
-    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
-    config::Config,
-    domain::{agent::AgentId, number::count},
-    journal::export::{ExportError, export},
-    store::{
-        SqlStore, Store as _,
-        archive::{Archive, ArchiveError},
-    },
+use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, number::count};
+use recapd_engine::journal::export::{ExportError, export};
+use recapd_store::{
+    SqlStore, Store as _,
+    archive::{Archive, ArchiveError},
 };
 
 /// Agents read at a time.

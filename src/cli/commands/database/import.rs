@@ -16,28 +16,27 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::open,
-        commands::trial::replay,
-        conversations,
-        exit::{CommandFailure, RETRY_LATER},
-        files::list_files,
-        terminal::output,
-    },
-    clock::SystemClock,
-    config::Config,
-    domain::{
-        agent::AgentId,
-        message::Format,
-        number::{count, grouped},
-    },
-    journal::import::{self, ImportError, ImportReport},
-    store::{SqlStore, Store, StoreError, archive::ArchiveError},
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    commands::trial::replay,
+    conversations,
+    exit::{CommandFailure, RETRY_LATER},
+    terminal::output,
 };
 use progress::ImportProgress;
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    message::Format,
+    number::{count, grouped},
+};
+use recapd_engine::{
+    assembly,
+    journal::import::{self, ImportError, ImportReport},
+};
+use recapd_platform::{clock::SystemClock, files::list_files};
+use recapd_store::{SqlStore, Store, StoreError, archive::ArchiveError};
 use transcripts::{Transcripts, TranscriptsReport};
 
 /// Refusals that are named one by one, per file.
@@ -85,7 +84,7 @@ impl Import {
         config: &Config,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let files = list_files(&self.files)?;
+        let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
         let (journals, transcripts) = match self.format {
             None => opening::apart(files),
             Some(_) => (Vec::new(), files),

@@ -5,14 +5,12 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::{
-    assembly,
-    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
-    config::Config,
-    store::{
-        DatabaseSettings,
-        schema::{self, Migration, MigrationState, Schema},
-    },
+use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use recapd_config::Config;
+use recapd_engine::assembly;
+use recapd_store::{
+    DatabaseSettings,
+    schema::{self, Migration, MigrationState, Schema},
 };
 
 #[derive(Debug, Args)]

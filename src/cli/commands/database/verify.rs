@@ -6,24 +6,22 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::{
-    assembly,
-    cli::{
-        GlobalOptions,
-        backend::open,
-        exit::CommandFailure,
-        terminal::{output, ticker::Ticker},
-    },
-    config::Config,
-    domain::{
-        agent::AgentId,
-        number::{count, grouped},
-    },
-    store::{
-        Store,
-        schema::catalogue::{self, SchemaFault},
-        verify::{AgentReport, Breach, Depth, Invariant, Unseen},
-    },
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::CommandFailure,
+    terminal::{output, ticker::Ticker},
+};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    number::{count, grouped},
+};
+use recapd_engine::assembly;
+use recapd_store::{
+    Store,
+    schema::catalogue::{self, SchemaFault},
+    verify::{AgentReport, Breach, Depth, Invariant, Unseen},
 };
 
 /// How often the spinner turns.

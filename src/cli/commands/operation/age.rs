@@ -4,18 +4,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{hands::Hands, open},
-        exit::CommandFailure,
-        terminal::{figures::ago, output},
-    },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{number::count, time::Timestamp},
-    keeper::AgedReply,
+use crate::cli::{
+    GlobalOptions,
+    backend::{hands::Hands, open},
+    exit::CommandFailure,
+    terminal::{figures::ago, output},
 };
+use recapd_config::Config;
+use recapd_core::domain::{number::count, time::Timestamp};
+use recapd_engine::keeper::AgedReply;
+use recapd_platform::clock::{Clock as _, SystemClock};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -5,24 +5,22 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::token::span_ms;
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            hands::{AuditPage, Hands},
-            open,
-        },
-        exit::CommandFailure,
-        terminal::{
-            output,
-            table::{Align, Table},
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        hands::{AuditPage, Hands},
+        open,
     },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{agent::AgentId, time::Timestamp},
-    store::audit::AuditQuery,
+    exit::CommandFailure,
+    terminal::{
+        output,
+        table::{Align, Table},
+    },
 };
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, time::Timestamp};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::audit::AuditQuery;
 
 /// Events shown unless more are asked for, and at most.
 const LIMIT: i64 = 50;

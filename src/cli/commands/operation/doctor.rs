@@ -10,16 +10,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::{
-    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
-    clock::{Clock as _, SystemClock},
-    config::{Config, Environment},
-    domain::{
-        diagnosis::{Check, Verdict},
-        time::Timestamp,
-    },
-    store::SqlStore,
+use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use recapd_config::{Config, Environment};
+use recapd_core::domain::{
+    diagnosis::{Check, Verdict},
+    time::Timestamp,
 };
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::SqlStore;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

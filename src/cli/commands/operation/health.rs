@@ -5,18 +5,16 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{self, NotReady, Remote},
-        },
-        exit::{CommandFailure, UNAVAILABLE, UNHEALTHY},
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{self, NotReady, Remote},
     },
-    config::Config,
+    exit::{CommandFailure, UNAVAILABLE, UNHEALTHY},
+    terminal::output,
 };
+use recapd_config::Config;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -4,10 +4,8 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use clap::{Args, Subcommand};
 
-use crate::{
-    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    telemetry::metrics::{MetricDescription, catalogue, example},
-};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use recapd_telemetry::metrics::{MetricDescription, catalogue, example};
 
 /// What stands before the table in `docs/metrics.md`.
 const HEAD: &str = "\

@@ -5,25 +5,23 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            hands::{Hands, QueuePage},
-            open,
-        },
-        exit::CommandFailure,
-        terminal::{
-            figures::ago,
-            output,
-            table::{Align, Table},
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        hands::{Hands, QueuePage},
+        open,
     },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{agent::AgentId, number::count, text::one_line, time::Timestamp},
-    store::operate::{QueueRow, QueueState, QueueWait},
+    exit::CommandFailure,
+    terminal::{
+        figures::ago,
+        output,
+        table::{Align, Table},
+    },
 };
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::Timestamp};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::operate::{QueueRow, QueueState, QueueWait};
 
 /// Rows shown unless more are asked for, and at most.
 const LIMIT: i64 = 50;

@@ -4,25 +4,23 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            hands::{Hands, RunPage},
-            open,
-        },
-        exit::CommandFailure,
-        terminal::{
-            figures::{ago, dollars, duration, thousands},
-            output,
-            table::{Align, Table},
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        hands::{Hands, RunPage},
+        open,
     },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{agent::AgentId, number::count, text::one_line, time::Timestamp},
-    store::operate::{Run, RunOutcome, RunQuery},
+    exit::CommandFailure,
+    terminal::{
+        figures::{ago, dollars, duration, thousands},
+        output,
+        table::{Align, Table},
+    },
 };
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::Timestamp};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::operate::{Run, RunOutcome, RunQuery};
 
 /// Runs shown unless more are asked for, and at most.
 const LIMIT: i64 = 20;

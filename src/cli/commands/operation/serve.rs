@@ -24,27 +24,30 @@ use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use crate::{
-    access::{Access, audit::Audit},
-    assembly::{self, Parts},
-    background::Background,
-    cli::{
-        backend::open::{self, ApiKeys},
-        exit::CommandFailure,
-    },
-    clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, ConfigEntry, Environment, HttpConfig, Listen, LoadedConfig, Loader, LocalSocket},
-    domain::price::Prices,
-    http::{self, HttpSettings, HttpState},
-    lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
-    randomness,
-    store::{Resume, SqlStore, Store, StoreError, access::AccessStore, postgres::Member, sqlite},
-    telemetry::{self, Logging, Surroundings, trace::Exporter},
-    threads,
+use crate::cli::{
+    backend::open::{self, ApiKeys},
+    exit::CommandFailure,
 };
 use crew::Crew;
 use examiner::Examiner;
 use patience::patiently;
+use recapd_api::{
+    access::{Access, audit::Audit},
+    http::{self, HttpSettings, HttpState},
+};
+use recapd_config::{
+    self as config, Config, ConfigEntry, Environment, HttpConfig, Listen, LoadedConfig, Loader, LocalSocket,
+};
+use recapd_core::domain::price::Prices;
+use recapd_engine::assembly::{self, Parts};
+use recapd_platform::{
+    background::Background,
+    clock::{Clock, OffsetClock, SystemClock},
+    lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
+    randomness, threads,
+};
+use recapd_store::{Resume, SqlStore, Store, StoreError, access::AccessStore, postgres::Member, sqlite};
+use recapd_telemetry::{self as telemetry, Logging, Surroundings, trace::Exporter};
 use traces::Traces;
 
 #[derive(Debug, Args)]

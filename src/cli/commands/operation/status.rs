@@ -10,34 +10,32 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            hands::Hands,
-            open,
-            remote::{self, NotReady, Remote},
-        },
-        exit::CommandFailure,
-        terminal::{
-            figures::{span, thousands},
-            output,
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        hands::Hands,
+        open,
+        remote::{self, NotReady, Remote},
     },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{
-        agent::AgentId,
-        exchange::ExchangeState,
-        legs::continues,
-        number::count,
-        spend::{SpendLimit, SpendLimits},
-        time::{DAY_MS, HOUR_MS, Timestamp},
+    exit::CommandFailure,
+    terminal::{
+        figures::{span, thousands},
+        output,
     },
-    http::{AgentFigures, NewestExchange},
-    store::{Sample, SpendPause, Store as _, operate::RunFigures},
-    telemetry::metrics::Circuit,
 };
+use recapd_api::http::{AgentFigures, NewestExchange};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::ExchangeState,
+    legs::continues,
+    number::count,
+    spend::{SpendLimit, SpendLimits},
+    time::{DAY_MS, HOUR_MS, Timestamp},
+};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::{Sample, SpendPause, Store as _, operate::RunFigures};
+use recapd_telemetry::metrics::Circuit;
 
 /// Seconds between two looks unless said otherwise, and at most.
 const WATCH_SECONDS: &str = "2";

@@ -13,23 +13,21 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{doctor, status};
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{self, Remote},
-        },
-        commands::setup::version,
-        exit::{CONFIGURATION, CommandFailure},
-        terminal::output,
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{self, Remote},
     },
-    clock::{Clock as _, SystemClock},
-    config::{Config, ConfigEntry, ConfigError, ConfigSource, Environment, LoadedConfig},
-    domain::{diagnosis::Check, redaction::Redactor},
+    commands::setup::version,
+    exit::{CONFIGURATION, CommandFailure},
+    terminal::output,
 };
 use outline::outline;
 use places::Places;
+use recapd_config::{Config, ConfigEntry, ConfigError, ConfigSource, Environment, LoadedConfig};
+use recapd_core::domain::{diagnosis::Check, redaction::Redactor};
+use recapd_platform::clock::{Clock as _, SystemClock};
 
 /// Keys whose values may tell of others than recapd, or hold a token of theirs.
 const KEPT_BACK: [&str; 5] = [
@@ -211,7 +209,7 @@ fn each_text(value: Value, told: &dyn Fn(&str) -> String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use recapd_config as config;
 
     /// Texts that are told as they are: names of models and of this daemon, hosts, times, numbers.
     const TOLD: [&str; 13] = [

@@ -5,21 +5,21 @@ use std::{process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
 
-use crate::{
-    access::{SECRET_BYTES, digest_of, file, token_text},
-    cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output},
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{
-        access::{AccessNames, Reach, Scope, TokenName},
-        agent::AgentId,
-        number::count,
-        project::ProjectId,
-        time::{DAY_MS, HOUR_MS, Timestamp},
-    },
-    randomness,
-    store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome},
+use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use recapd_api::access::{SECRET_BYTES, digest_of, file, token_text};
+use recapd_config::Config;
+use recapd_core::domain::{
+    access::{AccessNames, Reach, Scope, TokenName},
+    agent::AgentId,
+    number::count,
+    project::ProjectId,
+    time::{DAY_MS, HOUR_MS, Timestamp},
 };
+use recapd_platform::{
+    clock::{Clock as _, SystemClock},
+    randomness,
+};
+use recapd_store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome};
 
 /// The most agents and projects of one token.
 const NAMED_MAX: usize = 1_000;

@@ -5,10 +5,10 @@ use std::{path::Path, process::ExitCode};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::{
-    access::file,
-    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    config::{self, Config, ConfigEntry, ConfigSource, DEFAULT_TOML, Environment, LoadedConfig},
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use recapd_api::access::file;
+use recapd_config::{
+    self as config, Config, ConfigEntry, ConfigSource, DEFAULT_TOML, Environment, LoadedConfig,
 };
 
 #[derive(Debug, Args)]

@@ -9,10 +9,8 @@ use std::{
 
 use clap::Args;
 
-use crate::{
-    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    config,
-};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use recapd_config as config;
 
 /// Where the configuration of a folder is put.
 const FILE: &str = "recapd.toml";

@@ -4,10 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::{
-    cli::{exit::CommandFailure, terminal::output},
-    http,
-};
+use crate::cli::{exit::CommandFailure, terminal::output};
+use recapd_api::http;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

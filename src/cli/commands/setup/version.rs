@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{
-    cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    store::schema,
-};
+use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
+use recapd_store::schema;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -24,7 +22,6 @@ pub(in crate::cli) fn facts() -> Value {
         "name": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
         "schema": { "sqlite": sqlite, "postgres": postgres },
-        "features": { "mcp": cfg!(feature = "mcp") },
     })
 }
 

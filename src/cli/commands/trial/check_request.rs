@@ -6,12 +6,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        exit::{CommandFailure, USAGE},
-        terminal::output,
-    },
+use crate::cli::{
+    GlobalOptions,
+    exit::{CommandFailure, USAGE},
+    terminal::output,
+};
+use recapd_core::{
     domain::text::one_line,
     validator::{Evidence, Severity, Target, Violation, validate},
 };

@@ -10,18 +10,18 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::open,
-        exit::{CommandFailure, USAGE},
-        terminal::output,
-    },
-    config::Config,
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::{CommandFailure, USAGE},
+    terminal::output,
+};
+use recapd_config::Config;
+use recapd_core::{
     domain::number,
-    store::{KeptCalibration, Store as _},
     tokenizer::{self, RequestCount, count_request},
 };
+use recapd_store::{KeptCalibration, Store as _};
 
 /// The longest body that is read: twice what any provider takes.
 const BODY_BYTES_MAX: u64 = 64 << 20;

@@ -11,15 +11,16 @@ use clap::{
 };
 use tempfile::TempDir;
 
-use crate::{
-    assembly::{self, Parts},
-    cli::{GlobalOptions, backend::open, conversations, exit::CommandFailure, files::list_files},
-    clock::{Clock, SystemClock},
-    config::{Config, Environment, LoadedConfig},
-    domain::{agent::AgentId, message::Format, price::Prices},
-    store::{SqlStore, Store, sqlite},
-};
+use crate::cli::{GlobalOptions, backend::open, conversations, exit::CommandFailure};
 use feed::Feed;
+use recapd_config::{Config, Environment, LoadedConfig};
+use recapd_core::domain::{agent::AgentId, message::Format, price::Prices};
+use recapd_engine::assembly::{self, Parts};
+use recapd_platform::{
+    clock::{Clock, SystemClock},
+    files::list_files,
+};
+use recapd_store::{SqlStore, Store, sqlite};
 use report::Report;
 
 /// The name under which a replay holds leases.
@@ -94,7 +95,7 @@ impl Replay {
         shared: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
-        let files = list_files(&self.files)?;
+        let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
         let (mut config, temporary) = place_database(&loaded.config, shared)?;
         self.is_kept = temporary.is_none();
         if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {

@@ -2,7 +2,7 @@
 //! the model calls isn't pushed at all.
 
 use super::*;
-use crate::domain::message::Kind;
+use recapd_core::domain::message::Kind;
 
 const BEFORE: &str = "2026-07-13T10:00:00.000Z";
 const LATER: &str = "2026-07-14T10:00:00.000Z";

@@ -1,10 +1,8 @@
 //! Segments that can't be read hold nothing up, and don't pile up. What can be sent, now or later, stays.
 
 use super::*;
-use crate::{
-    clock::{Clock as _, SystemClock},
-    domain::time::DAY_MS,
-};
+use recapd_core::domain::time::DAY_MS;
+use recapd_platform::clock::{Clock as _, SystemClock};
 
 impl Hooks {
     /// Makes a segment of these bytes.

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use recapd::{
-    domain::time::Timestamp,
-    store::{
-        AppendOutcome, AppendRequest, StoreResult,
-        inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
-    },
+use recapd_core::domain::time::Timestamp;
+use recapd_store::{
+    AppendOutcome, AppendRequest, StoreResult,
+    inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
 };
 use sqlx::PgConnection;
 use tokio::sync::Mutex;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use recapd::{
-    domain::{agent::AgentId, time::HOUR_MS},
-    store::{
-        MessageRange, SqlStore, Store as _, VersionQuery,
-        postgres::{PostgresSettings, READ_PATIENCE_MS},
-    },
+use recapd_core::domain::{agent::AgentId, time::HOUR_MS};
+use recapd_store::{
+    MessageRange, SqlStore, Store as _, VersionQuery,
+    postgres::{PostgresSettings, READ_PATIENCE_MS},
 };
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::{task::JoinSet, time::Instant};

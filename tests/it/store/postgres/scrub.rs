@@ -1,6 +1,6 @@
 //! What of the deleted rows is left, where the daemon's role isn't the server's first.
 
-use recapd::store::{SqlStore, Store as _};
+use recapd_store::{SqlStore, Store as _};
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::{future::pending, sync::Arc};
 
-use recapd::store::{SqlStore, Store as _, StoreError, inbox::InboxStore as _, postgres::PostgresSettings};
+use recapd_store::{SqlStore, Store as _, StoreError, inbox::InboxStore as _, postgres::PostgresSettings};
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tokio::{
     io::copy_bidirectional,

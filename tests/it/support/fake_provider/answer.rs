@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::{StreamExt as _, stream};
-use recapd::llm::http::RESPONSE_BYTES_MAX;
+use recapd_llm::http::RESPONSE_BYTES_MAX;
 use serde_json::{Value, json};
 
 use super::{Planned, Recorded, shape::Ending};

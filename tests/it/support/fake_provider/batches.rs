@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, Method, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use recapd::domain::time::Timestamp;
+use recapd_core::domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Recorded, Shape, answer, faults, shape::Ending};

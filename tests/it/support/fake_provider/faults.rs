@@ -1,7 +1,7 @@
 //! What is wrong with a request, by the providers' documentation.
 
 use axum::http::HeaderMap;
-use recapd::domain::prompt::FENCE_WORD;
+use recapd_core::domain::prompt::FENCE_WORD;
 use serde_json::{Value, json};
 
 use super::Shape;

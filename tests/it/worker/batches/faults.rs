@@ -1,6 +1,7 @@
 //! The daemon, the database and the provider fail at every step, once.
 
-use recapd::{store::batch::BatchFigures, worker::Outcome};
+use recapd_engine::worker::Outcome;
+use recapd_store::batch::BatchFigures;
 
 use super::{BatchRig, config};
 use crate::support::{

@@ -6,16 +6,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use recapd::{
-    clock::ManualClock,
-    domain::{
-        batch::{BatchIdentity, ListedBatch},
-        time::MINUTE_MS,
-    },
-    llm::{LlmError, ModelRequest, batch as llm},
-    store::batch::BatchFigures,
-    worker::{Courier, Outcome},
+use recapd_core::domain::{
+    batch::{BatchIdentity, ListedBatch},
+    time::MINUTE_MS,
 };
+use recapd_engine::worker::{Courier, Outcome};
+use recapd_llm::{LlmError, ModelRequest, batch as llm};
+use recapd_platform::clock::ManualClock;
+use recapd_store::batch::BatchFigures;
 
 use super::{BatchRig, SHAPES, config, model};
 use crate::support::{

@@ -1,15 +1,13 @@
 //! What batches cost: it counts against the limits of the day as soon as it is asked, and is told as it was billed.
 
-use recapd::{
-    clock::Clock as _,
-    config::{Config, SpendConfig},
-    domain::{
-        spend::{SpendLimit, next_day},
-        work::{Lease, Reason},
-    },
-    store::{Postponement, Resume},
-    worker::Outcome,
+use recapd_config::{Config, SpendConfig};
+use recapd_core::domain::{
+    spend::{SpendLimit, next_day},
+    work::{Lease, Reason},
 };
+use recapd_engine::worker::Outcome;
+use recapd_platform::clock::Clock as _;
+use recapd_store::{Postponement, Resume};
 use tempfile::TempDir;
 
 use super::{BatchRig, SHAPES, config};

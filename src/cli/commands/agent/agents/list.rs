@@ -3,26 +3,24 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    cli::{
-        GlobalOptions,
-        backend::{
-            open,
-            remote::{Remote, behind},
-        },
-        exit::CommandFailure,
-        terminal::{
-            figures::{ago, thousands},
-            output,
-            table::{Align, Table},
-        },
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        open,
+        remote::{Remote, behind},
     },
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::{agent::AgentId, cursor, number::usize_or_max, time::Timestamp},
-    http::AgentFigures,
-    store::Store as _,
+    exit::CommandFailure,
+    terminal::{
+        figures::{ago, thousands},
+        output,
+        table::{Align, Table},
+    },
 };
+use recapd_api::http::AgentFigures;
+use recapd_config::Config;
+use recapd_core::domain::{agent::AgentId, cursor, number::usize_or_max, time::Timestamp};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::Store as _;
 
 /// Agents shown unless more are asked for, and at most.
 pub(super) const LIMIT: i64 = 50;

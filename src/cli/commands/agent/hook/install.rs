@@ -12,12 +12,12 @@ use serde_json::json;
 
 use crate::{
     cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    config::{Config, Environment},
     hook::{
         Event, Host,
         install::{self, HostProgram, InstallError, Scope, Support},
     },
 };
+use recapd_config::{Config, Environment};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use crate::{
     cli::{GlobalOptions, exit::CommandFailure, terminal::output},
-    config::Environment,
-    domain::time::Timestamp,
     hook::{
         self, Host,
         install::{self, Review, Scope},
     },
 };
+use recapd_config::Environment;
+use recapd_core::domain::time::Timestamp;
 
 /// Prints what hooks left behind, and whether the settings that call them fit the hosts.
 pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {

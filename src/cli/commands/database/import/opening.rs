@@ -7,13 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    domain::{
-        agent::AgentId,
-        journal::{Head, JournalLine, LineError},
-    },
-    journal::import::LINE_BYTES_MAX,
+use recapd_core::domain::{
+    agent::AgentId,
+    journal::{Head, JournalLine, LineError},
 };
+use recapd_engine::journal::import::LINE_BYTES_MAX;
 
 /// A piece that was cut out of a journal may begin in the middle of a line, so the next one is looked at, too.
 const LINES_LOOKED_AT: usize = 2;

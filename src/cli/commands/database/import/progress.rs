@@ -4,10 +4,8 @@ use std::{path::PathBuf, sync::Mutex};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{
-    cli::terminal::{output, ticker::Ticker},
-    domain::number::grouped,
-};
+use crate::cli::terminal::{output, ticker::Ticker};
+use recapd_core::domain::number::grouped;
 
 /// How often the line on a terminal changes in a second, at most.
 const REDRAWS_PER_SECOND: u8 = 10;

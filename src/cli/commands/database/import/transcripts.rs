@@ -7,21 +7,21 @@ use std::{
 };
 
 use super::progress::ImportProgress;
-use crate::{
-    cli::{
-        conversations::{self, UnreadTimes},
-        exit::CommandFailure,
-        unshown::Unshown,
-    },
+use crate::cli::{
+    conversations::{self, UnreadTimes},
+    exit::CommandFailure,
+    unshown::Unshown,
+};
+use recapd_core::{
     digest::digest,
     domain::{
         agent::AgentId,
         message::{Format, Message},
     },
     formats::file::{FileReader, Record, SkippedEntry},
-    keeper::Keeper,
-    store::{SqlStore, Store as _},
 };
+use recapd_engine::keeper::Keeper;
+use recapd_store::{SqlStore, Store as _};
 
 /// Messages that are stored at once, and bytes.
 const CHUNK_MESSAGES_MAX: usize = 256;

@@ -1,15 +1,13 @@
 //! What waits, what failed, what is paused.
 
 use super::Check;
-use crate::{
-    cli::terminal::figures::{permille, span},
-    config::Config,
-    domain::{
-        number::count,
-        time::{DAY_MS, HOUR_MS, Timestamp},
-    },
-    store::{Sample, SqlStore, Store as _, operate::OperatorStore as _},
+use crate::cli::terminal::figures::{permille, span};
+use recapd_config::Config;
+use recapd_core::domain::{
+    number::count,
+    time::{DAY_MS, HOUR_MS, Timestamp},
 };
+use recapd_store::{Sample, SqlStore, Store as _, operate::OperatorStore as _};
 
 /// More updates that could be made right now are a backlog.
 const READY_MAX: i64 = 50;

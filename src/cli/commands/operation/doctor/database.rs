@@ -1,17 +1,15 @@
 //! The database: is it there, is it this version's, can it be written, is it whole, does its clock agree with ours?
 
 use super::Check;
-use crate::{
-    assembly,
-    cli::backend::cure,
-    clock::{Clock as _, SystemClock},
-    config::Config,
-    domain::time::{SECOND_MS, Timestamp},
-    store::{
-        DatabaseSettings, SqlStore, StoreError, examine,
-        operate::{OperatorStore as _, RunQuery},
-        schema::{self, Schema, UTF8_CURE},
-    },
+use crate::cli::backend::cure;
+use recapd_config::Config;
+use recapd_core::domain::time::{SECOND_MS, Timestamp};
+use recapd_engine::assembly;
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::{
+    DatabaseSettings, SqlStore, StoreError, examine,
+    operate::{OperatorStore as _, RunQuery},
+    schema::{self, Schema, UTF8_CURE},
 };
 
 /// How far the database's clock may be off.

@@ -1,11 +1,9 @@
 //! Who writes the summaries: is there a key, is the provider there, does it take the key?
 
 use super::Check;
-use crate::{
-    assembly,
-    config::{self, Config, Environment, KeyError, ModelMode},
-    llm::LlmError,
-};
+use recapd_config::{self as config, Config, Environment, KeyError, ModelMode};
+use recapd_engine::assembly;
+use recapd_llm::LlmError;
 
 /// How long a provider has to answer.
 const PATIENCE_MS: u64 = 10_000;

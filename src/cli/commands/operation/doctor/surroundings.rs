@@ -3,12 +3,10 @@
 use std::{os::unix::net::UnixDatagram, path::Path};
 
 use super::{Check, GlobalOptions};
-use crate::{
-    cli::backend::{cure, remote},
-    config::{Ageing, Config, Environment},
-    domain::{time::Timestamp, zone::Zone},
-    store::sqlite,
-};
+use crate::cli::backend::{cure, remote};
+use recapd_config::{Ageing, Config, Environment};
+use recapd_core::domain::{time::Timestamp, zone::Zone};
+use recapd_store::sqlite;
 
 /// Less free space than this is a failure, in bytes: a commit may not fit any more.
 const FREE_BYTES_MIN: u64 = 100 << 20;

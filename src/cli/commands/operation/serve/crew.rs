@@ -8,14 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{Start, examiner::Examiner, service};
-use crate::{
-    assembly::Parts,
-    cli::{backend::open::ApiKeys, exit::CommandFailure},
-    config::{Config, LoadedConfig, ReloadOutcome},
-    lifecycle::Lifecycle,
-    randomness,
-    store::{Resume, SqlStore},
-};
+use crate::cli::{backend::open::ApiKeys, exit::CommandFailure};
+use recapd_config::{Config, LoadedConfig, ReloadOutcome};
+use recapd_engine::assembly::Parts;
+use recapd_platform::{lifecycle::Lifecycle, randomness};
+use recapd_store::{Resume, SqlStore};
 
 /// What a reload needs beside the configuration.
 pub(super) struct Crew {

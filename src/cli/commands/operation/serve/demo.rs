@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    assembly::Parts,
-    cli::exit::CommandFailure,
+use crate::cli::exit::CommandFailure;
+use recapd_core::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
@@ -12,6 +11,7 @@ use crate::{
     },
     formats,
 };
+use recapd_engine::assembly::Parts;
 
 /// Whose conversation it is.
 pub(super) const AGENT: &str = "demo";

@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use super::Start;
-use crate::{
-    assembly::Parts,
-    cli::commands::operation::doctor,
-    config::{Config, ConfigEntry, ConfigSource, Environment},
-    http::{self, DaemonFacts, Setting},
-    store::SqlStore,
-};
+use crate::cli::commands::operation::doctor;
+use recapd_api::http::{self, DaemonFacts, Setting};
+use recapd_config::{Config, ConfigEntry, ConfigSource, Environment};
+use recapd_engine::assembly::Parts;
+use recapd_store::SqlStore;
 
 /// Looks at the daemon from inside.
 pub(super) struct Examiner {

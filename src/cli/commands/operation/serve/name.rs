@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::store::{StoreError, StoreResult};
+use recapd_store::{StoreError, StoreResult};
 
 /// How long a name is waited for that is taken: longer than the server takes to find out that an earlier life is gone. Then
 /// another daemon has it.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{config::DatabaseConfig, store::StoreError};
+use recapd_config::DatabaseConfig;
+use recapd_store::StoreError;
 
 /// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
@@ -50,7 +51,7 @@ mod tests {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
         let config = DatabaseConfig {
             url: url.to_owned(),
-            ..crate::config::Config::default().database
+            ..recapd_config::Config::default().database
         };
         let done = patiently(&config, || async {
             let number = tries.fetch_add(1, Ordering::Relaxed) + 1;

@@ -5,11 +5,9 @@ use std::{fmt::Write as _, time::Duration};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{
-    assembly::Parts,
-    config::Environment,
-    lifecycle::notify::{Notify, ServiceManager},
-};
+use recapd_config::Environment;
+use recapd_engine::assembly::Parts;
+use recapd_platform::lifecycle::notify::{Notify, ServiceManager};
 
 /// How often the line about the queue is looked at where there is no watchdog.
 const LINE_EVERY: Duration = Duration::from_secs(10);

@@ -2,14 +2,12 @@
 
 use std::convert::Infallible;
 
-use crate::{
-    cli::exit::{CONFIGURATION, CommandFailure},
-    config::{Environment, TraceConfig},
-    randomness,
-    telemetry::{
-        metrics::Metrics,
-        trace::{self, Exporter, Spans, TraceSettings},
-    },
+use crate::cli::exit::{CONFIGURATION, CommandFailure};
+use recapd_config::{Environment, TraceConfig};
+use recapd_platform::randomness;
+use recapd_telemetry::{
+    metrics::Metrics,
+    trace::{self, Exporter, Spans, TraceSettings},
 };
 
 /// What notes spans and what sends them, if traces are wanted.

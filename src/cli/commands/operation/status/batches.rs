@@ -1,6 +1,8 @@
 //! The line about batches.
 
-use crate::{cli::terminal::figures::span, domain::time::Timestamp, store::batch::BatchFigures};
+use crate::cli::terminal::figures::span;
+use recapd_core::domain::time::Timestamp;
+use recapd_store::batch::BatchFigures;
 
 /// The questions that wait for a provider's batch, if there are any.
 pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {

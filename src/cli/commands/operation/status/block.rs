@@ -2,18 +2,16 @@
 //! lamps and of the alerts.
 
 use super::{StatusFigures, spend};
-use crate::{
-    cli::terminal::{
-        figures::{duration, permille, span, thousands},
-        output,
-    },
-    dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX},
-    domain::{
-        number::{count, grouped},
-        time::Timestamp,
-    },
-    store::CalibrationFigures,
+use crate::cli::terminal::{
+    figures::{duration, permille, span, thousands},
+    output,
 };
+use recapd_api::dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX};
+use recapd_core::domain::{
+    number::{count, grouped},
+    time::Timestamp,
+};
+use recapd_store::CalibrationFigures;
 
 /// Where the right half begins.
 const LEFT_COLUMNS: usize = 50;
@@ -134,11 +132,9 @@ fn calibration(figures: &CalibrationFigures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        domain::spend::{SpendLimits, SpendTotal},
-        store::{Sample, operate::RunFigures},
-        telemetry::metrics::Circuit,
-    };
+    use recapd_core::domain::spend::{SpendLimits, SpendTotal};
+    use recapd_store::{Sample, operate::RunFigures};
+    use recapd_telemetry::metrics::Circuit;
 
     #[test]
     fn the_block_is_the_dashboards() {

@@ -1,15 +1,13 @@
 //! What `recapd status` says of money and of those who take it.
 
-use crate::{
-    cli::terminal::figures::{span, thousands},
-    domain::{
-        number::{count, grouped},
-        spend::{MICROUSD_PER_USD, SpendLimits, SpendTotal},
-        time::Timestamp,
-    },
-    store::Sample,
-    telemetry::metrics::Circuit,
+use crate::cli::terminal::figures::{span, thousands};
+use recapd_core::domain::{
+    number::{count, grouped},
+    spend::{MICROUSD_PER_USD, SpendLimits, SpendTotal},
+    time::Timestamp,
 };
+use recapd_store::Sample;
+use recapd_telemetry::metrics::Circuit;
 
 /// What was spent today, with the limits that there are: `$1.92 of $5.00, 12 of 100 calls`.
 pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
@@ -94,7 +92,7 @@ fn usd(microusd: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::LastRun;
+    use recapd_store::LastRun;
 
     #[test]
     fn money_is_told_with_its_limits() {
@@ -162,7 +160,7 @@ mod tests {
             "provider  openai provider_timeout, 1m 30s ago\n"
         );
         sample.paused = 3;
-        sample.paused_until = Some(crate::domain::spend::next_day(now));
+        sample.paused_until = Some(recapd_core::domain::spend::next_day(now));
         let paused = "  paused     3 agents: spend limit until 2026-11-21T00:00:00Z";
         assert_eq!(lines(&sample, &[], now), [paused]);
     }

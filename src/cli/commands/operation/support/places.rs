@@ -3,10 +3,8 @@
 use std::{cmp::Reverse, path::Path};
 
 use super::outline::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
-use crate::{
-    config::{Config, Environment, Listen, LocalSocket},
-    store::sqlite,
-};
+use recapd_config::{Config, Environment, Listen, LocalSocket};
+use recapd_store::sqlite;
 
 /// Names that tell nothing of whoever bears them.
 const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];

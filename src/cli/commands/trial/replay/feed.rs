@@ -9,14 +9,13 @@ use std::{
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
-use crate::{
-    assembly::Parts,
-    cli::{
-        conversations::{self, UnreadTimes},
-        exit::{CommandFailure, USAGE},
-        terminal::output,
-        unshown::Unshown,
-    },
+use crate::cli::{
+    conversations::{self, UnreadTimes},
+    exit::{CommandFailure, USAGE},
+    terminal::output,
+    unshown::Unshown,
+};
+use recapd_core::{
     domain::{
         agent::AgentId,
         message::{Format, Message},
@@ -25,6 +24,7 @@ use crate::{
     },
     formats::file::{FileReader, ReadError, Record, SkippedEntry},
 };
+use recapd_engine::assembly::Parts;
 
 /// Messages that go to the keeper at once.
 const CHUNK_MESSAGES_MAX: usize = 256;

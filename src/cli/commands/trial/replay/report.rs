@@ -5,22 +5,20 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::feed::FeedReport;
-use crate::{
-    assembly::Parts,
-    cli::{
-        commands::database::verify, conversations::UnreadTimes, exit::CommandFailure, terminal::output,
-        unshown::UnshownCounts,
-    },
-    config::Config,
-    domain::{
-        agent::AgentId,
-        history::{HistoryView, render_text},
-        number::count,
-        summary::render::in_place_of_nothing,
-        time::DAY_MS,
-    },
-    history::{self, HistoryQuery},
+use crate::cli::{
+    commands::database::verify, conversations::UnreadTimes, exit::CommandFailure, terminal::output,
+    unshown::UnshownCounts,
 };
+use recapd_api::history::{self, HistoryQuery};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    history::{HistoryView, render_text},
+    number::count,
+    summary::render::in_place_of_nothing,
+    time::DAY_MS,
+};
+use recapd_engine::assembly::Parts;
 
 /// Agents of which the summary is printed; of more there is a table.
 const AGENTS_PRINTED_MAX: usize = 1;
@@ -87,7 +85,7 @@ impl Report {
             agents.extend(AgentOutcome::of(parts, config, agent, fed.agents.len()).await?);
         }
         let model = match config.model.mode {
-            crate::config::ModelMode::Offline => "offline".to_owned(),
+            recapd_config::ModelMode::Offline => "offline".to_owned(),
             _ => config.model.name().to_owned(),
         };
         Ok(Self {

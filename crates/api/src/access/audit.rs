@@ -1,0 +1,291 @@
+//! The audit: events of requests on their way to the log and to the database.
+//!
+//! ```text
+//! request answered ─► note: log, place in the channel? ─► writer: gathers for a second ─► database ─► oldest rows go
+//!                              └ none: dropped, counted
+//! ```
+//!
+//! Invariant: no request waits for the audit, and none fails for it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::mpsc::{Receiver, Sender, channel},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use recapd_store::{
+    StoreError, StoreResult,
+    audit::{AuditEvent, AuditKind, AuditStore},
+};
+use recapd_telemetry::{AUDIT_TARGET, metrics::Metrics};
+
+/// The most events that wait to be written.
+const WAITING_MAX: usize = 4_096;
+/// Refusals and appends, which strangers and busy agents make in any number, leave so many places to changes and sign-ins.
+const RESERVED: usize = 1_024;
+/// How long events are gathered to be written together: a crash loses those of this time.
+const GATHER: Duration = Duration::from_secs(1);
+/// The most events that are written together.
+const BATCH_MAX: usize = 256;
+/// How long to wait before events are written again that couldn't be.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long the end waits for the events of the last requests.
+const LINGER: Duration = Duration::from_millis(200);
+/// After so many events rows beyond the limit are deleted.
+const PRUNED_AFTER: usize = 1_000;
+/// How many rows one step deletes.
+const PRUNED_MAX: i64 = 1_000;
+
+/// Takes events; clones share the way to the writer.
+#[derive(Clone)]
+pub struct Audit {
+    /// None where events are only logged.
+    sender: Option<Sender<AuditEvent>>,
+    metrics: Metrics,
+}
+
+/// Writes events to the database.
+pub struct AuditWriter {
+    receiver: Receiver<AuditEvent>,
+    metrics: Metrics,
+    rows_max: i64,
+}
+
+impl Audit {
+    /// An audit that only logs.
+    pub fn of_log(metrics: Metrics) -> Self {
+        Self {
+            sender: None,
+            metrics,
+        }
+    }
+
+    /// An audit whose events the writer keeps, the newest `rows_max` of each kind; with 0 it only logs.
+    pub fn kept(metrics: Metrics, rows_max: i64) -> (Self, AuditWriter) {
+        let (sender, receiver) = channel(WAITING_MAX);
+        let writer = AuditWriter {
+            receiver,
+            metrics: metrics.clone(),
+            rows_max,
+        };
+        let sender = (rows_max > 0).then_some(sender);
+        (Self { sender, metrics }, writer)
+    }
+
+    /// Logs an event and hands it to the writer.
+    pub fn note(&self, event: AuditEvent) {
+        log(&event);
+        let Some(sender) = &self.sender else {
+            return;
+        };
+        let is_many = matches!(event.kind, AuditKind::Append | AuditKind::Refusal);
+        let has_place = !is_many || sender.capacity() > RESERVED;
+        if !has_place || sender.try_send(event).is_err() {
+            self.metrics.service.audit_dropped(1);
+        }
+    }
+}
+
+/// Appends are many, and say little: they are logged at `debug`.
+fn log(event: &AuditEvent) {
+    macro_rules! logged {
+        ($level:ident) => {
+            tracing::$level!(
+                target: AUDIT_TARGET,
+                kind = event.kind.name(),
+                token = event.token.as_deref(),
+                peer = event.peer,
+                http.method = event.method,
+                http.route = event.route,
+                agent_id = event.agent_id.as_ref().map(|agent| agent.as_str()),
+                request_id = event.request_id,
+                http.status = event.status,
+                outcome = event.outcome,
+                "audit"
+            )
+        };
+    }
+    if event.kind == AuditKind::Append {
+        logged!(debug);
+    } else {
+        logged!(info);
+    }
+}
+
+impl AuditWriter {
+    /// Writes what comes until `stop`, and then what is left.
+    pub async fn run(mut self, store: Arc<dyn AuditStore>, stop: CancellationToken) {
+        // Rows of a larger limit may be there from before.
+        let mut unpruned = PRUNED_AFTER;
+        loop {
+            if unpruned >= PRUNED_AFTER {
+                self.prune(store.as_ref()).await;
+                unpruned = 0;
+            }
+            let Some(events) = self.gather(&stop).await else {
+                return;
+            };
+            unpruned += events.len();
+            self.write(store.as_ref(), events, &stop).await;
+        }
+    }
+
+    /// The next events; none at the end.
+    async fn gather(&mut self, stop: &CancellationToken) -> Option<Vec<AuditEvent>> {
+        let first = match stop.run_until_cancelled(self.receiver.recv()).await {
+            Some(first) => first?,
+            None => timeout(LINGER, self.receiver.recv()).await.ok()??,
+        };
+        let (mut events, until) = (vec![first], Instant::now() + GATHER);
+        while events.len() < BATCH_MAX {
+            let next = timeout_at(until, self.receiver.recv());
+            match stop.run_until_cancelled(next).await {
+                Some(Ok(Some(event))) => events.push(event),
+                Some(Ok(None) | Err(_)) => break,
+                None => match self.receiver.try_recv() {
+                    Ok(event) => events.push(event),
+                    Err(_) => break,
+                },
+            }
+        }
+        Some(events)
+    }
+
+    /// Writes events, again and again while the database is away.
+    async fn write(&self, store: &dyn AuditStore, events: Vec<AuditEvent>, stop: &CancellationToken) {
+        let mut is_away = false;
+        loop {
+            let Err(error) = store.record_audit(events.clone()).await else {
+                return;
+            };
+            if !is_away {
+                warn!(%error, "audit.unwritten");
+            }
+            is_away = true;
+            let may_pass = !matches!(error, StoreError::Refused(_));
+            if !may_pass || stop.run_until_cancelled(sleep(RETRY)).await.is_none() {
+                self.metrics.service.audit_dropped(events.len());
+                return;
+            }
+        }
+    }
+
+    async fn prune(&self, store: &dyn AuditStore) {
+        for kind in AuditKind::ALL {
+            if let Err(error) = self.prune_kind(store, kind).await {
+                warn!(%error, kind = kind.name(), "audit.unpruned");
+            }
+        }
+    }
+
+    async fn prune_kind(&self, store: &dyn AuditStore, kind: AuditKind) -> StoreResult<()> {
+        while store.prune_audit(kind, self.rows_max, PRUNED_MAX).await? > 0 {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use async_trait::async_trait;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use recapd_core::domain::time::Timestamp;
+    use recapd_store::audit::{AuditQuery, AuditRow};
+
+    /// A database that can be away.
+    #[derive(Default)]
+    struct Shelf {
+        is_away: AtomicBool,
+        events: Mutex<Vec<AuditEvent>>,
+    }
+
+    #[async_trait]
+    impl AuditStore for Shelf {
+        async fn record_audit(&self, events: Vec<AuditEvent>) -> StoreResult<()> {
+            if self.is_away.load(Ordering::SeqCst) {
+                return Err(StoreError::Contended("away".to_owned()));
+            }
+            self.events.lock().unwrap().extend(events);
+            Ok(())
+        }
+
+        async fn prune_audit(&self, _: AuditKind, _: i64, _: i64) -> StoreResult<u64> {
+            Ok(0)
+        }
+
+        async fn audit(&self, _: AuditQuery) -> StoreResult<Vec<AuditRow>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn event(kind: AuditKind, number: usize) -> AuditEvent {
+        AuditEvent {
+            at: Timestamp(0),
+            kind,
+            token: None,
+            peer: String::new(),
+            method: "POST".to_owned(),
+            route: "/v1/age".to_owned(),
+            agent_id: None,
+            request_id: number.to_string(),
+            status: 200,
+            outcome: "done".to_owned(),
+        }
+    }
+
+    fn dropped(metrics: &Metrics) -> String {
+        let (_, text) = metrics.encode(None);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("recapd_audit_dropped_total "));
+        line.unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_is_away_holds_nobody_up_and_gets_what_fits() {
+        let metrics = Metrics::new(Timestamp(0), &[]);
+        let (audit, writer) = Audit::kept(metrics.clone(), 10);
+        let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());
+        shelf.is_away.store(true, Ordering::SeqCst);
+        let tasks = TaskTracker::new();
+        let writing = tasks.spawn(writer.run(Arc::clone(&shelf) as _, stop.clone()));
+        // Nothing here waits: a flood of refusals, and then a change that still finds a place.
+        for number in 0..2 * WAITING_MAX {
+            audit.note(event(AuditKind::Refusal, number));
+        }
+        audit.note(event(AuditKind::Change, 0));
+        let kept = WAITING_MAX - RESERVED;
+        let lost = 2 * WAITING_MAX - kept;
+        assert_eq!(dropped(&metrics), format!("recapd_audit_dropped_total {lost}"));
+        sleep(10 * RETRY).await;
+        shelf.is_away.store(false, Ordering::SeqCst);
+        sleep(10 * RETRY).await;
+        stop.cancel();
+        writing.await.unwrap();
+        let events = shelf.events.lock().unwrap();
+        assert_eq!(events.len(), kept + 1);
+        assert_eq!(events.last().map(|event| event.kind), Some(AuditKind::Change));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_writes_what_is_left() {
+        let metrics = Metrics::new(Timestamp(0), &[]);
+        let (audit, writer) = Audit::kept(metrics, 10);
+        let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());
+        for number in 0..2 * BATCH_MAX {
+            audit.note(event(AuditKind::Change, number));
+        }
+        stop.cancel();
+        writer.run(Arc::clone(&shelf) as _, stop).await;
+        assert_eq!(shelf.events.lock().unwrap().len(), 2 * BATCH_MAX);
+    }
+}

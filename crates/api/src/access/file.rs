@@ -1,0 +1,312 @@
+//! Tokens in a file, beside those in the database: for daemons that are handed theirs, by systemd for example.
+//!
+//! ```text
+//! # name scope sha256:DIGEST [agent=ID]… [project=ID]… [expires=TIME]
+//! coder write sha256:9f86d0… agent=coder expires=2027-01-01T00:00:00Z
+//! ```
+//!
+//! The file holds digests and no token.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs, io,
+    io::Read as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use recapd_core::domain::{
+    access::{AccessNames, Reach, Scope},
+    number::i64_or_max,
+    time::Timestamp,
+};
+use recapd_store::access::{NewToken, TOKENS_MAX, Token};
+
+/// The longest file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The bits of a file that others than its owner can write.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
+/// What stands before a digest.
+const DIGEST_PREFIX: &str = "sha256:";
+/// Hexadecimal digits of a digest.
+const DIGEST_DIGITS: usize = 64;
+
+/// Why the tokens of a file can't be had. No text repeats what stands in the file beyond a name.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It can't be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why the file can't be read.
+        source: io::Error,
+    },
+    /// Others than its owner can write it, and so make tokens. Who reads it learns digests and names.
+    #[error(
+        "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",
+        path.display(), path.display()
+    )]
+    Writable {
+        /// Which file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.
+    #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
+    TooLong {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A line is none.
+    #[error("{}, line {line}: {what}", path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        what: &'static str,
+    },
+}
+
+/// The tokens in the file.
+///
+/// # Errors
+/// [`FileError`].
+pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
+    let unreadable = |source| FileError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    let mode = found.permissions().mode() & 0o777;
+    if found.is_file() && mode & WRITTEN_BY_OTHERS != 0 {
+        return Err(FileError::Writable {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    if bytes.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
+        return Err(FileError::TooLong {
+            path: path.to_owned(),
+        });
+    }
+    tokens(&text).map_err(|(line, what)| FileError::Malformed {
+        path: path.to_owned(),
+        line,
+        what,
+    })
+}
+
+fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
+    let mut all: Vec<Token> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |what| (number + 1, what);
+        let token = token(line).map_err(wrong)?;
+        if all.iter().any(|other| other.name == token.name) {
+            return Err(wrong("its name stands in the file twice"));
+        }
+        if i64_or_max(all.len()) >= TOKENS_MAX {
+            return Err(wrong("there are too many tokens: 1,000 at most"));
+        }
+        all.push(token);
+    }
+    Ok(all)
+}
+
+fn token(line: &str) -> Result<Token, &'static str> {
+    let mut words = line.split_ascii_whitespace();
+    let mut word = || words.next().unwrap_or_default();
+    let name = word()
+        .parse()
+        .map_err(|_| "begin with a name: letters, digits and . _ : -")?;
+    let scope = Scope::from_name(word()).ok_or("give read, write or admin behind the name")?;
+    let digest = word()
+        .strip_prefix(DIGEST_PREFIX)
+        .filter(|digest| is_digest(digest));
+    let digest = digest.ok_or("give sha256: and 64 hexadecimal digits in small letters behind the scope")?;
+    let (mut named, mut expires_at) = (AccessNames::default(), None);
+    for word in words {
+        match word.split_once('=') {
+            Some(("agent", id)) => {
+                named.agents.insert(
+                    id.parse()
+                        .map_err(|_| "what stands behind agent= is no agent's id")?,
+                );
+            }
+            Some(("project", id)) => {
+                named.projects.insert(
+                    id.parse()
+                        .map_err(|_| "what stands behind project= is no project's id")?,
+                );
+            }
+            Some(("expires", at)) => {
+                let at = Timestamp::parse(at);
+                expires_at = Some(at.ok_or("give a time such as 2027-01-01T00:00:00Z behind expires=")?);
+            }
+            _ => return Err("behind the digest only agent=ID, project=ID and expires=TIME can stand"),
+        }
+    }
+    let is_for_all = named.agents.is_empty() && named.projects.is_empty();
+    Ok(Token {
+        name,
+        digest: digest.to_owned(),
+        scope,
+        reach: if is_for_all {
+            Reach::All
+        } else {
+            Reach::Only(named)
+        },
+        created_at: Timestamp(0),
+        expires_at,
+        revoked_at: None,
+        // The file isn't written to.
+        last_used_at: Some(Timestamp(i64::MAX)),
+    })
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == DIGEST_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The line of a token.
+pub fn line(token: &NewToken) -> String {
+    let mut line = format!(
+        "{} {} {DIGEST_PREFIX}{}",
+        token.name,
+        token.scope.name(),
+        token.digest
+    );
+    if let Some(AccessNames { agents, projects }) = token.reach.named() {
+        append(&mut line, "agent", agents);
+        append(&mut line, "project", projects);
+    }
+    append(&mut line, "expires", &token.expires_at.into_iter().collect());
+    line
+}
+
+fn append<T: std::fmt::Display + Ord>(line: &mut String, key: &str, values: &BTreeSet<T>) {
+    for value in values {
+        // Writing to a text can't fail.
+        let _written = write!(line, " {key}={value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::digest_of;
+
+    fn made(reach: Reach, expires_at: Option<Timestamp>) -> NewToken {
+        NewToken {
+            name: "coder".parse().unwrap(),
+            digest: digest_of("rcp_secret"),
+            scope: Scope::Write,
+            reach,
+            expires_at,
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let named = AccessNames {
+            agents: ["a", "b"].map(|id| id.parse().unwrap()).into(),
+            projects: ["web".parse().unwrap()].into(),
+        };
+        for token in [
+            made(Reach::All, None),
+            made(Reach::Only(named), Timestamp::parse("2027-01-01T00:00:00Z")),
+        ] {
+            let text = format!("# tokens\n\n  {}  \n", line(&token));
+            let read = tokens(&text).unwrap().pop().unwrap();
+            assert_eq!(
+                (read.name, read.digest, read.scope, read.reach, read.expires_at),
+                (
+                    token.name,
+                    token.digest,
+                    token.scope,
+                    token.reach,
+                    token.expires_at
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        // Cut at the limit the token would be for all agents.
+        let open = line(&made(Reach::All, None));
+        let filling = usize::try_from(FILE_BYTES_MAX).unwrap() - open.len() - 1;
+        let text = format!("{}\n{open}", "#".repeat(filling));
+        fs::write(&path, &text).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 1);
+        for rest in [" agent=coder\n", "\n"] {
+            fs::write(&path, format!("{text}{rest}")).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(matches!(error, FileError::TooLong { .. }), "{error}");
+            assert!(error.to_string().contains("1048576"), "{error}");
+        }
+    }
+
+    /// Whoever writes it makes tokens; whoever reads it learns digests.
+    #[test]
+    fn a_file_that_others_can_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        fs::write(&path, line(&made(Reach::All, None))).unwrap();
+        for (mode, is_refused) in [
+            (0o600, false),
+            (0o640, false),
+            (0o644, false),
+            (0o660, true),
+            (0o602, true),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let found = read(&path);
+            assert_eq!(
+                matches!(found, Err(FileError::Writable { .. })),
+                is_refused,
+                "{mode:o}"
+            );
+            assert!(is_refused || found.is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line_and_without_its_text() {
+        let digest = digest_of("rcp_secret");
+        for (bad, word) in [
+            ("rcp_0123 read".to_owned(), "sha256:"),
+            ("! read".to_owned(), "name"),
+            ("coder everything".to_owned(), "admin"),
+            (
+                format!("coder read sha256:{}", digest.to_uppercase()),
+                "small letters",
+            ),
+            (format!("coder read sha256:{digest} agent=!"), "agent="),
+            (format!("coder read sha256:{digest} project="), "project="),
+            (format!("coder read sha256:{digest} expires=soon"), "2027"),
+            (format!("coder read sha256:{digest} rcp_0123"), "expires=TIME"),
+            (
+                format!("coder read sha256:{digest}\ncoder read sha256:{digest}"),
+                "twice",
+            ),
+        ] {
+            let (line, what) = tokens(&format!("# first\n{bad}")).unwrap_err();
+            assert_eq!(line, 1 + bad.lines().count(), "{bad}");
+            assert!(what.contains(word) && !what.contains("rcp_0123"), "{bad}: {what}");
+        }
+    }
+}

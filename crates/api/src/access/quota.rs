@@ -1,0 +1,168 @@
+//! Shares of what all clients use together: no token, and no address without one, has more than half of a pool.
+//!
+//! Invariant: what is taken comes back when it is dropped, and a holder of nothing takes no memory.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use recapd_core::domain::access::TokenName;
+
+/// Of a pool one holder gets one part of so many.
+pub const SHARE_OF: usize = 2;
+
+/// Who has a share: a token, wherever it is sent from, or an address without one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder(Arc<str>);
+
+impl Holder {
+    /// The holder of this token; without a token, the clients at this address.
+    pub fn of(token: Option<&TokenName>, peer: impl fmt::Display) -> Self {
+        Self(match token {
+            Some(token) => format!("token {token}").into(),
+            None => format!("peer {peer}").into(),
+        })
+    }
+}
+
+/// Why nothing can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lack {
+    /// The pool is empty.
+    #[error("all of it is in use")]
+    All,
+    /// The holder has its share.
+    #[error("this token, or this address without one, has its share of it")]
+    Share,
+}
+
+/// A pool.
+pub struct Quota {
+    total: usize,
+    share: usize,
+    used: Mutex<HashMap<Holder, usize>>,
+}
+
+impl Quota {
+    /// A pool of `total`, of which one holder gets at most half, and at least one.
+    pub fn new(total: usize) -> Arc<Self> {
+        Arc::new(Self {
+            total,
+            share: total.div_ceil(SHARE_OF),
+            used: Mutex::default(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `amount` for `holder`.
+    ///
+    /// # Errors
+    /// [`Lack`].
+    pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<QuotaShare, Lack> {
+        let mut taken = QuotaShare {
+            quota: Arc::clone(self),
+            holder: holder.clone(),
+            amount: 0,
+        };
+        taken.grow(amount)?;
+        Ok(taken)
+    }
+
+    fn add(&self, holder: &Holder, amount: usize) -> Result<(), Lack> {
+        if amount == 0 {
+            return Ok(());
+        }
+        let mut used = self.held();
+        let own = used.get(holder).copied().unwrap_or_default();
+        if own.saturating_add(amount) > self.share {
+            return Err(Lack::Share);
+        }
+        // Few hold anything at a time.
+        let all: usize = used.values().sum();
+        if all.saturating_add(amount) > self.total {
+            return Err(Lack::All);
+        }
+        used.insert(holder.clone(), own + amount);
+        Ok(())
+    }
+
+    fn give_back(&self, holder: &Holder, amount: usize) {
+        let mut used = self.held();
+        if let Some(own) = used.get_mut(holder) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                used.remove(holder);
+            }
+        }
+    }
+
+    /// How much is left in the pool.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.total - self.held().values().sum::<usize>()
+    }
+}
+
+/// What a holder took; given back when it is dropped.
+pub struct QuotaShare {
+    quota: Arc<Quota>,
+    holder: Holder,
+    amount: usize,
+}
+
+impl QuotaShare {
+    /// Takes more.
+    ///
+    /// # Errors
+    /// [`Lack`]; what was taken before is kept.
+    pub fn grow(&mut self, amount: usize) -> Result<(), Lack> {
+        self.quota.add(&self.holder, amount)?;
+        self.amount += amount;
+        Ok(())
+    }
+
+    /// As [`Self::grow`], but no more than the holder's share: who has nothing else gets all of that.
+    ///
+    /// # Errors
+    /// [`Lack`].
+    pub fn grow_within(&mut self, amount: usize) -> Result<(), Lack> {
+        self.grow(amount.min(self.quota.share.saturating_sub(self.amount)))
+    }
+}
+
+impl Drop for QuotaShare {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.quota.give_back(&self.holder, self.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_gets_half_and_gives_it_back() {
+        let token: TokenName = "a".parse().unwrap();
+        let (one, other) = (Holder::of(Some(&token), "::1"), Holder::of(None, "::1"));
+        assert_eq!(one, Holder::of(Some(&token), "::2"), "wherever it is sent from");
+        let quota = Quota::new(5);
+        let mut held = quota.take(&one, 1).unwrap();
+        held.grow(2).unwrap();
+        assert_eq!(held.grow(1), Err(Lack::Share));
+        assert_eq!(quota.take(&one, 1).err(), Some(Lack::Share));
+        let rest = quota.take(&other, 2).unwrap();
+        assert_eq!(quota.take(&other, 1).err(), Some(Lack::All));
+        drop(held);
+        assert_eq!(quota.left(), 3);
+        drop(rest);
+        assert!(quota.held().is_empty());
+        assert!(Quota::new(1).take(&one, 1).is_ok());
+    }
+}

@@ -1,0 +1,178 @@
+//! Sessions of browsers: a random id in a cookie stands for the token that was typed in once.
+//!
+//! ```text
+//! token ─► open ─► id in the cookie; here: digest of the id ─► digest of the token, begin, last use
+//! request ─► digest of the id ─► digest of the token ─► is this token still known? ─► caller
+//! ```
+//!
+//! A session ends by sign-out, with its token, [`IDLE_MS`] after its last request, and [`LIFE_MS`] after its begin. The
+//! two times are those of NIST SP 800-63B-4, section 2.2.3 (AAL2): an hour without activity, a day in all. Sessions are
+//! in memory: a daemon that restarts asks for the token again.
+//!
+//! Invariant: neither an id nor a token can be read from what is kept here.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::digest_of;
+use recapd_core::domain::time::{HOUR_MS, Timestamp};
+
+/// How long a session lasts without a request, in milliseconds.
+pub const IDLE_MS: i64 = HOUR_MS;
+/// How long a session lasts at most, in milliseconds.
+pub const LIFE_MS: i64 = 24 * HOUR_MS;
+/// The most sessions of all tokens. Beyond them the one that is idle the longest ends.
+pub const SESSIONS_MAX: usize = 1_000;
+/// The most sessions of one token, so that one holder doesn't end the sessions of others.
+pub const SESSIONS_PER_TOKEN_MAX: usize = 50;
+
+/// The digest of a session's cookie: what the daemon keeps of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey(Arc<str>);
+
+impl SessionKey {
+    /// The key of a cookie, by its name and its value. With the name in it, an id counts only under the name that it was
+    /// given out with: on that port, and over TLS if it began there.
+    pub fn of_cookie(name: &str, id: &str) -> Self {
+        Self(digest_of(&format!("{name}={id}")).into())
+    }
+}
+
+struct Session {
+    /// The digest of the token.
+    token: String,
+    began_at: Timestamp,
+    used_at: Timestamp,
+}
+
+impl Session {
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.0 >= self.used_at.0.saturating_add(IDLE_MS) || now.0 >= self.began_at.0.saturating_add(LIFE_MS)
+    }
+}
+
+/// All sessions of a daemon.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<HashMap<SessionKey, Session>>);
+
+impl Sessions {
+    fn held(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a session of the token with this digest.
+    pub(super) fn open(&self, key: SessionKey, token: String, now: Timestamp) {
+        let mut sessions = self.held();
+        sessions.retain(|_, session| !session.is_over(now));
+        let of_token = sessions.values().filter(|session| session.token == token);
+        if of_token.count() >= SESSIONS_PER_TOKEN_MAX {
+            end_oldest(&mut sessions, |session| session.token == token);
+        }
+        if sessions.len() >= SESSIONS_MAX {
+            end_oldest(&mut sessions, |_| true);
+        }
+        let session = Session {
+            token,
+            began_at: now,
+            used_at: now,
+        };
+        sessions.insert(key, session);
+    }
+
+    /// The digest of a session's token, and notes that the session is used; none if it is over or unknown.
+    pub(super) fn token(&self, key: &SessionKey, now: Timestamp) -> Option<String> {
+        let mut sessions = self.held();
+        let session = sessions.get_mut(key)?;
+        if session.is_over(now) {
+            sessions.remove(key);
+            return None;
+        }
+        session.used_at = session.used_at.max(now);
+        Some(session.token.clone())
+    }
+
+    /// Whether a session is open; asking doesn't prolong it.
+    pub(super) fn is_open(&self, key: &SessionKey, now: Timestamp) -> bool {
+        self.held().get(key).is_some_and(|session| !session.is_over(now))
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, key: &SessionKey) {
+        self.held().remove(key);
+    }
+
+    /// Ends the sessions of tokens that aren't known any more.
+    pub(super) fn retain_tokens(&self, is_known: impl Fn(&str) -> bool) {
+        self.held().retain(|_, session| is_known(&session.token));
+    }
+}
+
+fn end_oldest(sessions: &mut HashMap<SessionKey, Session>, may_end: impl Fn(&Session) -> bool) {
+    let candidates = sessions.iter().filter(|(_, session)| may_end(session));
+    let oldest = candidates.min_by_key(|(_, session)| session.used_at);
+    if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+        sessions.remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> SessionKey {
+        SessionKey::of_cookie("recapd_session_7411", &number.to_string())
+    }
+
+    fn opened(sessions: &Sessions, number: usize, token: &str, at: i64) {
+        sessions.open(key(number), token.to_owned(), Timestamp(at));
+    }
+
+    #[test]
+    fn a_session_ends_when_it_is_idle_and_when_it_is_old() {
+        let sessions = Sessions::default();
+        opened(&sessions, 1, "t", 0);
+        assert!(sessions.is_open(&key(1), Timestamp(IDLE_MS - 1)));
+        assert!(!sessions.is_open(&key(1), Timestamp(IDLE_MS)));
+        assert_eq!(sessions.token(&key(1), Timestamp(IDLE_MS)), None);
+        opened(&sessions, 2, "t", 0);
+        let mut at = 0;
+        while at + IDLE_MS / 2 < LIFE_MS {
+            at += IDLE_MS / 2;
+            assert_eq!(
+                sessions.token(&key(2), Timestamp(at)).as_deref(),
+                Some("t"),
+                "{at}"
+            );
+        }
+        assert_eq!(sessions.token(&key(2), Timestamp(LIFE_MS)), None);
+    }
+
+    #[test]
+    fn beyond_the_limits_the_one_idle_longest_ends() {
+        let sessions = Sessions::default();
+        for (at, number) in (0..).zip(0..SESSIONS_PER_TOKEN_MAX) {
+            opened(&sessions, number, "mine", at);
+        }
+        assert!(sessions.token(&key(0), Timestamp(900)).is_some());
+        opened(&sessions, 5_000, "mine", 901);
+        assert!(sessions.is_open(&key(0), Timestamp(901)));
+        assert!(!sessions.is_open(&key(1), Timestamp(901)));
+        for number in 0..2 * SESSIONS_MAX {
+            opened(&sessions, 10_000 + number, &format!("t{number}"), 902);
+        }
+        assert_eq!(sessions.held().len(), SESSIONS_MAX);
+        assert!(!sessions.is_open(&key(0), Timestamp(902)));
+    }
+
+    #[test]
+    fn an_id_counts_under_its_own_name_only() {
+        let sessions = Sessions::default();
+        opened(&sessions, 1, "t", 0);
+        let elsewhere = SessionKey::of_cookie("recapd_session_7412", "1");
+        assert_eq!(sessions.token(&elsewhere, Timestamp(0)), None);
+        sessions.retain_tokens(|token| token != "t");
+        assert_eq!(sessions.token(&key(1), Timestamp(0)), None);
+    }
+}

@@ -1,0 +1,386 @@
+//! Reading a context: one function for the command line and for HTTP.
+//!
+//! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
+
+mod build;
+pub mod pins;
+mod window;
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        context::{Alternation, ContextOptions, Elision, Role, is_safe_boundary},
+        exchange::{FIRST_EXCHANGE, PREAMBLE},
+        message::{Message, Part},
+        number::{i64_or_max, usize_or_max},
+        perspective::{Perspective, PerspectiveStyle, UnknownSpeaker, speakers},
+        zone::Zone,
+    },
+    formats::outgoing::RequestFormat,
+};
+use recapd_engine::snapshot::Snapshot;
+use recapd_store::{
+    ExchangeQuery, MESSAGE_BYTES, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+    page::{PAGE_BYTES_MAX, begun, part},
+};
+use window::{ShortenedMessages, WindowContent};
+
+/// The most exchanges of a window that are read.
+pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
+/// The most bytes of payloads of preamble and window. Anthropic's longest request has 32 MB, and summary, copies, tools and
+/// what is written as JSON anew come on top. Tokens don't bound bytes: an image has few.
+pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
+/// Too few bytes for any message: its size is asked and nothing is read.
+const SIZES_ONLY: i64 = 1;
+/// The preamble, which is never left out, has at most this part of them.
+const PREAMBLE_SHARE: i64 = 2;
+/// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
+const PINS_MAX: i64 = 100;
+/// The most messages that a note names.
+const NAMED_MAX: usize = 10;
+/// The summary takes at most this part of a request.
+const SUMMARY_SHARE: i64 = 4;
+/// How often a context is built anew for exchanges that gave way to the lines of others.
+const LEFT_OUT_PASSES: usize = 3;
+/// The first message of a session is looked for in its first exchanges, at most so many.
+const ANCHOR_EXCHANGES_MAX: i64 = 4;
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextQuery {
+    /// Whose request is written.
+    pub format: RequestFormat,
+    /// The most tokens of the whole request, if not what is configured; 0 is no limit.
+    pub budget_tokens: Option<i64>,
+    /// How alternation is repaired, if not as configured.
+    pub alternation: Option<Alternation>,
+    /// The most tokens of the summary in it, if less than its share of the budget.
+    pub summary_max_tokens: Option<i64>,
+    /// Whether thinking of the open exchange is sent even where something before it has changed.
+    pub keeps_open_thinking: bool,
+}
+
+impl ContextQuery {
+    /// The `defaults` that are in force for the agent, with what was asked for.
+    pub fn options(self, defaults: ContextOptions) -> ContextOptions {
+        ContextOptions {
+            max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),
+            alternation: self.alternation.unwrap_or(defaults.alternation),
+            system_in_place: self.format.takes_system_in_place(),
+            ends_with_user: self.format.ends_with_user(),
+            names_speakers: self.format.names_speakers(),
+            keep_open_thinking: self.keeps_open_thinking || defaults.keep_open_thinking,
+            ..defaults
+        }
+    }
+}
+
+/// Who sees the conversation, where it is a shared one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    /// The speaker.
+    pub speaker: String,
+    /// How the conversation is told to its speakers, unless the agent's settings say otherwise.
+    pub telling: PerspectiveStyle,
+}
+
+/// Why there is nothing to build a context from.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// Ask for a speaker who takes part.
+    #[error(transparent)]
+    UnknownSpeaker(#[from] UnknownSpeaker),
+    /// Even with its results shortened the exchange is more than any request holds: read it in parts.
+    #[error("exchange #{0} is too big to build a context from")]
+    TooLarge(i64),
+    /// The store fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All that a context is built from.
+#[derive(Clone, Debug)]
+pub struct ContextMaterial {
+    agent: AgentId,
+    version: i64,
+    /// The document as readers see it; empty for none.
+    markdown: String,
+    first_exchange: i64,
+    /// Whether the thinking of the window may be bound to what isn't sent: something has left it, though it may be back.
+    has_evicted: bool,
+    preamble: Vec<StoredMessage>,
+    anchor: Option<StoredMessage>,
+    pins: Pins,
+    /// What the exchange works on of which only later legs were read.
+    request: Option<(i64, StoredMessage)>,
+    window: Vec<StoredExchange>,
+    /// Exchanges of the window before these, which were too much to read.
+    left_out: Vec<StoredExchange>,
+    /// The zone of the document's times.
+    zone: Zone,
+    shortened: ShortenedMessages,
+    perspective: Option<Perspective>,
+}
+
+/// A context, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = Context)]
+pub struct ContextReply {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// For which provider.
+    pub format: RequestFormat,
+    /// Who sees it, in a shared conversation.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
+    /// The fields of the provider's request that hold the conversation.
+    pub body: serde_json::Value,
+    /// What it costs, by the counter of the window.
+    pub tokens: i64,
+    /// What it may cost, if there is a limit.
+    pub limit_tokens: Option<i64>,
+    /// It costs more, since the newest exchange is too big by itself.
+    pub over_budget: bool,
+    /// The version of the summary in it; 0 for none.
+    pub summary_version: i64,
+    /// The first exchange of the window.
+    pub first_exchange: i64,
+    /// Exchanges of the window that had no room.
+    pub left_out: Vec<i64>,
+    /// Pinned and important messages that are in it as copies, by number.
+    pub copied: Vec<i64>,
+    /// Tool results that were shortened.
+    pub elided: Vec<Elision>,
+    /// What could not be carried over to this provider.
+    pub notes: Vec<String>,
+}
+
+/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step
+/// ([`Store::summary_of_step`]); it says where the window begins, so that no exchange is both in it and in the summary,
+/// or in neither.
+///
+/// # Errors
+/// What the store fails with, [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation, and
+/// [`ContextError::TooLarge`].
+pub async fn load(
+    store: &dyn Store,
+    agent: &AgentId,
+    snapshot: &Snapshot,
+    viewer: Option<Viewer>,
+) -> Result<ContextMaterial, ContextError> {
+    load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
+}
+
+/// How many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`, by their sizes alone.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<usize> {
+    let of = |from, through, limit| ExchangeQuery {
+        from,
+        through,
+        limit,
+        bytes_max: SIZES_ONLY,
+    };
+    let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
+    let mut sized = store.exchanges(agent, of(PREAMBLE, PREAMBLE, 1)).await?;
+    sized.extend(
+        store
+            .exchanges(agent, of(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX))
+            .await?,
+    );
+    let bytes: i64 = sized.iter().filter_map(|stored| stored.unread_bytes).sum();
+    Ok(usize_or_max(bytes.min(CONTEXT_BYTES_MAX)))
+}
+
+/// As [`load`], with at most so many bytes of payloads of preamble and window.
+///
+/// # Errors
+/// As [`load`].
+pub async fn load_within(
+    store: &dyn Store,
+    agent: &AgentId,
+    snapshot: &Snapshot,
+    viewer: Option<Viewer>,
+    bytes_max: i64,
+) -> Result<ContextMaterial, ContextError> {
+    let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
+    let preamble = preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
+    let room = bytes_max - bytes_of(&preamble);
+    let WindowContent {
+        exchanges: window,
+        left_out,
+        shortened,
+    } = window::read(store, agent, first_exchange, room).await?;
+    let thinks = |stored: &StoredMessage| {
+        stored
+            .message
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Thinking(_)))
+    };
+    let may_think = window.iter().flat_map(|exchange| &exchange.messages).any(thinks);
+    let has_evicted = first_exchange > FIRST_EXCHANGE || (may_think && store.has_evicted(agent).await?);
+    let opening = match window.last() {
+        Some(newest) => opening(store, agent, newest).await?,
+        None => Vec::new(),
+    };
+    let perspective = match viewer {
+        Some(viewer) => {
+            let stored = preamble.iter().chain(&opening).chain(&window);
+            let heard = stored.flat_map(|exchange| exchange.messages.iter().map(|stored| &stored.message));
+            Some(perspective(store, agent, viewer, speakers(heard)).await?)
+        }
+        None => None,
+    };
+    let opens = |message: &Message| match &perspective {
+        // What was said to the speaker first; in their own words nobody's task would stand.
+        Some(perspective) => perspective
+            .see(message)
+            .is_some_and(|seen| seen.role == Role::User),
+        None => is_safe_boundary(message),
+    };
+    let request = request(store, agent, &window, &opening).await?;
+    let mut opening = opening.into_iter().flat_map(|exchange| exchange.messages);
+    let anchor = opening.find(|stored| opens(&stored.message));
+    Ok(ContextMaterial {
+        agent: agent.clone(),
+        version: snapshot.version,
+        markdown: snapshot.markdown.clone(),
+        first_exchange,
+        has_evicted,
+        preamble: preamble
+            .into_iter()
+            .flat_map(|exchange| exchange.messages)
+            .collect(),
+        anchor,
+        pins: store.pins(agent, PINS_MAX).await?,
+        request,
+        window,
+        left_out,
+        zone: snapshot.zone,
+        shortened,
+        perspective,
+    })
+}
+
+/// The running session's preamble. It is never left out.
+async fn preamble(
+    store: &dyn Store,
+    agent: &AgentId,
+    bytes_max: i64,
+) -> Result<Vec<StoredExchange>, ContextError> {
+    let query = ExchangeQuery {
+        from: PREAMBLE,
+        through: PREAMBLE,
+        limit: 1,
+        bytes_max,
+    };
+    let found = store.exchanges(agent, query).await?;
+    let unread = found.iter().find(|stored| stored.unread_bytes.is_some());
+    match unread.map(|stored| stored.exchange.exchange) {
+        Some(number) => Err(ContextError::TooLarge(number)),
+        None => Ok(found),
+    }
+}
+
+fn bytes_of(exchanges: &[StoredExchange]) -> i64 {
+    let messages = exchanges.iter().flat_map(|exchange| &exchange.messages);
+    messages
+        .map(|stored| MESSAGE_BYTES + i64_or_max(stored.message.payload.len()))
+        .sum()
+}
+
+/// The view of `viewer` on a conversation in which `heard` speak.
+async fn perspective(
+    store: &dyn Store,
+    agent: &AgentId,
+    viewer: Viewer,
+    heard: Vec<String>,
+) -> Result<Perspective, ContextError> {
+    let settings = store.agent(agent).await?.map(|row| row.settings);
+    let telling = settings.unwrap_or_default().telling(viewer.telling);
+    Ok(Perspective::new(&viewer.speaker, telling, heard)?)
+}
+
+/// What the exchange works on with whose later legs the `window` begins. A long run often begins its session, so that its
+/// request stands in the `opening`.
+async fn request(
+    store: &dyn Store,
+    agent: &AgentId,
+    window: &[StoredExchange],
+    opening: &[StoredExchange],
+) -> StoreResult<Option<(i64, StoredMessage)>> {
+    let first = window.first().map(|first| &first.exchange);
+    let Some(first) = first.filter(|first| first.begins_with() < first.exchange) else {
+        return Ok(None);
+    };
+    let begins_with = first.begins_with();
+    let leg = opening
+        .iter()
+        .find(|stored| stored.exchange.exchange == begins_with);
+    let mut messages = leg.into_iter().flat_map(|leg| &leg.messages);
+    let found = match messages.find(|stored| is_safe_boundary(&stored.message)) {
+        Some(request) => Some(request.clone()),
+        None => store.request_of(agent, begins_with).await?,
+    };
+    Ok(found.map(|request| (begins_with, request)))
+}
+
+/// The first exchanges of the session of `newest`, in one of which the user says the first thing.
+async fn opening(
+    store: &dyn Store,
+    agent: &AgentId,
+    newest: &StoredExchange,
+) -> StoreResult<Vec<StoredExchange>> {
+    let session = newest.exchange.session;
+    let Some(first) = store.session_start(agent, session).await? else {
+        return Ok(Vec::new());
+    };
+    let query = ExchangeQuery {
+        from: first,
+        through: first + ANCHOR_EXCHANGES_MAX - 1,
+        limit: ANCHOR_EXCHANGES_MAX,
+        bytes_max: PAGE_BYTES_MAX,
+    };
+    let mut found = store.exchanges(agent, query).await?;
+    found.retain(|found| found.exchange.session == session);
+    let own_from = found
+        .first()
+        .map_or(query.through + 1, |own| own.exchange.exchange);
+    let mut opening = inherited(store, agent, first..own_from).await?;
+    opening.retain(|inherited| inherited.exchange.session == session);
+    for stored in found {
+        opening.push(match stored.unread_bytes {
+            Some(_) => begun(store, agent, stored).await?.stored,
+            None => stored,
+        });
+    }
+    Ok(opening)
+}
+
+/// Of these exchanges those that the agent's ancestors have: a fork has no rows of what was covered when it was made.
+async fn inherited(
+    store: &dyn Store,
+    agent: &AgentId,
+    numbers: Range<i64>,
+) -> StoreResult<Vec<StoredExchange>> {
+    let mut inherited = Vec::new();
+    for number in numbers {
+        let expanded = store.expand(agent, number, part(0)).await?;
+        let shared = expanded.filter(|expanded| expanded.placed.is_found());
+        inherited.extend(shared.map(|shared| StoredExchange {
+            exchange: shared.placed.exchange,
+            evicted_at: None,
+            summary_version: None,
+            messages: shared.messages,
+            unread_bytes: None,
+            request: None,
+        }));
+    }
+    Ok(inherited)
+}

@@ -1,0 +1,284 @@
+//! Building a context of what was read, and saying in words what had no room.
+
+use std::collections::HashSet;
+
+use super::{ContextMaterial, ContextQuery, ContextReply, LEFT_OUT_PASSES, NAMED_MAX, SUMMARY_SHARE};
+use recapd_core::{
+    domain::{
+        context::{
+            Context, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
+            SourceMessage, SourceRequest, build, fence,
+        },
+        legs::are_open,
+        number::count,
+        perspective::Perspective,
+        summary::pending::{PendingLine, with_left_out, with_pending},
+        tokens::TokenCounter,
+    },
+    formats::outgoing::{Outgoing, render},
+    tokenizer::remembering,
+};
+use recapd_store::{Pin, StoredMessage};
+
+impl ContextMaterial {
+    /// Builds the context and writes it as the query asks. Costs are those of the stored messages, which `counter`
+    /// counted when they came in, and its own for everything else.
+    pub fn build(
+        &self,
+        query: ContextQuery,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> ContextReply {
+        let counter: &dyn TokenCounter = &remembering(counter);
+        let options = query.options(defaults);
+        let share = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
+        let room = share.into_iter().chain(query.summary_max_tokens).min();
+        let shortened = room
+            .filter(|&room| counter.count(&self.markdown) > room)
+            .map(|room| with_pending(&self.markdown, &[], room, counter).0);
+        let markdown = shortened.as_ref().unwrap_or(&self.markdown);
+        let built = build(&self.input(markdown), &options, counter);
+        let context = match room {
+            Some(room) => self.telling_of_left_out(built, room, &options, counter),
+            None => built,
+        };
+        let Outgoing { body, mut notes } = render(query.format, &context.turns);
+        if shortened.is_some() {
+            let why = if room == query.summary_max_tokens {
+                "it has more tokens than were asked for"
+            } else {
+                "it would take too much of this budget"
+            };
+            notes.push(format!("the summary is shortened: whole, {why}"));
+        }
+        let oldest_unread = self.pins.oldest_unread;
+        let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
+        notes.extend(left_note(&context.left_copies, has_more));
+        if context.turns.iter().all(|turn| turn.role == Role::System) {
+            notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
+        }
+        notes.extend(self.unread_note());
+        // Who asks for less than a window knows that it has less.
+        if query.budget_tokens.is_none() {
+            notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
+        }
+        notes.extend(self.shortened_note());
+        notes.extend(self.elided_note(&context.elided));
+        ContextReply {
+            agent_id: self.agent.clone(),
+            format: query.format,
+            speaker: self
+                .perspective
+                .as_ref()
+                .map(|perspective| perspective.speaker().to_owned()),
+            body,
+            tokens: context.tokens,
+            limit_tokens: context.limit_tokens,
+            over_budget: context.over_budget,
+            summary_version: self.version,
+            first_exchange: self.first_exchange,
+            left_out: context.left_out,
+            copied: context.copied,
+            elided: self.elided(context.elided),
+            notes,
+        }
+    }
+
+    /// The context with a line in the summary for each exchange that it has no room for. Then there may be room for fewer
+    /// still; but nothing else that is sent gives way to these lines.
+    fn telling_of_left_out<'m>(
+        &'m self,
+        mut context: Context<'m>,
+        room: i64,
+        options: &ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> Context<'m> {
+        for _ in 0..LEFT_OUT_PASSES {
+            let lines = self.lines_of(&context.left_out);
+            if lines.is_empty() {
+                break;
+            }
+            let markdown = with_left_out(&self.markdown, &lines, room, counter);
+            let told = build(&self.input(&markdown), options, counter);
+            if told.over_budget || told.elided.len() > context.elided.len() {
+                break;
+            }
+            let is_settled = told.left_out == context.left_out;
+            context = told;
+            if is_settled {
+                break;
+            }
+        }
+        context
+    }
+
+    /// Lines for exchanges of the window, by their numbers.
+    fn lines_of(&self, numbers: &[i64]) -> Vec<PendingLine> {
+        let numbers: HashSet<i64> = numbers.iter().copied().collect();
+        let exchanges = self
+            .left_out
+            .iter()
+            .chain(&self.window)
+            .map(|stored| &stored.exchange);
+        let lines = exchanges
+            .filter(|exchange| numbers.contains(&exchange.exchange))
+            .map(|exchange| PendingLine {
+                exchange: exchange.exchange,
+                at: self.zone.wall(exchange.opened_at),
+                tokens: exchange.tokens,
+                digest: exchange.digest(),
+            });
+        lines.collect()
+    }
+
+    /// What was shortened to fit the budget, and what had been before.
+    fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
+        if self.shortened.results.is_empty() {
+            return to_fit;
+        }
+        let known: HashSet<Option<i64>> = to_fit.iter().map(|elision| elision.seq).collect();
+        let before = self.shortened.results.iter().copied();
+        let before = before.filter(|elision| !known.contains(&elision.seq));
+        let mut all: Vec<Elision> = before.chain(to_fit).collect();
+        all.sort_by_key(|elision| elision.seq);
+        all
+    }
+
+    /// That results are shortened to fit the budget, in words.
+    fn elided_note(&self, elided: &[Elision]) -> Option<String> {
+        let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
+        let of = if first == last {
+            format!("exchange #{first}")
+        } else {
+            format!("exchanges #{first} to #{last}")
+        };
+        let (results, verb) = (
+            count(elided.len(), "tool result"),
+            if elided.len() == 1 { "is" } else { "are" },
+        );
+        let agent = &self.agent;
+        Some(format!(
+            "{results} of {of} {verb} shortened to keep within the budget: the older a result is, the less of it is sent, and \
+             one of the newest rounds only where these have no room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
+        ))
+    }
+
+    /// That bytes and not tokens leave exchanges out, in words.
+    fn unread_note(&self) -> Option<String> {
+        let unread: Vec<i64> = self
+            .left_out
+            .iter()
+            .map(|stored| stored.exchange.exchange)
+            .collect();
+        let which = which(&unread)?;
+        Some(format!(
+            "{which} left out for the bytes, whatever the tokens: images and long results of the window are more than a request \
+             can have"
+        ))
+    }
+
+    /// That the newest exchange is too big to be read as it is, in words.
+    fn shortened_note(&self) -> Option<String> {
+        let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
+        let (agent, number) = (&self.agent, newest.exchange.exchange);
+        Some(format!(
+            "exchange #{number} is more than a context is built from: up to message {} what tools returned is shortened, and \
+             attachments are named, not sent; GET /v1/agents/{agent}/exchanges/{number} has it as it was",
+            self.shortened.through_seq
+        ))
+    }
+
+    fn input(&self, markdown: &str) -> ContextInput<'_> {
+        let has_summary = !markdown.trim().is_empty();
+        let reader = self.perspective.as_ref().map(Perspective::speaker);
+        let of_window = |message| self.source_of_window(message);
+        let are_open = are_open(self.window.iter().map(|stored| &stored.exchange));
+        let exchanges = self
+            .window
+            .iter()
+            .zip(are_open)
+            .map(|(stored, is_open)| SourceExchange {
+                exchange: stored.exchange.exchange,
+                begins_with: stored.exchange.begins_with(),
+                is_open,
+                messages: stored.messages.iter().map(of_window).collect(),
+            });
+        ContextInput {
+            preamble: self.preamble.iter().map(StoredMessage::source).collect(),
+            anchor: self.anchor.as_ref().map(StoredMessage::source),
+            summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
+            copies: self.pins.pins.iter().map(copy).collect(),
+            request: self.request.as_ref().map(|(exchange, message)| SourceRequest {
+                exchange: *exchange,
+                message: message.source(),
+            }),
+            exchanges: exchanges.collect(),
+            left_out: self
+                .left_out
+                .iter()
+                .map(|stored| stored.exchange.exchange)
+                .collect(),
+            // Thinking is bound to the messages before it as they were, and shortened ones are no longer so.
+            evicted: self.has_evicted || self.shortened.through_seq > 0,
+            perspective: self.perspective.as_ref(),
+        }
+    }
+
+    /// A message of the window. What was shortened costs less than was counted.
+    fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
+        let is_counted = stored.seq > self.shortened.through_seq;
+        SourceMessage {
+            tokens: is_counted.then_some(stored.tokens),
+            ..stored.source()
+        }
+    }
+}
+
+/// Exchanges of which something is said, in words; `None` for none.
+fn which(numbers: &[i64]) -> Option<String> {
+    let (first, last) = (numbers.first()?, numbers.last()?);
+    Some(if first == last {
+        format!("exchange #{first} is")
+    } else {
+        format!("exchanges #{first} to #{last} are")
+    })
+}
+
+/// That tokens leave exchanges of the window out, in words.
+fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
+    let which = which(left_out?)?;
+    Some(format!(
+        "{which} left out, with a line each in the summary as far as there is room: the window holds more than a request has \
+         room for; lower window.budget_tokens, or raise context.max_tokens"
+    ))
+}
+
+/// What had no room among the copies, in words; `has_more` says that older messages weren't even read.
+fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
+    let named = left.iter().take(NAMED_MAX);
+    let named: Vec<String> = named
+        .map(|left| {
+            let what = if left.pinned { "pinned" } else { "important" };
+            format!("{what} message {} of exchange #{}", left.seq, left.exchange)
+        })
+        .collect();
+    let more = has_more || left.len() > NAMED_MAX;
+    let named: Vec<String> = named
+        .into_iter()
+        .chain(more.then(|| "older ones".to_owned()))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
+            named.join(", ")
+        )
+    })
+}
+
+fn copy(pin: &Pin) -> SourceCopy<'_> {
+    SourceCopy {
+        exchange: pin.exchange,
+        pinned: pin.pinned,
+        message: pin.message.source(),
+    }
+}

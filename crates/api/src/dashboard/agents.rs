@@ -1,0 +1,136 @@
+//! The agents, page by page.
+
+use maud::{Markup, html};
+
+use super::{
+    frame::{DashboardArea, Frame, next_page, page},
+    text::{agent_path, count, dollars, grouped, moment, percent, tokens},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    spend::{SpendLimits, SpendTotal},
+};
+use recapd_store::AgentRow;
+
+/// An agent, and what it costs.
+pub struct AgentLine {
+    /// The agent.
+    pub row: AgentRow,
+    /// What was spent on it today.
+    pub spent: SpendTotal,
+    /// What may be.
+    pub limits: SpendLimits,
+}
+
+/// A page of agents.
+pub struct AgentList {
+    /// By id.
+    pub lines: Vec<AgentLine>,
+    /// The page begins behind this id, or what was asked for.
+    pub after: Option<AgentId>,
+    /// Where the next page begins.
+    pub next: Option<AgentId>,
+    /// The ceiling of a summary.
+    pub summary_tokens_max: i64,
+}
+
+/// The page.
+pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
+    let content = html! {
+        header.head {
+            div { h1 { "Agents" } }
+            form.find method="get" action="/ui/agents/find" role="search" {
+                label for="find" { "Go to agent" }
+                input #find name="agent" type="search" autocomplete="off" spellcheck="false" maxlength="128" required;
+                button type="submit" { "Go" }
+            }
+        }
+        div.wide #list data-live { (table(frame, list)) }
+        (next_page(list.next.as_ref().map(|next| format!("/ui/agents?cursor={next}")), "Next page"))
+    };
+    page(frame, DashboardArea::Agents, "Agents", &content)
+}
+
+fn table(frame: &Frame, list: &AgentList) -> Markup {
+    html! {
+        @if list.lines.is_empty() {
+            p.empty { "No agents yet. An agent is made by its first message: " code { "POST /v1/agents/{id}/messages" } }
+        } @else {
+            table {
+                thead { tr {
+                    th scope="col" { "Agent" } th scope="col" { "Window" } th scope="col" { "Summary" }
+                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
+                } }
+                tbody { @for of in &list.lines { (line(frame, list, of)) } }
+            }
+        }
+    }
+}
+
+fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
+    let row = &of.row;
+    let ledger = &row.ledger;
+    let pending = row.pending_exchanges;
+    html! {
+        tr #(format!("a-{}", row.agent)) {
+            th scope="row" {
+                a href=(agent_path(&row.agent)) { (row.agent) }
+                @if let Some(project) = &row.project { span.note { (project) } }
+            }
+            td data-name="Window" { (gauge(ledger.window_tokens(), row.budget_tokens, "window")) }
+            td data-name="Summary" {
+                @if row.version == 0 { span.note { "none" } }
+                @else { (gauge(row.summary_tokens, list.summary_tokens_max, "summary")) }
+            }
+            td.num data-name="Waiting" { @if pending > 0 { (grouped(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
+            td.num data-name="Exchanges" { (grouped(ledger.last_exchange)) }
+            td.num data-name="Spent today" { (spent(of)) }
+            td data-name="Last written" { (moment(row.updated_at, frame.now)) }
+        }
+    }
+}
+
+/// What was spent, by the measure that has a limit: dollars, else tokens, else calls.
+fn spent(of: &AgentLine) -> Markup {
+    let (spent, limits) = (of.spent, of.limits);
+    let limited = [
+        (
+            limits.cost_microusd,
+            spent.cost_microusd,
+            dollars as fn(i64) -> String,
+        ),
+        (limits.tokens, spent.tokens, |all| {
+            format!("{} tokens", tokens(all))
+        }),
+        (limits.calls, spent.calls, |all| count(all, "call")),
+    ];
+    let limited = limited.into_iter().find(|(limit, ..)| *limit > 0);
+    html! {
+        @match limited {
+            Some((limit, spent, told)) => { (told(spent)) span.note { "of " (told(limit)) } },
+            None if spent.calls == 0 => { "–" },
+            None if spent.unpriced_calls == spent.calls => { (tokens(spent.tokens)) " tokens" },
+            None => { (dollars(spent.cost_microusd)) },
+        }
+    }
+}
+
+/// A small bar with what it says beside it.
+fn gauge(used: i64, whole: i64, class: &str) -> Markup {
+    let tenths = if whole > 0 {
+        (used.saturating_mul(1_000) / whole).clamp(0, 1_000)
+    } else {
+        0
+    };
+    html! {
+        div.gauge {
+            @if whole > 0 {
+                svg.(class) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+                    rect.room x="0" y="0" width="1000" height="10" {}
+                    rect.fill x="0" y="0" width=(tenths) height="10" {}
+                }
+            }
+            span { (tokens(used)) @if whole > 0 { span.note { (percent(used, whole)) } } }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What is to be shown of the queue and of the runs: `state:parked agent:build-* reason:rate_limited`.
+//!
+//! Qualifiers and nothing else: each is answered by looking at rows by their key, never by a search in texts.
+
+use recapd_core::domain::agent::AgentId;
+use recapd_store::operate::{QueueRow, QueueState, Run};
+
+use super::strata::state_name;
+
+/// Words for the states of a row of the queue. `failed` is any row whose last attempt did, whether it is tried again or not.
+pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
+/// Words for how a run ended.
+pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];
+const FAILED: &str = "failed";
+/// The longest filter, in bytes.
+const BYTES_MAX: usize = 400;
+
+/// A filter; what isn't said matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// As it was written.
+    text: String,
+    state: Option<&'static str>,
+    agent: Option<Names>,
+    /// Why an update was asked for, or the class of what it failed with.
+    reason: Option<String>,
+}
+
+/// Which agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Names {
+    One(AgentId),
+    Prefixed(String),
+}
+
+/// Why a filter can't be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// It is too long.
+    #[error("a filter has at most {BYTES_MAX} bytes")]
+    TooLong,
+    /// A word without a qualifier, or with one that isn't known.
+    #[error("`{0}` is no qualifier: write state:…, agent:… or reason:…")]
+    Unknown(String),
+    /// A qualifier is there twice.
+    #[error("`{0}:` is there twice")]
+    Twice(&'static str),
+    /// There is no such state.
+    #[error("state:{0} can't be: it is one of {1}")]
+    State(String, String),
+    /// No agent can have that name.
+    #[error("agent:{0} is no name of an agent; name* stands for all that begin so")]
+    Agent(String),
+}
+
+impl Filter {
+    /// Reads a filter; `states` are those that there are.
+    ///
+    /// # Errors
+    /// [`FilterError`], with the word that is wrong.
+    pub fn parse(text: &str, states: &'static [&'static str]) -> Result<Self, FilterError> {
+        if text.len() > BYTES_MAX {
+            return Err(FilterError::TooLong);
+        }
+        let mut filter = Self {
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            ..Self::default()
+        };
+        for word in text.split_whitespace() {
+            let unknown = || FilterError::Unknown(word.to_owned());
+            let (name, value) = word.split_once(':').ok_or_else(unknown)?;
+            if value.is_empty() {
+                return Err(unknown());
+            }
+            match name {
+                "state" => once(&mut filter.state, "state", state(value, states)?)?,
+                "agent" => once(&mut filter.agent, "agent", names(value)?)?,
+                "reason" => once(&mut filter.reason, "reason", value.to_owned())?,
+                _ => return Err(unknown()),
+            }
+        }
+        Ok(filter)
+    }
+
+    /// The filter for one state, as it is written.
+    pub fn of_state(state: &str) -> String {
+        format!("state:{state}")
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The one agent that it is about, if it names one.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match &self.agent {
+            Some(Names::One(agent)) => Some(agent),
+            Some(Names::Prefixed(_)) | None => None,
+        }
+    }
+
+    /// Whether a row of the queue is to be shown.
+    pub fn matches_row(&self, row: &QueueRow) -> bool {
+        let class = row
+            .last_error
+            .as_deref()
+            .and_then(|error| error.split(':').next());
+        let has_failed = row.last_error.is_some()
+            && matches!(row.state, QueueState::Parked | QueueState::Scheduled)
+            && row.attempts > 0;
+        let is_state = |state| state == state_name(row.state) || (state == FAILED && has_failed);
+        self.state.is_none_or(is_state) && self.is_of(&row.agent_id) && self.is_for(&row.reason, class)
+    }
+
+    /// Whether a run is to be shown.
+    pub fn matches_run(&self, run: &Run) -> bool {
+        self.state.is_none_or(|state| state == run.outcome.name())
+            && self.is_of(&run.agent_id)
+            && self.is_for(&run.reason, run.error_class.as_deref())
+    }
+
+    fn is_of(&self, agent: &AgentId) -> bool {
+        match &self.agent {
+            Some(Names::One(one)) => one == agent,
+            Some(Names::Prefixed(prefix)) => agent.as_str().starts_with(prefix.as_str()),
+            None => true,
+        }
+    }
+
+    fn is_for(&self, reason: &str, class: Option<&str>) -> bool {
+        let wanted = self.reason.as_deref();
+        wanted.is_none_or(|wanted| wanted == reason || Some(wanted) == class)
+    }
+}
+
+fn once<T>(place: &mut Option<T>, name: &'static str, value: T) -> Result<(), FilterError> {
+    if place.replace(value).is_some() {
+        return Err(FilterError::Twice(name));
+    }
+    Ok(())
+}
+
+fn state(value: &str, states: &'static [&'static str]) -> Result<&'static str, FilterError> {
+    let found = states.iter().find(|state| **state == value).copied();
+    found.ok_or_else(|| FilterError::State(value.to_owned(), states.join(", ")))
+}
+
+fn names(value: &str) -> Result<Names, FilterError> {
+    let wrong = || FilterError::Agent(value.to_owned());
+    match value.strip_suffix('*') {
+        None => value.parse().map(Names::One).map_err(|_| wrong()),
+        Some("") => Ok(Names::Prefixed(String::new())),
+        Some(prefix) => {
+            // What no id begins with would search in vain.
+            let id: AgentId = prefix.parse().map_err(|_| wrong())?;
+            Ok(Names::Prefixed(id.as_str().to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::time::Timestamp;
+
+    fn row(agent: &str, state: QueueState, last_error: Option<&str>) -> QueueRow {
+        QueueRow {
+            agent_id: agent.parse().unwrap(),
+            state,
+            waits_for: None,
+            next_at: None,
+            reason: "eviction".to_owned(),
+            priority: 100,
+            queued_at: Timestamp(0),
+            age_ms: 0,
+            attempts: i64::from(last_error.is_some()),
+            crashes: 0,
+            owner: None,
+            leased_at: None,
+            parked_at: None,
+            paused_for: None,
+            last_error: last_error.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn rows_match_by_all_that_is_said() {
+        let parked = row(
+            "build-7",
+            QueueState::Parked,
+            Some("rate_limited: come back later"),
+        );
+        let ready = row("coder", QueueState::Ready, None);
+        for (text, of_parked, of_ready) in [
+            ("", true, true),
+            ("state:parked", true, false),
+            ("state:failed", true, false),
+            ("state:ready", false, true),
+            ("agent:coder", false, true),
+            ("agent:build-*", true, false),
+            ("agent:*", true, true),
+            ("reason:rate_limited", true, false),
+            ("reason:eviction", true, true),
+            ("  reason:eviction   agent:build-7 state:parked ", true, false),
+            ("reason:come", false, false),
+        ] {
+            let filter = Filter::parse(text, &QUEUE_STATES).unwrap();
+            let found = (filter.matches_row(&parked), filter.matches_row(&ready));
+            assert_eq!(found, (of_parked, of_ready), "{text}");
+        }
+        let filter = Filter::parse(" agent:a   state:ready ", &QUEUE_STATES).unwrap();
+        assert_eq!(filter.text(), "agent:a state:ready");
+        assert_eq!(filter.agent().map(AgentId::as_str), Some("a"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, told) in [
+            (
+                "parked",
+                "`parked` is no qualifier: write state:…, agent:… or reason:…",
+            ),
+            (
+                "owner:me",
+                "`owner:me` is no qualifier: write state:…, agent:… or reason:…",
+            ),
+            (
+                "state:",
+                "`state:` is no qualifier: write state:…, agent:… or reason:…",
+            ),
+            ("state:ready state:parked", "`state:` is there twice"),
+            (
+                "state:gone",
+                "state:gone can't be: it is one of completed, failed, superseded, postponed",
+            ),
+            (
+                "agent:-x",
+                "agent:-x is no name of an agent; name* stands for all that begin so",
+            ),
+            (
+                "agent:<b>*",
+                "agent:<b>* is no name of an agent; name* stands for all that begin so",
+            ),
+        ] {
+            let states = if text.contains("ready") {
+                &QUEUE_STATES[..]
+            } else {
+                &RUN_STATES
+            };
+            assert_eq!(Filter::parse(text, states).unwrap_err().to_string(), told);
+        }
+        assert_eq!(
+            Filter::parse(&"a".repeat(401), &RUN_STATES),
+            Err(FilterError::TooLong)
+        );
+    }
+}

@@ -1,0 +1,312 @@
+//! What stands around every page.
+
+use std::{hash::Hasher as _, sync::LazyLock};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{SCRIPT, STYLE, filter::Filter, text::agent_path};
+use recapd_core::domain::{access::Scope, agent::AgentId, fnv::Fnv64, time::Timestamp};
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// The token's name; none where everybody may do everything.
+    pub name: Option<String>,
+    /// What they may do.
+    pub scope: Scope,
+    /// They see all agents.
+    pub sees_all: bool,
+    /// What their forms have to bring along.
+    pub form_key: String,
+}
+
+impl Viewer {
+    /// Whether they may do what needs this scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        scope <= self.scope
+    }
+}
+
+/// Which part of the dashboard a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DashboardArea {
+    /// How it all is.
+    Overview,
+    /// The agents, and what belongs to one.
+    Agents,
+    /// What is to be updated.
+    Queue,
+    /// What came of updates.
+    Runs,
+    /// The daemon itself.
+    System,
+    /// None.
+    Other,
+}
+
+/// What a page says around its content.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Who looks.
+    pub viewer: Viewer,
+    /// The page's own address, for those who ask for it again.
+    pub address: String,
+    /// Where what happens is told while it happens, if anything on the page can move.
+    pub events: Option<String>,
+    /// When the page is made.
+    pub now: Timestamp,
+}
+
+/// A name for an asset that changes with its content, so that browsers may keep it.
+fn stamp(content: &str) -> String {
+    let mut hasher = Fnv64::default();
+    hasher.write(content.as_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/ui/style.css?v={}", stamp(STYLE)));
+static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| format!("/ui/live.js?v={}", stamp(SCRIPT)));
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="robots" content="noindex";
+            title { (title) " · recapd" }
+            link rel="icon" type="image/svg+xml" href="/ui/icon.svg";
+            link rel="stylesheet" href=(*STYLE_PATH);
+            script src=(*SCRIPT_PATH) defer {}
+        }
+    }
+}
+
+/// The whole page: `content` begins with its only `h1`.
+pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body data-events=[frame.events.as_deref()] {
+                a.skip href="#main" { "Skip to content" }
+                (bar(&frame.viewer, part))
+                main #main tabindex="-1" { (content) }
+                footer.foot {
+                    p {
+                        "As of " (moment_exact(frame.now)) ". "
+                        a href=(frame.address) data-refresh data-key="r" { "Refresh" }
+                        @if frame.events.is_some() { " " span #pulse.pulse role="status" {} }
+                        " " button.quiet.scripts type="button" data-keys { "Keys " kbd { "?" } }
+                    }
+                }
+                (key_map())
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A page for those who aren't let in: without what others may see.
+pub(super) fn bare_page(title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body.bare {
+                header.bar { a.brand href="/ui/" { (mark()) "recapd" } }
+                main #main { (content) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A part of the dashboard in the bar.
+struct NavEntry {
+    part: DashboardArea,
+    path: &'static str,
+    name: &'static str,
+    /// What goes there.
+    key: &'static str,
+    /// It is about all agents.
+    of_all: bool,
+}
+
+#[rustfmt::skip]
+const PLACES: [NavEntry; 5] = [
+    NavEntry { part: DashboardArea::Overview, path: "/ui/", name: "Overview", key: "o", of_all: true },
+    NavEntry { part: DashboardArea::Agents, path: "/ui/agents", name: "Agents", key: "a", of_all: false },
+    NavEntry { part: DashboardArea::Queue, path: "/ui/queue", name: "Queue", key: "q", of_all: false },
+    NavEntry { part: DashboardArea::Runs, path: "/ui/runs", name: "Runs", key: "u", of_all: true },
+    NavEntry { part: DashboardArea::System, path: "/ui/system", name: "System", key: "s", of_all: true },
+];
+
+fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
+    let places = PLACES.iter().filter(|place| viewer.sees_all || !place.of_all);
+    html! {
+        header.bar {
+            a.brand href="/ui/" { (mark()) "recapd" }
+            nav aria-label="Main" {
+                ul {
+                    @for place in places {
+                        li {
+                            a href=(place.path) data-key=(place.key) aria-current=[(place.part == part).then_some("page")] { (place.name) }
+                        }
+                    }
+                }
+            }
+            @if let Some(name) = &viewer.name {
+                form.who method="post" action="/ui/logout" {
+                    span { (name) " · " (viewer.scope.name()) }
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+        }
+    }
+}
+
+/// What keys do. The script opens it; whoever needs single keys for something else switches them off here.
+fn key_map() -> Markup {
+    let others = [
+        ("/", "Search, or filter"),
+        ("r", "Refresh"),
+        ("?", "This list"),
+        ("Esc", "Close a confirmation"),
+    ];
+    let places = PLACES.iter().map(|place| (place.key, place.name));
+    html! {
+        dialog #keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Keys" }
+            dl { @for (key, effect) in places.chain(others) { div { dt { kbd { (key) } } dd { (effect) } } } }
+            label { input #keys-on type="checkbox" checked; " Single keys work" }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}
+
+/// A button that takes `text` along; only the script can, so that it is there only with it.
+pub(super) fn copy_button(text: &str, what: &str) -> Markup {
+    html! { button.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
+}
+
+/// Three layers and the line between them.
+fn mark() -> Markup {
+    PreEscaped(
+        concat!(
+            "<svg class=\"mark\" viewBox=\"0 0 16 16\" aria-hidden=\"true\" focusable=\"false\"><rect x=\"1\" y=\"1.5\" width=\"14\" height=\"5\" ",
+            "rx=\"1.2\" class=\"m1\"/><rect x=\"1\" y=\"7.6\" width=\"14\" height=\"1\" class=\"m2\"/><rect x=\"1\" y=\"9.7\" width=\"14\" ",
+            "height=\"2.2\" rx=\"0.8\" class=\"m3\"/><rect x=\"1\" y=\"13\" width=\"14\" height=\"1.5\" rx=\"0.7\" class=\"m4\"/></svg>"
+        )
+        .to_owned(),
+    )
+}
+
+fn moment_exact(at: Timestamp) -> Markup {
+    html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) { (at.format("%H:%M:%S UTC")) } }
+}
+
+/// The head of a page about an agent: the way up, the page's title, and what can be done.
+pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
+    html! {
+        header.head {
+            div {
+                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
+                h1 { (title) }
+            }
+            (actions)
+        }
+    }
+}
+
+/// The pages of one agent, of which `here` is shown.
+pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
+    let base = format!("/ui/agents/{agent}");
+    let tabs = [
+        ("Strata", base.clone()),
+        ("Exchanges", format!("{base}/exchanges")),
+        ("Versions", format!("{base}/versions")),
+        ("Runs", format!("/ui/runs?q=agent:{agent}")),
+        ("Search", format!("{base}/search")),
+    ];
+    html! {
+        nav.tabs aria-label="Agent" {
+            ul {
+                @for (name, path) in tabs {
+                    li {
+                        a href=(path) data-key=[(name == "Search").then_some("/")] aria-current=[(name == here).then_some("page")] { (name) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A form that changes something: a button that opens to a second one and to what will happen.
+pub(super) fn action(viewer: &Viewer, path: &str, name: &str, effect: &str) -> Markup {
+    action_on(viewer, path, name, effect, None)
+}
+
+/// As [`action`], with a field that says on what.
+pub(super) fn action_on(
+    viewer: &Viewer,
+    path: &str,
+    name: &str,
+    effect: &str,
+    field: Option<(&str, &str)>,
+) -> Markup {
+    html! {
+        details.act {
+            summary { (name) "…" }
+            form method="post" action=(path) {
+                p { (effect) }
+                input type="hidden" name="key" value=(viewer.form_key);
+                @if let Some((field, value)) = field { input type="hidden" name=(field) value=(value); }
+                button type="submit" { (name) }
+            }
+        }
+    }
+}
+
+/// A list's filter: its states as links, and a field for all qualifiers.
+pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
+    let is_here = |text: &str| (text == asked).then_some("page");
+    html! {
+        div.filter {
+        nav.tabs.states aria-label="State" {
+            ul {
+                li { a href=(path) aria-current=[is_here("")] { "All" } }
+                @for state in states {
+                    @let text = Filter::of_state(state);
+                    li { a href=(format!("{path}?q={text}")) aria-current=[is_here(&text)] { (state) } }
+                }
+            }
+        }
+        form method="get" role="search" action=(path) {
+            label.quiet-hear for="q" { "Filter by state, agent and reason" }
+            input #q name="q" type="search" value=(asked) placeholder="agent:build-* reason:rate_limited"
+                maxlength="400" autocomplete="off" spellcheck="false";
+            button type="submit" { "Filter" }
+        }
+        }
+    }
+}
+
+/// One figure with its name.
+pub(super) fn figure(name: &str, value: &Markup, note: &Markup) -> Markup {
+    html! {
+        div.figure {
+            dt { (name) }
+            dd { strong { (value) } span.note { (note) } }
+        }
+    }
+}
+
+/// Where a list goes on.
+pub(super) fn next_page(path: Option<String>, name: &str) -> Markup {
+    html! {
+        @if let Some(path) = path {
+            p.more { a href=(path) { (name) } }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! How it all is: four lamps, the figures of the last day, and who waits the longest.
+
+use maud::{Markup, html};
+
+use super::{
+    chart::{Bars, Chart, Series},
+    frame::{DashboardArea, Frame, figure, page},
+    lamp::{DEPTH_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
+    text::{agent_path, count, dollars, duration, grouped, moment, percent, tokens},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    spend::SpendLimits,
+    time::{HOUR_MS, Timestamp},
+};
+use recapd_store::{Sample, operate::RunHour};
+use recapd_telemetry::metrics::{Circuit, HourDepth};
+
+/// Hours that the charts show.
+const HOURS: i64 = 24;
+/// Documents are composed up to so many tokens.
+const DOCUMENT_TOKENS_FULL: i64 = 9_500;
+
+/// An agent whose exchanges wait for the summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The agent's name.
+    pub agent: AgentId,
+    /// Since when they wait.
+    pub since: Timestamp,
+    /// How many exchanges wait.
+    pub exchanges: i64,
+}
+
+/// What the overview shows.
+pub struct Overview {
+    /// Figures of the moment and of the last day; none if the database doesn't answer.
+    pub sample: Option<Sample>,
+    /// Updates of the last day by hour.
+    pub hours: Vec<RunHour>,
+    /// How deep the queue was by hour, as far as this process knows.
+    pub depths: Vec<HourDepth>,
+    /// Who waits the longest, longest first.
+    pub stale: Vec<Stale>,
+    /// The models that may be asked.
+    pub circuits: Vec<Circuit>,
+    /// Since when all updates are paused.
+    pub paused_since: Option<Timestamp>,
+    /// What the database failed with.
+    pub database: Option<String>,
+    /// How long exchanges may wait for a batch, in milliseconds.
+    pub batch_wait_ms: i64,
+    /// The ceiling of a summary.
+    pub summary_tokens_max: i64,
+    /// What may be spent in a day.
+    pub spend: SpendLimits,
+}
+
+/// The page.
+pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
+    let lights = Lights {
+        sample: shown.sample.as_ref(),
+        circuits: &shown.circuits,
+        paused_since: shown.paused_since,
+        database: shown.database.as_deref(),
+        batch_wait_ms: shown.batch_wait_ms,
+        now: frame.now,
+    };
+    let content = html! {
+        header.head { div { h1 { "Overview" } } }
+        section #lamps data-live aria-label="Is it well?" { ul.lamps aria-live="polite" { @for lamp in lamps(&lights) { (light(&lamp)) } } }
+        @if let Some(sample) = &shown.sample {
+            section #day data-live aria-labelledby="day-title" { h2 #day-title { "Summary updates, last 24 hours" } (day(shown, sample)) }
+            section #hours data-live aria-labelledby="hours-title" {
+                h2.quiet-hear #hours-title { "By the hour" }
+                (charts(frame, shown, sample))
+            }
+            section.card #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
+        }
+    };
+    page(frame, DashboardArea::Overview, "Overview", &content)
+}
+
+fn light(lamp: &Lamp) -> Markup {
+    let (class, sign, word) = match lamp.level {
+        Level::Good => ("good", "●", "well"),
+        Level::Warn => ("warn", "▲", "look"),
+        Level::Bad => ("bad", "■", "trouble"),
+    };
+    html! {
+        li.lamp.(class) {
+            span.name { span.sign aria-hidden="true" { (sign) } " " (lamp.name) span.word { (word) } }
+            @for why in &lamp.why { span.why { (why) } }
+        }
+    }
+}
+
+/// The block of seed 003, "Dashboard view".
+fn day(shown: &Overview, sample: &Sample) -> Markup {
+    let ended = sample.completed + sample.failed;
+    let size = html! { (tokens(sample.mean_document_tokens)) };
+    let ceiling = html! { "of " (tokens(shown.summary_tokens_max)) " tokens" };
+    let failed = html! { (percent(sample.failed, ended)) " of " (count(ended, "attempt")) };
+    let estimated = if sample.stock_is_estimated { "about " } else { "" };
+    let documents = html! { (estimated) (grouped(sample.documents)) " with a summary" };
+    html! {
+        dl.figures.large {
+            (figure("Completed", &html! { (grouped(sample.completed)) }, &html! { (count(sample.model_calls, "model call")) }))
+            (figure("Failed", &html! { (grouped(sample.failed)) }, &failed))
+            (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "limit 30s" }))
+            (figure("Average size", &size, &ceiling))
+            (figure("Queue", &html! { (grouped(sample.ready + sample.running)) }, &html! { (grouped(sample.scheduled)) " waiting, " (grouped(sample.parked)) " parked" }))
+            (figure("Agents", &html! { (estimated) (grouped(sample.agents)) }, &documents))
+        }
+    }
+}
+
+/// The hours that the charts show, by their numbers.
+struct Hours<'o> {
+    numbers: Vec<i64>,
+    names: Vec<String>,
+    shown: &'o Overview,
+}
+
+impl<'o> Hours<'o> {
+    fn before(now: Timestamp, shown: &'o Overview) -> Self {
+        let newest = now.0.div_euclid(HOUR_MS);
+        let numbers: Vec<i64> = (newest - HOURS + 1..=newest).collect();
+        let name = |hour: &i64| Timestamp(hour * HOUR_MS).format("%H:00");
+        Self {
+            names: numbers.iter().map(name).collect(),
+            numbers,
+            shown,
+        }
+    }
+
+    /// A value of the runs of each hour.
+    fn of_runs(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
+        let runs = &self.shown.hours;
+        let found = |hour: &i64| runs.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+        let values = self.numbers.iter().map(|hour| found(hour).map_or(0, &value));
+        Series {
+            name,
+            class,
+            values: values.collect(),
+        }
+    }
+
+    fn depth(&self) -> Series {
+        let depths = &self.shown.depths;
+        let found = |hour: &i64| depths.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+        let values = self
+            .numbers
+            .iter()
+            .map(|hour| found(hour).map_or(0, |of| of.rows));
+        Series {
+            name: "At most",
+            class: "s-main",
+            values: values.collect(),
+        }
+    }
+
+    fn chart<'c>(
+        &'c self,
+        title: &'c str,
+        id: &'c str,
+        series: Vec<Series>,
+        limits: &'c [(i64, &'c str)],
+        told: fn(i64) -> String,
+    ) -> Chart<'c> {
+        Chart {
+            title,
+            id,
+            points: &self.names,
+            series,
+            bars: Bars::Stacked,
+            limits,
+            told,
+        }
+    }
+}
+
+fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
+    let hours = Hours::before(frame.now, shown);
+    let updates = vec![
+        hours.of_runs("Completed", "s-good", |hour| hour.completed),
+        hours.of_runs("Failed", "s-bad", |hour| hour.failed),
+        hours.of_runs("Superseded", "s-calm", |hour| hour.superseded),
+        hours.of_runs("Postponed", "s-pale", |hour| hour.postponed),
+    ];
+    let took = vec![
+        hours.of_runs("95 of 100 took at most", "s-pale", |hour| hour.p95_duration_ms),
+        hours.of_runs("half took at most", "s-main", |hour| hour.p50_duration_ms),
+    ];
+    let size = vec![hours.of_runs("Average", "s-main", |hour| hour.mean_document_tokens)];
+    let cost = vec![hours.of_runs("Dollars", "s-main", |hour| hour.cost_microusd)];
+    let full = DOCUMENT_TOKENS_FULL.min(shown.summary_tokens_max);
+    let names = [shown.summary_tokens_max, full].map(tokens);
+    let sizes = [
+        (shown.summary_tokens_max, names[0].as_str()),
+        (full, names[1].as_str()),
+    ];
+    let duration = Chart {
+        bars: Bars::InFront,
+        ..hours.chart(
+            "Duration",
+            "c-duration",
+            took,
+            &[(DURATION_MS_MAX, "30 s")],
+            duration,
+        )
+    };
+    html! {
+        div.charts {
+            (hours.chart("Updates", "c-updates", updates, &[], grouped).drawn())
+            (duration.drawn())
+            (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).drawn())
+            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], grouped).drawn())
+            (hours.chart("Cost", "c-cost", cost, &[], dollars).drawn())
+            section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
+        }
+    }
+}
+
+fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
+    html! {
+        @if stale.is_empty() { p.empty { "Nobody: every summary reaches up to its window" } }
+        @else {
+            table {
+                thead { tr { th scope="col" { "Agent" } th.num scope="col" { "Exchanges" } th scope="col" { "Since" } } }
+                tbody {
+                    @for waiting in stale {
+                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num { (grouped(waiting.exchanges)) } td { (moment(waiting.since, frame.now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn spent(shown: &Overview, sample: &Sample) -> Markup {
+    let (today, limits) = (&sample.today, &shown.spend);
+    let limit = |limit: i64, told: fn(i64) -> String| {
+        if limit > 0 {
+            told(limit)
+        } else {
+            "no limit".to_owned()
+        }
+    };
+    let rows = [
+        (
+            "Dollars",
+            dollars(today.cost_microusd),
+            limit(limits.cost_microusd, dollars),
+        ),
+        ("Tokens", tokens(today.tokens), limit(limits.tokens, tokens)),
+        ("Calls", grouped(today.calls), limit(limits.calls, grouped)),
+    ];
+    html! {
+        table {
+            thead { tr { th scope="col" { "What" } th.num scope="col" { "Today" } th.num scope="col" { "Limit" } } }
+            tbody { @for (name, spent, limit) in rows { tr { th scope="row" { (name) } td.num { (spent) } td.num { (limit) } } } }
+        }
+        @if today.unpriced_calls > 0 { p.note { (count(today.unpriced_calls, "call")) " had no known price" } }
+    }
+}

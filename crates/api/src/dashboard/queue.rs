@@ -1,0 +1,200 @@
+//! The queue: what is to be updated, why it waits and until when.
+
+use maud::{Markup, html};
+
+use super::{
+    filter::{Filter, FilterError, QUEUE_STATES},
+    frame::{DashboardArea, Frame, action, action_on, filters, next_page, page},
+    strata::state_name,
+    text::{agent_path, count, grouped, moment, span, value},
+};
+use recapd_core::domain::{access::Scope, agent::AgentId, time::Timestamp};
+use recapd_store::operate::{QueueRow, QueueState, QueueWait, SEARCHED_MAX};
+
+/// A page of the queue.
+pub struct QueueList {
+    /// By agent.
+    pub rows: Vec<QueueRow>,
+    /// Which rows were asked for.
+    pub filter: Result<Filter, FilterError>,
+    /// As it was written.
+    pub asked: String,
+    /// How many match, if anything but all was asked for: at most [`RETRIED_MAX`] are counted.
+    pub matching: Option<usize>,
+    /// Where the next page begins.
+    pub next: Option<AgentId>,
+    /// Since when all updates are paused.
+    pub paused_since: Option<Timestamp>,
+    /// So many were just made due.
+    pub retried: Option<i64>,
+}
+
+/// Rows that one press of a button makes due.
+pub const RETRIED_MAX: usize = 1_000;
+
+/// The page.
+pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
+    let content = html! {
+        header.head {
+            div { h1 { "Queue" } }
+            (actions(frame, list))
+        }
+        @if let Some(since) = list.paused_since {
+            p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
+        }
+        @if let Some(retried) = list.retried { p.done role="status" { (count(retried, "update")) " made due" } }
+        (filters("/ui/queue", &list.asked, &QUEUE_STATES))
+        @match &list.filter {
+            Err(error) => { p.refused role="alert" { (error) } },
+            Ok(filter) => { (rows(frame, list, filter)) },
+        }
+    };
+    page(frame, DashboardArea::Queue, "Queue", &content)
+}
+
+fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
+    let next = list.next.as_ref().map(|next| {
+        let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
+        format!("/ui/queue?{}cursor={next}", words.unwrap_or_default())
+    });
+    let more = if list.rows.is_empty() {
+        "Search on"
+    } else {
+        "Next page"
+    };
+    html! {
+        div.wide #list data-live {
+            @if !list.rows.is_empty() { (table(frame, &list.rows)) }
+            @else if list.next.is_some() { p.empty { "None so far: " (grouped(SEARCHED_MAX)) " rows were looked at" } }
+            @else if filter.is_empty() { p.empty { "Nothing is to be done: every summary is up to date" } }
+            @else { p.empty { "Nothing matches" } }
+        }
+        (next_page(next, more))
+    }
+}
+
+fn actions(frame: &Frame, list: &QueueList) -> Markup {
+    let viewer = &frame.viewer;
+    html! {
+        @if viewer.may(Scope::Admin) && viewer.sees_all {
+            div.actions {
+                (retry_matching(frame, list))
+                @if list.paused_since.is_some() {
+                    (action(viewer, "/ui/queue/resume", "Resume all", "Goes on with all updates, of all daemons on this database."))
+                } @else {
+                    (action(viewer, "/ui/queue/pause", "Pause all", "Stops all updates, of all daemons on this database, until they are resumed. What runs goes on to its end."))
+                }
+            }
+        }
+    }
+}
+
+/// What makes all rows due that a filter lets through.
+fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
+    let found = list.matching.zip(list.filter.as_ref().ok());
+    let Some((matching, filter)) = found.filter(|(matching, _)| *matching > 0) else {
+        return html! {};
+    };
+    let is_all = matching < RETRIED_MAX;
+    let shown = grouped(matching);
+    let name = if is_all {
+        format!("Retry all {shown}")
+    } else {
+        format!("Retry {shown}")
+    };
+    let rest = if is_all {
+        ""
+    } else {
+        " If more match, press it again for those."
+    };
+    let effect = format!(
+        "Makes the {shown} rows due that match {}, with another series of attempts; running ones stay as they are.{rest}",
+        filter.text()
+    );
+    html! { (action_on(&frame.viewer, "/ui/queue/retry", &name, &effect, Some(("q", filter.text())))) }
+}
+
+fn table(frame: &Frame, rows: &[QueueRow]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Asked for by" } th scope="col" { "Age" }
+                th.num scope="col" { "Attempts" } th scope="col" { "Last error" }
+                @if frame.viewer.may(Scope::Write) { th scope="col" { "By hand" } }
+            } }
+            tbody { @for row in rows { (line(frame, row)) } }
+        }
+    }
+}
+
+fn line(frame: &Frame, row: &QueueRow) -> Markup {
+    html! {
+        tr #(format!("q-{}", row.agent_id)) {
+            th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
+            td data-name="State" { (state(row.state)) span.note { (wait(row, frame.now)) } }
+            td data-name="Asked for by" { (row.reason.replace('_', " ")) }
+            td data-name="Age" { (span(row.age_ms)) }
+            td.num data-name="Attempts" { (grouped(row.attempts)) @if row.crashes > 0 { span.note { (grouped(row.crashes)) " vanished" } } }
+            td.error data-name="Last error" { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
+            @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (by_hand(frame, row)) } }
+        }
+    }
+}
+
+/// A state by a sign, a word and a colour.
+fn state(state: QueueState) -> Markup {
+    let (class, sign) = match state {
+        QueueState::Ready => ("good", "●"),
+        QueueState::Running => ("good", "▶"),
+        QueueState::Scheduled => ("calm", "◷"),
+        QueueState::Paused => ("warn", "‖"),
+        QueueState::Parked => ("bad", "■"),
+    };
+    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state_name(state)) } }
+}
+
+/// Why a row waits, and when it is tried next.
+pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
+    let why = match (row.state, row.waits_for) {
+        (QueueState::Running, _) => "a worker has it; its lease ends",
+        (QueueState::Parked, _) => "its attempts are used up, or it was cancelled",
+        (_, Some(QueueWait::Company)) => "waits for more exchanges, until",
+        (_, Some(QueueWait::Provider)) => "waits for the provider, asked again",
+        (_, Some(QueueWait::Backoff)) => "failed, and is tried again",
+        (_, Some(QueueWait::Batch)) => "waits for a batch's answer, looked at",
+        (_, Some(QueueWait::Limit)) => "a limit of spending is used up, until",
+        (_, Some(QueueWait::Hand)) => "paused by hand",
+        (_, None) => "may be taken by any worker",
+    };
+    html! {
+        (why)
+        @if let Some(limit) = &row.paused_for { " (" (limit.replace('_', " ")) ")" }
+        @if let (Some(at), true) = (row.next_at, row.waits_for.is_some() || row.state == QueueState::Running) { " " (moment(at, now)) }
+        @if let (Some(at), QueueState::Parked) = (row.parked_at, row.state) { ", " (moment(at, now)) }
+    }
+}
+
+fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
+    let (viewer, id) = (&frame.viewer, &row.agent_id);
+    let is_hasty = matches!(row.state, QueueState::Scheduled | QueueState::Ready);
+    html! {
+        div.actions {
+            @if viewer.may(Scope::Write) && is_hasty {
+                (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Makes it due at once, whatever it waits for."))
+            }
+            @if viewer.may(Scope::Admin) {
+                @if row.state == QueueState::Paused && row.waits_for == Some(QueueWait::Hand) {
+                    (action(viewer, &format!("/ui/agents/{id}/resume"), "Resume", "Goes on with this agent's updates."))
+                } @else {
+                    @if row.state != QueueState::Running {
+                        (action(viewer, &format!("/ui/queue/{id}/retry"), "Retry", "Makes it due, with another series of attempts."))
+                    }
+                    @if row.state != QueueState::Parked {
+                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Cancel", "Parks it, and stops the update under way. Its exchanges wait; the next eviction brings it back, or a hand."))
+                    }
+                    (action(viewer, &format!("/ui/agents/{id}/pause"), "Pause", "Stops this agent's updates until they are resumed."))
+                }
+            }
+        }
+    }
+}

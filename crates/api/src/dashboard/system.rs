@@ -1,0 +1,228 @@
+//! The daemon itself: what runs, by which configuration, and what is wrong with it.
+
+use maud::{Markup, html};
+
+use super::{
+    frame::{DashboardArea, Frame, figure, page},
+    text::{agent_path, count, grouped, moment, span},
+};
+use recapd_core::domain::{
+    access::Scope,
+    diagnosis::{Check, Firing, Verdict},
+    time::Timestamp,
+};
+use recapd_store::operate::QueueRow;
+use recapd_telemetry::metrics::Circuit;
+
+/// A key of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// `section.key`.
+    pub key: String,
+    /// Its value, which is no secret.
+    pub value: String,
+    /// Where it comes from; none if it is the default.
+    pub origin: Option<String>,
+}
+
+/// What only whoever put the daemon together can tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonFacts {
+    /// The daemon's name among others.
+    pub owner: String,
+    /// Updates that it may make at a time.
+    pub workers: usize,
+    /// The newest step of the schema that the database has.
+    pub schema: i64,
+    /// All keys of the configuration.
+    pub settings: Vec<Setting>,
+    /// The schedules.
+    pub firings: Vec<Firing>,
+    /// What `recapd doctor --offline` would find.
+    pub checks: Vec<Check>,
+}
+
+/// What the page shows.
+pub struct System {
+    /// Which recapd this is.
+    pub version: &'static str,
+    /// Since when it runs.
+    pub started_at: Timestamp,
+    /// Rows that workers of any daemon have.
+    pub running: Vec<QueueRow>,
+    /// The models that may be asked.
+    pub circuits: Vec<Circuit>,
+    /// What else is known.
+    pub examined: Option<DaemonFacts>,
+}
+
+/// The page.
+pub fn system_page(frame: &Frame, system: &System) -> String {
+    let content = html! {
+        header.head { div { h1 { "System" } } }
+        (figures(frame, system))
+        @if let Some(examined) = &system.examined { (checks(&examined.checks)) }
+        div.pair {
+            (leases(frame, system))
+            (circuits(frame, &system.circuits))
+            @if let Some(examined) = &system.examined { (firings(frame, &examined.firings)) }
+        }
+        @if let Some(examined) = &system.examined {
+            @if frame.viewer.may(Scope::Admin) { (configuration(&examined.settings)) }
+            @else { p.note { "The configuration is shown to tokens of scope admin." } }
+        }
+    };
+    page(frame, DashboardArea::System, "System", &content)
+}
+
+fn figures(frame: &Frame, system: &System) -> Markup {
+    let uptime = span(frame.now.since_ms(system.started_at));
+    html! {
+        dl.figures #figures data-live {
+            (figure("recapd", &html! { (system.version) }, &html! { "up for " (uptime) }))
+            @if let Some(examined) = &system.examined {
+                (figure("Daemon", &html! { (examined.owner) }, &html! { "its name among others (queue.owner)" }))
+                (figure("Workers", &html! { (examined.workers) }, &html! { "updates at a time (worker.concurrency)" }))
+                (figure("Schema", &html! { (examined.schema) }, &html! { "the newest migration of the database" }))
+            }
+        }
+    }
+}
+
+fn checks(checks: &[Check]) -> Markup {
+    html! {
+        section #checks data-live aria-labelledby="checks-title" {
+            h2 #checks-title { "What doctor says, without asking a provider" }
+            div.wide {
+                table {
+                    thead { tr { th scope="col" { "Check" } th scope="col" { "Verdict" } th scope="col" { "Found" } th scope="col" { "What to do" } } }
+                    tbody {
+                        @for check in checks {
+                            tr {
+                                th scope="row" { (check.name) }
+                                td data-name="Verdict" { (verdict(check.verdict)) }
+                                td.error data-name="Found" { bdi { (check.detail) } }
+                                td.error data-name="What to do" { (check.fix.as_deref().unwrap_or("–")) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn verdict(verdict: Verdict) -> Markup {
+    let (class, sign, word) = match verdict {
+        Verdict::Ok => ("good", "●", "ok"),
+        Verdict::Warn => ("warn", "▲", "look"),
+        Verdict::Fail => ("bad", "■", "fails"),
+        Verdict::Skip => ("calm", "–", "not checked"),
+    };
+    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (word) } }
+}
+
+fn leases(frame: &Frame, system: &System) -> Markup {
+    html! {
+        section #leases data-live aria-labelledby="leases-title" {
+            h2 #leases-title { "Updates under way" }
+            @if system.running.is_empty() { p.empty { "None" } }
+            @else {
+                table {
+                    thead { tr { th scope="col" { "Agent" } th scope="col" { "Daemon" } th scope="col" { "Since" } th scope="col" { "Lease ends" } } }
+                    tbody {
+                        @for row in &system.running {
+                            tr {
+                                th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
+                                td { (row.owner.as_deref().unwrap_or("–")) }
+                                td { @if let Some(at) = row.leased_at { (moment(at, frame.now)) } }
+                                td { @if let Some(at) = row.next_at { (moment(at, frame.now)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
+    html! {
+        section #circuits data-live aria-labelledby="circuits-title" {
+            h2 #circuits-title { "Models" }
+            @if circuits.is_empty() { p.empty { "The built-in summariser, which asks nobody" } }
+            @else {
+                table {
+                    thead { tr { th scope="col" { "Provider" } th scope="col" { "Model" } th scope="col" { "Circuit" } } }
+                    tbody {
+                        @for circuit in circuits {
+                            tr {
+                                th scope="row" { (circuit.provider) }
+                                td { (circuit.model) }
+                                td {
+                                    @match circuit.open_until {
+                                        Some(until) => { span.light.bad { "■ left alone" } span.note { (moment(until, frame.now)) " it is tried again" } },
+                                        None => { span.light.good { "● may be asked" } },
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
+    let at = |at: Option<Timestamp>, never: &'static str| html! { @match at { Some(at) => { (moment(at, frame.now)) }, None => { (never) } } };
+    html! {
+        section #firings data-live aria-labelledby="firings-title" {
+            h2 #firings-title { "By the clock" }
+            table {
+                thead { tr { th scope="col" { "Job" } th scope="col" { "Cron" } th scope="col" { "Last" } th scope="col" { "Next" } } }
+                tbody {
+                    @for firing in firings {
+                        tr {
+                            th scope="row" { (firing.name) }
+                            td { code { (firing.crontab) } }
+                            td { (at(firing.last_at, "never")) }
+                            td { (at(firing.next_at, "never")) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn configuration(settings: &[Setting]) -> Markup {
+    let (changed, defaults): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.origin.is_some());
+    let table = |settings: &[&Setting]| {
+        html! {
+            div.wide {
+                table {
+                    thead { tr { th scope="col" { "Key" } th scope="col" { "Value" } th scope="col" { "Comes from" } } }
+                    tbody {
+                        @for setting in settings {
+                            tr {
+                                th scope="row" { code { (setting.key) } }
+                                td.error data-name="Value" { code { (setting.value) } }
+                                td data-name="Comes from" { (setting.origin.as_deref().unwrap_or("default")) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let shown = |settings: &[&Setting]| grouped(settings.len());
+    html! {
+        section.configuration aria-labelledby="configuration-title" {
+            h2 #configuration-title { "Configuration" }
+            @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
+            @else { p.facts { (count(changed.len(), "key")) " not the default's" } (table(&changed)) }
+            details.others { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What agents said, as text that shows what it holds.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, html};
+
+pub(super) use recapd_core::domain::number::{count, grouped};
+use recapd_core::domain::{
+    agent::AgentId,
+    history::age,
+    summary::line::rounded,
+    text::one_line,
+    time::{MINUTE_MS, SECOND_MS, Timestamp},
+};
+
+/// At most `chars_max` characters of `text`, its lines kept. Whatever hides or reorders is shown as a sign or by its number,
+/// and whether something was left out.
+pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
+    let mut shown = String::with_capacity(text.len().min(chars_max));
+    let mut chars = text.chars();
+    for c in chars.by_ref().take(chars_max) {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\r' => {}
+            // The signs that stand for control characters are as many, from ␀ on.
+            '\0'..='\u{1f}' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
+            '\u{7f}' => shown.push('␡'),
+            c if is_hidden(c) => shown.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
+            c => shown.push(c),
+        }
+    }
+    (shown, chars.next().is_some())
+}
+
+/// Characters that can't be seen and change how others are: C1 controls, directional marks, tags, and the like. Joiners of
+/// emoji and scripts are left alone.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One line of what was said, or what stands for nothing.
+pub(super) fn line(text: &str) -> String {
+    let text = one_line(text);
+    if text.is_empty() {
+        "(no title)".to_owned()
+    } else {
+        text
+    }
+}
+
+/// A moment: how long ago it is, and the moment itself for who points at it.
+pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
+    let exact = at.format("%Y-%m-%d %H:%M:%S UTC");
+    html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
+}
+
+/// `in 5m`, `just now`, `30m ago`.
+fn told(at: Timestamp, now: Timestamp) -> String {
+    match at.since_ms(now) {
+        since_ms if since_ms.abs() < MINUTE_MS => "just now".to_owned(),
+        ..MINUTE_MS => age(at, now),
+        ahead_ms => format!("in {}", span(ahead_ms)),
+    }
+}
+
+/// `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
+pub(super) fn span(span_ms: i64) -> String {
+    let seconds = (span_ms.max(0) + SECOND_MS / 2) / SECOND_MS;
+    let two = |large: i64, name: &str, small: i64, other: &str| match small {
+        0 => format!("{large}{name}"),
+        small => format!("{large}{name} {small}{other}"),
+    };
+    match seconds {
+        ..60 => format!("{seconds}s"),
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// A short span with its tenths: `8.2s`; a longer one as [`span`].
+pub(super) fn duration(span_ms: i64) -> String {
+    let span_ms = span_ms.max(0);
+    match span_ms {
+        ..SECOND_MS => format!("{span_ms}ms"),
+        SECOND_MS..MINUTE_MS => format!("{}.{}s", span_ms / SECOND_MS, span_ms % SECOND_MS / 100),
+        _ => span(span_ms),
+    }
+}
+
+/// `4.2k`.
+pub(super) fn tokens(tokens: i64) -> String {
+    rounded(tokens, true)
+}
+
+/// `$1.92`; of less than a cent `$0.0034`.
+pub(super) fn dollars(microusd: i64) -> String {
+    let (whole, rest) = (microusd / 1_000_000, microusd % 1_000_000);
+    if microusd != 0 && microusd.abs() < 10_000 {
+        format!("${whole}.{:04}", rest.abs() / 100)
+    } else {
+        format!("${}.{:02}", grouped(whole), rest.abs() / 10_000)
+    }
+}
+
+/// `part` of `whole` in percent with a decimal below ten: `0.2 %`, `18 %`.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(super) fn percent(part: i64, whole: i64) -> String {
+    let share = if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    };
+    if share > 0.0 && share < 9.95 {
+        format!("{share:.1}%")
+    } else {
+        format!("{share:.0}%")
+    }
+}
+
+/// `text` as a value in an address.
+pub fn value(text: &str) -> String {
+    let mut value = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'*' => {
+                value.push(char::from(byte));
+            }
+            // Writing to a string doesn't fail.
+            byte => write!(value, "%{byte:02X}").unwrap_or_default(),
+        }
+    }
+    value
+}
+
+/// Where an agent's page is.
+pub(super) fn agent_path(agent: &AgentId) -> String {
+    format!("/ui/agents/{agent}")
+}
+
+/// Where an exchange's page is.
+pub(super) fn exchange_path(agent: &AgentId, exchange: i64) -> String {
+    format!("/ui/agents/{agent}/exchanges/{exchange}")
+}
+
+/// `text` with each `#12` in it as a link to that exchange.
+pub(super) fn linked(agent: &AgentId, text: &str) -> Markup {
+    let mut pieces = text.split('#');
+    let before = pieces.next().unwrap_or_default();
+    html! {
+        (before)
+        @for piece in pieces {
+            @let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
+            @let (name, rest) = piece.split_at_checked(digits).unwrap_or(("", piece));
+            @match name.parse::<i64>() {
+                Ok(number) => { a href=(exchange_path(agent, number)) { "#" (name) } (rest) },
+                Err(_) => { "#" (piece) },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_hides_in_a_text() {
+        for (text, shown) in [
+            ("plain\n\ttext", "plain\n\ttext"),
+            ("\u{1b}[31mred\u{1b}[0m", "␛[31mred␛[0m"),
+            ("abc\u{202e}cba", "abc⟨U+202E⟩cba"),
+            ("zero\u{200b}width\u{feff}", "zero⟨U+200B⟩width⟨U+FEFF⟩"),
+            ("a\r\nb\u{7f}\u{9b}", "a\nb␡⟨U+009B⟩"),
+            ("👩\u{200d}🚀 سلام", "👩\u{200d}🚀 سلام"),
+        ] {
+            assert_eq!(visible(text, 100), (shown.to_owned(), false));
+        }
+        assert_eq!(visible("abcdef", 3), ("abc".to_owned(), true));
+        assert_eq!(visible("abc", 3), ("abc".to_owned(), false));
+    }
+
+    #[test]
+    fn figures_are_told_as_people_tell_them() {
+        assert_eq!(percent(3, 1_250), "0.2%");
+        assert_eq!(
+            (percent(0, 0), percent(9, 50)),
+            ("0%".to_owned(), "18%".to_owned())
+        );
+        for (microusd, told) in [
+            (0, "$0.00"),
+            (3_400, "$0.0034"),
+            (1_920_000, "$1.92"),
+            (1_234_560_000, "$1,234.56"),
+        ] {
+            assert_eq!(dollars(microusd), told);
+        }
+        for (span_ms, told) in [
+            (400, "400ms"),
+            (8_240, "8.2s"),
+            (200_000, "3m 20s"),
+            (7_200_000, "2h"),
+            (187_200_000, "2d 4h"),
+        ] {
+            assert_eq!(duration(span_ms), told);
+        }
+    }
+
+    #[test]
+    fn a_value_is_safe_in_an_address() {
+        assert_eq!(
+            value("agent:a-* reason:x&y=<ü>"),
+            "agent:a-*%20reason:x%26y%3D%3C%C3%BC%3E"
+        );
+    }
+
+    #[test]
+    fn exchanges_are_links() {
+        let agent: AgentId = "a".parse().unwrap();
+        assert_eq!(
+            linked(&agent, "(#12–#14, <b>, # 5)").into_string(),
+            "(<a href=\"/ui/agents/a/exchanges/12\">#12</a>–<a href=\"/ui/agents/a/exchanges/14\">#14</a>, &lt;b&gt;, # 5)"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! The versions of a summary, and what changed between two of them.
+
+use maud::{Markup, html};
+
+use super::{
+    document::{Level, document, item},
+    frame::{DashboardArea, Frame, action_on, agent_head, agent_tabs, copy_button, next_page, page},
+    text::{agent_path, grouped, linked, moment, tokens},
+};
+use recapd_core::domain::{
+    access::Scope,
+    agent::AgentId,
+    summary::diff::{ChangeKind, DiffHunk, DocumentLine, diff},
+};
+use recapd_store::{Version, VersionFigures};
+
+/// A page of versions.
+pub struct VersionList {
+    /// The agent whose versions they are.
+    pub agent: AgentId,
+    /// Newest first.
+    pub versions: Vec<VersionFigures>,
+    /// Where the next page begins.
+    pub next: Option<i64>,
+}
+
+/// Two versions, or one.
+pub struct Diff {
+    /// The agent whose versions they are.
+    pub agent: AgentId,
+    /// The earlier one; none if only the later is shown.
+    pub before: Option<Version>,
+    /// The later one.
+    pub after: Version,
+    /// The one that readers get.
+    pub current: i64,
+    /// The last exchange that it covers.
+    pub summarized_through: i64,
+}
+
+/// The list, with a choice of two to be compared.
+pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
+    let agent = &list.agent;
+    let content = html! {
+        (agent_head(agent, "Versions", &html! {}))
+        (agent_tabs(agent, "Versions"))
+        @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
+        @else {
+            form.compare method="get" action=(format!("{}/diff", agent_path(agent))) {
+                div.wide #list data-live { (table(frame, list)) }
+                p { button type="submit" { "Compare the two" } }
+            }
+        }
+        (next_page(list.next.map(|next| format!("{}/versions?cursor={next}", agent_path(agent))), "Older versions"))
+    };
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("Versions of {agent}"),
+        &content,
+    )
+}
+
+fn table(frame: &Frame, list: &VersionList) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "Version" } th scope="col" { "What wrote it" }
+                th scope="col" { "Path" } th scope="col" { "Covers" } th.num scope="col" { "New" } th.num scope="col" { "Tokens" }
+                th scope="col" { "When" }
+            } }
+            tbody { @for (at, version) in list.versions.iter().enumerate() { (line(frame, list, at, version)) } }
+        }
+    }
+}
+
+fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) -> Markup {
+    let name = version.version;
+    let is_from = at == 1 || list.versions.len() == 1;
+    html! {
+        tr #(format!("v{name}")) {
+            td data-name="From" { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
+            td data-name="To" { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
+            th scope="row" { a href=(format!("{}/versions/{name}", agent_path(&list.agent))) { "Version " (name) } }
+            td data-name="Written by" { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
+            td data-name="Path" { (version.path) }
+            td data-name="Covers" { "to #" (version.covers_through) }
+            td.num data-name="New" { (grouped(version.exchanges)) }
+            td.num data-name="Tokens" { (tokens(version.tokens)) }
+            td data-name="When" { (moment(version.created_at, frame.now)) }
+        }
+    }
+}
+
+/// What changed from one version to another; or one version as it is.
+pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
+    let (agent, after) = (&shown.agent, &shown.after.figures);
+    let (title, content) = match &shown.before {
+        Some(before) => (
+            format!("Version {} to {}", before.figures.version, after.version),
+            changes(shown, before),
+        ),
+        None => (format!("Version {}", after.version), whole(shown)),
+    };
+    let content = html! {
+        (agent_head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
+        (agent_tabs(agent, "Versions"))
+        p.facts {
+            (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
+            (moment(after.created_at, frame.now))
+        }
+        (content)
+        (steps(shown))
+    };
+    page(
+        frame,
+        DashboardArea::Agents,
+        &format!("{title} of {agent}"),
+        &content,
+    )
+}
+
+/// The whole text of a version, as models read it.
+fn copy(shown: &Diff) -> Markup {
+    let content = &shown.after.content;
+    html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
+}
+
+/// The way back to the version that is shown, or to the earlier one of two.
+fn restore(frame: &Frame, shown: &Diff) -> Markup {
+    let version = &shown.before.as_ref().unwrap_or(&shown.after).figures;
+    let (name, through) = (version.version, version.covers_through);
+    let is_open = frame.viewer.may(Scope::Write) && name != shown.current && version.purged_at.is_none();
+    let again = if through < shown.summarized_through {
+        format!(
+            "#{} to #{} are summarised again.",
+            through + 1,
+            shown.summarized_through
+        )
+    } else {
+        "Nothing has to be summarised again.".to_owned()
+    };
+    let effect = format!(
+        "Writes a new version with what version {name} said. {again} It can be taken back: restore version {}.",
+        shown.current
+    );
+    let path = format!("{}/rollback", agent_path(&shown.agent));
+    html! {
+        @if is_open {
+            (action_on(&frame.viewer, &path, &format!("Restore version {name}"), &effect, Some(("version", &name.to_string()))))
+        }
+    }
+}
+
+fn whole(shown: &Diff) -> Markup {
+    html! { div.items { (document(&shown.agent, &shown.after.content, Level::Page)) } }
+}
+
+/// The way to the neighbours.
+fn steps(shown: &Diff) -> Markup {
+    let (base, version) = (agent_path(&shown.agent), shown.after.figures.version);
+    html! {
+        nav.neighbours aria-label="Versions" {
+            a href=(format!("{base}/versions")) { "All versions" }
+            @if shown.before.is_some() { a href=(format!("{base}/versions/{version}")) { "Version " (version) " as a whole" } }
+            @else if version > 1 { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What changed since version " (version - 1) } }
+        }
+    }
+}
+
+fn changes(shown: &Diff, before: &Version) -> Markup {
+    let changes = diff(&before.content, &shown.after.content);
+    html! {
+        (tally(&changes))
+        @if changes.is_empty() { p.empty { "They say the same" } }
+        ul.changes { @for change in &changes { (change_block(&shown.agent, change)) } }
+    }
+}
+
+const KINDS: [ChangeKind; 6] = [
+    ChangeKind::Added,
+    ChangeKind::Merged,
+    ChangeKind::Rewritten,
+    ChangeKind::Shortened,
+    ChangeKind::Moved,
+    ChangeKind::Removed,
+];
+
+fn tally(changes: &[DiffHunk]) -> Markup {
+    html! {
+        ul.tally {
+            @for kind in KINDS {
+                @let found = changes.iter().filter(|change| change.kind == kind).count();
+                @if found > 0 { li { span.tag.(kind.name()) { (sign(kind)) " " (kind.name()) } " " (found) } }
+            }
+        }
+    }
+}
+
+/// A shape for each kind, so that colour isn't all.
+fn sign(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "+",
+        ChangeKind::Removed => "−",
+        ChangeKind::Shortened => "⇤",
+        ChangeKind::Rewritten => "~",
+        ChangeKind::Merged => "⋃",
+        ChangeKind::Moved => "→",
+    }
+}
+
+fn change_block(agent: &AgentId, change: &DiffHunk) -> Markup {
+    let kind = change.kind;
+    html! {
+        li.change {
+            p {
+                span.tag.(kind.name()) { span aria-hidden="true" { (sign(kind)) } " " (kind.name()) } " "
+                span.source { (linked(agent, &change.exchanges)) }
+                @if kind == ChangeKind::Moved { (moved(change)) }
+            }
+            @if kind != ChangeKind::Moved { (side(agent, "del", &change.before)) }
+            (side(agent, "ins", &change.after))
+        }
+    }
+}
+
+fn moved(change: &DiffHunk) -> Markup {
+    let section = |lines: &[DocumentLine]| {
+        lines
+            .first()
+            .map_or_else(String::new, |line| line.section.clone())
+    };
+    html! { span.note { (section(&change.before)) " → " (section(&change.after)) } }
+}
+
+fn side(agent: &AgentId, class: &str, lines: &[DocumentLine]) -> Markup {
+    let name = if class == "del" { "Before" } else { "After" };
+    html! {
+        @if !lines.is_empty() {
+            div.side.(class) role="group" aria-label=(name) { ul.entries { @for line in lines { (item(agent, line)) } } }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Reading a history: one function for the command line and for HTTP.
+
+use recapd_core::domain::{
+    agent::AgentId,
+    convergence::Rules,
+    exchange::Exchange,
+    history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
+    legs::settle,
+    number::i64_or_max,
+    redaction::Redactor,
+    text::{cut, first_line, one_line},
+    time::Timestamp,
+    transcript::{Line, Transcript, TranscriptLimits, Voice},
+    window::Budget,
+};
+use recapd_engine::keeper::convergence;
+use recapd_store::{
+    AgentRow, ExchangeQuery, Store, StoreError, StoreResult, StoredExchange,
+    page::{PAGE_BYTES_MAX, PagedExchange, page},
+};
+
+/// Exchanges of the window shown unless all are asked for.
+pub const WINDOW_SHOWN: i64 = 20;
+/// Exchanges of the window shown even if all are asked for.
+pub const WINDOW_SHOWN_MAX: i64 = 1_000;
+/// Archived exchanges shown unless all are asked for.
+pub const ARCHIVE_SHOWN: i64 = 10;
+/// Archived exchanges shown even if all are asked for.
+pub const ARCHIVE_SHOWN_MAX: i64 = 10_000;
+/// The longest line shown of a message, in characters.
+const LINE_CHARS_MAX: usize = 160;
+/// Lines shown of one exchange; those in the middle of more are counted.
+const LINES_MAX: usize = 12;
+
+/// How much of a history to read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HistoryQuery {
+    /// The newest so many exchanges of the archive.
+    pub archived: i64,
+    /// The newest so many exchanges of the window.
+    pub window: i64,
+    /// Nothing but this exchange, with all its lines.
+    pub only: Option<i64>,
+    /// With a line for each message in the window; of an exchange that is too big for a page for its first ones.
+    pub lines: bool,
+    /// With the tokens of each message, and lines for results, which are most of them.
+    pub tokens: bool,
+    /// The summary's ceiling, to be shown beside its size.
+    pub summary_tokens_max: i64,
+    /// How speakers are compared, if the conversation has several.
+    pub convergence: Rules,
+}
+
+impl HistoryQuery {
+    /// Everything, within the limits.
+    #[must_use]
+    pub fn all(self) -> Self {
+        Self {
+            archived: ARCHIVE_SHOWN_MAX,
+            window: WINDOW_SHOWN_MAX,
+            ..self
+        }
+    }
+}
+
+impl Default for HistoryQuery {
+    fn default() -> Self {
+        Self {
+            archived: ARCHIVE_SHOWN,
+            window: WINDOW_SHOWN,
+            only: None,
+            lines: true,
+            tokens: false,
+            summary_tokens_max: 10_000,
+            convergence: Rules::default(),
+        }
+    }
+}
+
+/// The history of `agent`, secrets redacted by the rules of `redactor`, or `None` if there is no such agent.
+///
+/// # Errors
+/// [`StoreError::UnknownExchange`], if only one is asked for, and what the store fails with.
+pub async fn load(
+    store: &dyn Store,
+    agent: &AgentId,
+    query: HistoryQuery,
+    now: Timestamp,
+    redactor: &Redactor,
+) -> StoreResult<Option<HistoryView>> {
+    let Some(row) = store.agent(agent).await? else {
+        return Ok(None);
+    };
+    let boundary = row.ledger.first_exchange;
+    let exchanges = exchanges(store, agent, boundary, query, redactor).await?;
+    let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
+    let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
+    let is_talk = row.ledger.newest.as_ref();
+    let is_talk = is_talk.is_some_and(|newest| !newest.headline.speakers.is_empty());
+    let convergence = if is_talk {
+        convergence(store, agent, &query.convergence).await?
+    } else {
+        None
+    };
+    let view = view(&row, exchanges, (archived_total, window_total), query, now);
+    Ok(Some(HistoryView { convergence, ..view }))
+}
+
+/// Those that are wanted, oldest first.
+async fn exchanges(
+    store: &dyn Store,
+    agent: &AgentId,
+    boundary: i64,
+    query: HistoryQuery,
+    redactor: &Redactor,
+) -> StoreResult<Vec<HistoryExchange>> {
+    if let Some(number) = query.only {
+        let one = ExchangeQuery {
+            from: number,
+            through: number,
+            limit: 1,
+            bytes_max: PAGE_BYTES_MAX,
+        };
+        let mut found = paged(store, agent, one, query, redactor).await?;
+        let rows = store.legs(agent, number).await?;
+        settle(found.iter_mut().map(|shown| &mut shown.exchange), rows.last());
+        return if found.is_empty() {
+            Err(StoreError::UnknownExchange(number))
+        } else {
+            Ok(found)
+        };
+    }
+    let window = ExchangeQuery {
+        from: boundary,
+        through: i64::MAX,
+        limit: query.window.min(WINDOW_SHOWN_MAX),
+        bytes_max: if query.lines { PAGE_BYTES_MAX } else { 0 },
+    };
+    let archive = ExchangeQuery {
+        from: 1,
+        through: boundary - 1,
+        limit: query.archived.min(ARCHIVE_SHOWN_MAX),
+        bytes_max: 0,
+    };
+    let mut exchanges = paged(store, agent, archive, query, redactor).await?;
+    exchanges.extend(paged(store, agent, window, query, redactor).await?);
+    settle(exchanges.iter_mut().map(|shown| &mut shown.exchange), None);
+    Ok(exchanges)
+}
+
+/// Those of `wanted`, read page by page from the newest one on: of each message little is shown, so that never more than a
+/// page of them is held.
+async fn paged(
+    store: &dyn Store,
+    agent: &AgentId,
+    mut wanted: ExchangeQuery,
+    query: HistoryQuery,
+    redactor: &Redactor,
+) -> StoreResult<Vec<HistoryExchange>> {
+    let mut pages: Vec<Vec<HistoryExchange>> = Vec::new();
+    while wanted.limit > 0 && wanted.from <= wanted.through {
+        let page = page(store, agent, wanted).await?;
+        let Some(oldest) = page.first() else { break };
+        wanted.through = oldest.stored.exchange.exchange - 1;
+        wanted.limit -= i64_or_max(page.len());
+        let page = page.into_iter().map(|paged| shown(agent, paged, query, redactor));
+        pages.push(page.collect());
+    }
+    Ok(pages.into_iter().rev().flatten().collect())
+}
+
+fn view(
+    row: &AgentRow,
+    exchanges: Vec<HistoryExchange>,
+    (archived_total, window_total): (i64, i64),
+    query: HistoryQuery,
+    now: Timestamp,
+) -> HistoryView {
+    let ledger = &row.ledger;
+    HistoryView {
+        agent: row.agent.clone(),
+        budget: Budget::new(row.budget_tokens, 1.0),
+        summary: (row.version > 0).then_some(HistorySummary {
+            version: row.version,
+            tokens: row.summary_tokens,
+            max_tokens: query.summary_tokens_max,
+        }),
+        first_exchange: ledger.first_exchange,
+        summarized_through: ledger.summarized_through,
+        window_tokens: ledger.window_tokens(),
+        archived_total,
+        window_total,
+        exchanges,
+        convergence: None,
+        now: row.as_of.unwrap_or(now),
+    }
+}
+
+fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &Redactor) -> HistoryExchange {
+    let stored = paged.stored;
+    let lines = lines(&stored, query.tokens, redactor);
+    let mut lines = if query.only.is_none() { fold(lines) } else { lines };
+    let number = stored.exchange.exchange;
+    lines.extend(paged.next_after.map(|after| HistoryLine {
+        voice: Voice::Call,
+        text: format!("… more: GET /v1/agents/{agent}/exchanges/{number}?after={after}"),
+        tokens: None,
+    }));
+    HistoryExchange {
+        exchange: Exchange {
+            // By today's rules: it was redacted by those of its day.
+            headline: stored.exchange.headline.redacted(redactor),
+            ..stored.exchange
+        },
+        evicted_at: stored.evicted_at,
+        summary_version: stored.summary_version,
+        lines,
+    }
+}
+
+/// The lines of an exchange. Results repeat what the calls ask for, so that calls stand alone (seed 001's view), unless
+/// tokens are asked for: then each message's stand at its first line.
+fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
+    let limits = TranscriptLimits {
+        said_chars_max: 4 * LINE_CHARS_MAX,
+        tool_chars_max: 4 * LINE_CHARS_MAX,
+    };
+    // So does what a program writes beside what the user asked for.
+    let has_title = !stored.exchange.headline.title.is_empty();
+    let is_shown = |voice| match voice {
+        Voice::Result | Voice::FailedResult => has_tokens,
+        Voice::Program => has_tokens || !has_title,
+        Voice::User | Voice::Assistant | Voice::Call => true,
+    };
+    let mut lines = Vec::new();
+    for one in &stored.messages {
+        let message = std::slice::from_ref(&one.message);
+        let transcript = Transcript::new(&stored.exchange, message, limits, redactor);
+        let said = transcript.lines.iter().filter(|line| is_shown(line.voice));
+        let mut tokens = has_tokens.then_some(one.tokens);
+        lines.extend(said.map(|line| HistoryLine {
+            voice: line.voice,
+            text: shortened(line),
+            tokens: tokens.take(),
+        }));
+    }
+    lines
+}
+
+fn shortened(line: &Line) -> String {
+    match line.voice {
+        Voice::Call => cut(
+            &format!("{} {}", line.label, one_line(&line.text)),
+            LINE_CHARS_MAX,
+        ),
+        _ => first_line(&line.text, LINE_CHARS_MAX),
+    }
+}
+
+/// The first and the last lines of many.
+fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
+    if lines.len() <= LINES_MAX {
+        return lines;
+    }
+    let tail = lines.split_off(lines.len() - LINES_MAX / 2);
+    let left_out = lines.len() - LINES_MAX / 2;
+    lines.truncate(LINES_MAX / 2);
+    lines.push(HistoryLine {
+        voice: Voice::Call,
+        text: format!("… {left_out} more"),
+        tokens: None,
+    });
+    lines.extend(tail);
+    lines
+}

@@ -1,0 +1,175 @@
+//! Actions on pages: a signed form, then back to the page from which it came.
+
+use axum::{
+    extract::{Request, State},
+    http::header::REFERER,
+    response::Response,
+};
+
+use super::{
+    super::{SharedApp, request::extract::Agent, response::problem::Problem, routes::queue::not_queued},
+    session::{check, refused, sent_to},
+    updates::matching,
+};
+use crate::dashboard::{Filter, QUEUE_STATES, value};
+use recapd_core::domain::agent::AgentId;
+use recapd_engine::keeper::Operator;
+use recapd_store::{StoreResult, operate::OperatorOutcome};
+
+/// The page of the dashboard from which the request comes, by its path.
+fn came_from(request: &Request, otherwise: &str) -> String {
+    let referer = request
+        .headers()
+        .get(REFERER)
+        .and_then(|value| value.to_str().ok());
+    // The referrer is our own page, or the origin would have been refused.
+    let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
+    match path {
+        Some((_, path)) if path.starts_with("ui/") => format!("/{path}"),
+        _ => otherwise.to_owned(),
+    }
+}
+
+/// Carries out an action if the form is recapd's, to its end even if the browser leaves, and goes back.
+async fn by_hand<Done, T>(
+    app: &SharedApp,
+    request: Request,
+    otherwise: &str,
+    act: impl FnOnce(Operator) -> Done,
+) -> Result<(Response, T), Problem>
+where
+    T: Send + 'static,
+    Done: Future<Output = StoreResult<T>> + Send + 'static,
+{
+    let back = came_from(&request, otherwise);
+    check(app, request).await?;
+    let done = app.see_through(act(app.parts.operator.clone())).await?;
+    Ok((sent_to(&back), done))
+}
+
+/// The result of an action on a row of the queue.
+fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Result<Response, Problem> {
+    match handled {
+        OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(back),
+        OperatorOutcome::NoRow => Err(not_queued(agent)),
+    }
+}
+
+/// Has an agent's summary updated now.
+pub(super) async fn refresh(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.refresh(&agent).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}
+
+/// Goes back to an earlier version of an agent's summary.
+pub(super) async fn restore(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let fields = check(&app, request).await?;
+    let version = fields.get("version").and_then(|version| version.parse().ok());
+    let version = version.ok_or_else(|| refused("the form names no version to go back to"))?;
+    let (keeper, of) = (app.parts.keeper.clone(), agent.clone());
+    app.see_through(async move { keeper.roll_back(&of, version).await })
+        .await?;
+    Ok(sent_to(&format!("/ui/agents/{agent}")))
+}
+
+/// Makes a row due.
+pub(super) async fn retry(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let of = agent.clone();
+    let act = async move |operator: Operator| operator.retry(&of).await;
+    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+}
+
+/// Makes all rows due that a filter lets through.
+pub(super) async fn retry_matching(
+    State(app): State<SharedApp>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let fields = check(&app, request).await?;
+    let asked = fields.get("q").map_or("", String::as_str);
+    let filter = Filter::parse(asked, &QUEUE_STATES).map_err(|error| refused(error.to_string()))?;
+    if filter.is_empty() {
+        return Err(refused("the form says not which rows are meant"));
+    }
+    let (operator, agents) = (app.parts.operator.clone(), matching(&app, &filter).await?);
+    let retried = app.see_through(async move {
+        let mut retried = 0;
+        for agent in &agents {
+            retried += i64::from(matches!(operator.retry(agent).await?, OperatorOutcome::Done(_)));
+        }
+        Ok(retried)
+    });
+    let retried: i64 = retried.await?;
+    let place = format!("/ui/queue?q={}&retried={retried}", value(filter.text()));
+    Ok(sent_to(&place))
+}
+
+/// Parks a row.
+pub(super) async fn cancel(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let of = agent.clone();
+    let act = async move |operator: Operator| operator.cancel(&of).await;
+    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+}
+
+/// Pauses an agent's updates.
+pub(super) async fn pause_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    set_agent_paused(&app, agent, request, true).await
+}
+
+/// Goes on with an agent's updates.
+pub(super) async fn resume_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    set_agent_paused(&app, agent, request, false).await
+}
+
+async fn set_agent_paused(
+    app: &SharedApp,
+    agent: AgentId,
+    request: Request,
+    paused: bool,
+) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_agent_paused(&agent, paused).await;
+    by_hand(app, request, "/ui/queue", act)
+        .await
+        .map(|(back, ())| back)
+}
+
+/// Pauses all updates.
+pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_paused(true).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}
+
+/// Goes on with all updates.
+pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_paused(false).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}

@@ -1,0 +1,315 @@
+//! The pages of agents.
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{HeaderValue, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Redirect, Response},
+};
+
+use super::{
+    super::{
+        App, SharedApp,
+        edge::access::{CallerExtension, see},
+        request::{
+            extract::{Agent, AgentNumber, Parameters, agent_id, invalid},
+            page,
+        },
+        response::problem::Problem,
+        routes::{
+            agents::{known, rows},
+            recall::{ExchangePath, unknown_exchange},
+            versions::kept,
+        },
+    },
+    FramedPage, shown,
+};
+use crate::{
+    dashboard::{
+        AgentLine, AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata,
+        VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
+        strata_page, versions_page,
+    },
+    recall::{self, FOUND_SHOWN},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::FIRST_EXCHANGE,
+    legs::{Legs, settle},
+    recall::Query,
+    spend::SpendTotal,
+};
+use recapd_store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery};
+
+/// Messages of an exchange on one page.
+const MESSAGES_SHOWN: i64 = 100;
+/// No further message is read once payloads have so many bytes.
+const MESSAGES_BYTES_MAX: usize = 2_000_000;
+/// Exchanges on a page of all.
+const EXCHANGES_SHOWN: i64 = 200;
+
+/// Lists agents.
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::place(&parameters)?;
+    let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (rows, next) = page::cut(found, limit, |row| row.agent.clone());
+    let list = AgentList {
+        lines: lines(&app, rows).await?,
+        after,
+        next,
+        summary_tokens_max: app.settings.summary_tokens_max,
+    };
+    Ok(shown(agents_page(&frame, &list)))
+}
+
+/// What each agent spent, beside it.
+async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
+    let names: Vec<AgentId> = rows.iter().map(|row| row.agent.clone()).collect();
+    let spent = app.parts.operator.spent_today(&names).await?;
+    let line = |(row, spent): (AgentRow, SpendTotal)| AgentLine {
+        spent,
+        limits: app.settings.spend_agent.overridden(&row.settings),
+        row,
+    };
+    Ok(rows.into_iter().zip(spent).map(line).collect())
+}
+
+/// Goes to the agent of that name.
+pub(super) async fn find(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["agent"])?;
+    let agent = agent_id(parameters.text("agent").unwrap_or_default().trim())?;
+    see(&app, &caller, &agent).await?;
+    known(&app, &agent).await?;
+    Ok(Redirect::to(&format!("/ui/agents/{agent}")).into_response())
+}
+
+/// Rows of exchanges, without their messages.
+async fn exchanges(
+    app: &App,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+    limit: i64,
+) -> StoreResult<Vec<StoredExchange>> {
+    if through < from {
+        return Ok(Vec::new());
+    }
+    let query = ExchangeQuery {
+        from,
+        through,
+        limit,
+        bytes_max: 0,
+    };
+    app.parts.store.exchanges(agent, query).await
+}
+
+/// Shows an agent's strata.
+pub(super) async fn strata(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = known(&app, &agent).await?;
+    let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
+    let from = FIRST_EXCHANGE;
+    let mut window = exchanges(&app, &agent, boundary.max(from), i64::MAX, WINDOW_SHOWN).await?;
+    settle(window.iter_mut().map(|stored| &mut stored.exchange), None);
+    let strata = Strata {
+        window,
+        pending: exchanges(&app, &agent, through + 1, boundary - 1, PENDING_SHOWN).await?,
+        covered: exchanges(&app, &agent, from, through, COVERED_SHOWN).await?,
+        summary: app.parts.store.summary(&agent).await?,
+        summary_tokens_max: app.settings.summary_tokens_max,
+        queued: app.parts.operator.row(&agent).await?,
+        row,
+    };
+    Ok(shown(strata_page(&frame, &strata)))
+}
+
+/// Lists all exchanges.
+pub(super) async fn archive(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["before"])?;
+    let before = parameters.integer("before", 1..=i64::MAX)?;
+    let row = known(&app, &agent).await?;
+    let through = before.map_or(i64::MAX, |before| before - 1);
+    let mut found = exchanges(&app, &agent, FIRST_EXCHANGE, through, EXCHANGES_SHOWN + 1).await?;
+    let has_more = i64::try_from(found.len()).is_ok_and(|found| found > EXCHANGES_SHOWN);
+    if has_more {
+        found.remove(0);
+    }
+    let rows = match found.last().filter(|_| before.is_some()) {
+        Some(last) => app.parts.store.legs(&agent, last.exchange.exchange).await?,
+        None => Vec::new(),
+    };
+    settle(found.iter_mut().map(|stored| &mut stored.exchange), rows.last());
+    let archive = Archive {
+        row,
+        exchanges: found,
+        before,
+        has_more,
+    };
+    Ok(shown(archive_page(&frame, &archive)))
+}
+
+/// Shows an exchange's messages.
+pub(super) async fn exchange(
+    State(app): State<SharedApp>,
+    numbered: ExchangePath,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["after"])?;
+    let ExchangePath { agent, exchange } = numbered;
+    let range = MessageRange {
+        after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
+        messages_max: MESSAGES_SHOWN,
+        bytes_max: MESSAGES_BYTES_MAX,
+        is_current: false,
+    };
+    known(&app, &agent).await?;
+    let expanded = app.parts.store.expand(&agent, exchange, range).await?;
+    let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
+    let legs = Legs::of(&app.parts.store.legs(&agent, exchange).await?, exchange);
+    let page = ExchangePage {
+        agent,
+        expanded,
+        legs,
+    };
+    Ok(shown(exchange_page(&frame, &page)))
+}
+
+/// Shows one message verbatim, as text and nothing else.
+pub(super) async fn raw(
+    State(app): State<SharedApp>,
+    numbered: ExchangePath,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["after"])?;
+    let ExchangePath { agent, exchange } = numbered;
+    let range = MessageRange {
+        after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
+        messages_max: 1,
+        bytes_max: MESSAGES_BYTES_MAX,
+        is_current: false,
+    };
+    known(&app, &agent).await?;
+    let expanded = app.parts.store.expand(&agent, exchange, range).await?;
+    let message = expanded.and_then(|expanded| expanded.messages.into_iter().next());
+    let message = message.ok_or_else(|| unknown_exchange(&agent, exchange))?;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(([(CONTENT_TYPE, kind)], message.message.payload).into_response())
+}
+
+/// Lists versions.
+pub(super) async fn versions(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["cursor"])?;
+    let limit = page::limit(&parameters)?;
+    known(&app, &agent).await?;
+    let query = VersionQuery {
+        before: parameters.integer("cursor", 1..=i64::MAX)?,
+        limit: limit + 1,
+    };
+    let found = app.parts.store.versions(&agent, query).await?;
+    let (versions, next) = page::cut(found, limit, |figures| figures.version);
+    let list = VersionList {
+        agent,
+        versions,
+        next,
+    };
+    Ok(shown(versions_page(&frame, &list)))
+}
+
+/// Shows one version.
+pub(super) async fn version(
+    State(app): State<SharedApp>,
+    AgentNumber(agent, number): AgentNumber,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = known(&app, &agent).await?;
+    let diff = Diff {
+        before: None,
+        after: kept(app.parts.store.as_ref(), &agent, number).await?,
+        current: row.version,
+        summarized_through: row.ledger.summarized_through,
+        agent,
+    };
+    Ok(shown(diff_page(&frame, &diff)))
+}
+
+/// Shows what changed between two versions, the earlier one first, however they are named.
+pub(super) async fn diff(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["from", "to"])?;
+    let number = |name| {
+        let number = parameters.integer(name, 1..=i64::MAX)?;
+        number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
+    };
+    let (one, other) = (number("from")?, number("to")?);
+    let row = known(&app, &agent).await?;
+    let store = app.parts.store.as_ref();
+    let diff = Diff {
+        before: Some(kept(store, &agent, one.min(other)).await?),
+        after: kept(store, &agent, one.max(other)).await?,
+        current: row.version,
+        summarized_through: row.ledger.summarized_through,
+        agent,
+    };
+    Ok(shown(diff_page(&frame, &diff)))
+}
+
+/// Searches an agent's archive.
+pub(super) async fn search(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["q"])?;
+    known(&app, &agent).await?;
+    let words = parameters.text("q").unwrap_or_default().trim().to_owned();
+    let found = if words.is_empty() {
+        None
+    } else {
+        match Query::parse(&words) {
+            Ok(query) => {
+                let redactor = app.parts.snapshots.redactor();
+                let store = app.parts.store.as_ref();
+                recall::search(store, &agent, &query, FOUND_SHOWN, redactor)
+                    .await?
+                    .map(Ok)
+            }
+            Err(error) => Some(Err(error.to_string())),
+        }
+    };
+    let search = Search { agent, words, found };
+    Ok(shown(search_page(&frame, &search)))
+}

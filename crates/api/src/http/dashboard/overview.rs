@@ -1,0 +1,90 @@
+//! `GET /ui/`: the overview.
+
+use std::time::Duration;
+
+use axum::{
+    Extension,
+    extract::State,
+    http::Uri,
+    response::{IntoResponse as _, Redirect, Response},
+};
+
+use super::{
+    super::{
+        App, SharedApp, edge::access::CallerExtension, request::extract::Parameters,
+        response::problem::Problem,
+    },
+    FramedPage, shown,
+};
+use crate::dashboard::{Overview, Stale, overview_page};
+use recapd_core::domain::time::DAY_MS;
+use recapd_store::StoreResult;
+
+/// How long the database has to answer, in milliseconds.
+const ANSWER_MS_MAX: u64 = 2_000;
+/// Agents that wait the longest.
+const STALE_SHOWN: i64 = 5;
+
+/// Shows the overview. A caller who may see only some agents is sent to the list of these.
+pub(super) async fn show(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    if caller.reach.named().is_some() {
+        return Ok(Redirect::to("/ui/agents").into_response());
+    }
+    let overview = app.overview.take(|| look(&app)).await;
+    Ok(shown(overview_page(&frame, &overview)))
+}
+
+async fn look(app: &App) -> Overview {
+    let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(app)).await;
+    match read {
+        Ok(Ok(overview)) => overview,
+        Ok(Err(error)) => without(app, error.to_string()),
+        Err(_) => without(app, format!("no answer within {ANSWER_MS_MAX} ms")),
+    }
+}
+
+async fn read(app: &App) -> StoreResult<Overview> {
+    let operator = &app.parts.operator;
+    let now = app.parts.clock.now();
+    // Reading may go on where nothing can be written any more.
+    let database = app.parts.store.ping().await.err();
+    let stale = operator.stalest(STALE_SHOWN).await?;
+    let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
+        agent,
+        since,
+        exchanges,
+    });
+    Ok(Overview {
+        sample: Some(app.parts.store.sample(now, DAY_MS).await?),
+        hours: operator.run_hours(DAY_MS).await?,
+        stale: stale.collect(),
+        paused_since: operator.paused_since().await?,
+        ..without(app, String::new())
+    })
+    .map(|overview| Overview {
+        database: database.map(|error| error.to_string()),
+        ..overview
+    })
+}
+
+/// The overview without the database, which failed with `database`.
+fn without(app: &App, database: String) -> Overview {
+    Overview {
+        sample: None,
+        hours: Vec::new(),
+        depths: app.parts.metrics.queue.depths(),
+        stale: Vec::new(),
+        circuits: app.parts.metrics.provider.circuits(),
+        paused_since: None,
+        database: Some(database),
+        batch_wait_ms: app.parts.metrics.batches.wait_limit_ms(),
+        summary_tokens_max: app.settings.summary_tokens_max,
+        spend: app.parts.metrics.provider.limits(),
+    }
+}

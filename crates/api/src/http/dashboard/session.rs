@@ -1,0 +1,317 @@
+//! Browsers' way in: a session's id in a cookie that no script can read and no other site can send, and a key in each
+//! form. What a session is, and when it ends, stands in [`crate::access::session`].
+
+use std::{collections::BTreeMap, time::Duration};
+
+use axum::{
+    Form,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderValue, StatusCode, Uri,
+        header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
+        uri::Authority,
+    },
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        App, SharedApp,
+        edge::{
+            access::bearer,
+            audit::Trail,
+            connection::Peer,
+            rate::{Asker, Rate, whole_seconds},
+        },
+        request::extract::Parameters,
+        response::problem::{FOREIGN_ORIGIN, INVALID_BODY, Problem, TOO_MANY_REQUESTS},
+    },
+    shown,
+};
+use crate::{
+    access::{SECRET_BYTES, digest_of, session::SessionKey, token_text},
+    dashboard::sign_in_page,
+};
+use recapd_core::domain::text::hexadecimal;
+use recapd_platform::randomness;
+
+/// The beginning of the cookie's name; the port follows. Cookies of one host go to all its ports, so that without the port
+/// two daemons on one machine would overwrite each other's.
+const NAME: &str = "recapd_session_";
+/// What stands before the name over TLS. Browsers then take the cookie only from this host itself, over TLS, for all paths
+/// (RFC 6265bis, section 4.1.3.2), so that no neighbour can put one in its place.
+const TLS_PREFIX: &str = "__Host-";
+/// The cookie's attributes.
+const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
+/// Those over TLS, as the prefix demands.
+const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
+/// The longest body of a form.
+const FORM_BYTES_MAX: usize = 8_192;
+/// Digits of a form's key.
+const KEY_DIGITS: usize = 32;
+/// So many attempts to sign in may come from one address at once.
+const SIGN_INS_BURST: u32 = 10;
+/// Then one each so often.
+const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
+
+/// The secret that signs forms; it is another one after each start.
+pub(in super::super) fn made_secret() -> String {
+    let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
+        tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
+        [0; SECRET_BYTES]
+    });
+    token_text(&secret)
+}
+
+/// The limit on attempts to sign in.
+pub(in super::super) fn sign_in_rate() -> Rate {
+    Rate::every(SIGN_INS_SPACING, SIGN_INS_BURST)
+}
+
+/// The name of the cookie for the host that is asked, over TLS or not.
+fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(Authority::as_str));
+    let port = host
+        .and_then(|host| host.rsplit_once(':'))
+        .map(|(_, port)| port)
+        .filter(|port| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()));
+    let (prefix, port_by_default) = if over_tls { (TLS_PREFIX, "443") } else { ("", "80") };
+    format!("{prefix}{NAME}{}", port.unwrap_or(port_by_default))
+}
+
+/// The cookie of a session.
+pub(in super::super) struct SessionCookie<'r> {
+    name: String,
+    id: &'r str,
+}
+
+impl SessionCookie<'_> {
+    pub(in super::super) fn key(&self) -> SessionKey {
+        SessionKey::of_cookie(&self.name, self.id)
+    }
+}
+
+/// The session's cookie, the one of TLS before the other.
+pub(in super::super) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
+    let names = [true, false].map(|over_tls| cookie_name(uri, headers, over_tls));
+    names.into_iter().find_map(|name| {
+        let id = value_of(&name, headers)?;
+        Some(SessionCookie { name, id })
+    })
+}
+
+fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
+    let lines = headers.get_all(COOKIE).into_iter();
+    let cookies = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'));
+    cookies
+        .filter_map(|cookie| cookie.trim().split_once('='))
+        .find_map(|(name, value)| (name == wanted).then_some(value))
+}
+
+/// The key that the forms of a page must send: it can be had only from a page of this run, by who has the session or
+/// the token.
+pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
+    let secret = bearer(headers).or_else(|| cookie(uri, headers).map(|cookie| cookie.id));
+    let digest = digest_of(&format!(
+        "form {} {}",
+        app.form_secret,
+        secret.unwrap_or_default()
+    ));
+    digest.chars().take(KEY_DIGITS).collect()
+}
+
+/// The fields of a form that triggers an action, by name.
+pub(super) type FormFields = BTreeMap<String, String>;
+
+/// Reads a form, and refuses one that isn't from recapd's pages. (Its origin was checked before: `access::origin`.)
+pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Problem> {
+    let key = form_key(app, request.uri(), request.headers());
+    let form: FormFields = read(request).await?;
+    let Some(given) = form.get("key") else {
+        return Err(refused("the form has no field `key`"));
+    };
+    if bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
+        return Ok(form);
+    }
+    let detail = "the form is from another session; nothing was changed";
+    Err(Problem::new(FOREIGN_ORIGIN, detail).hint("open the page again, and try once more"))
+}
+
+/// The problem of a form that can't be read.
+pub(super) fn refused(detail: impl Into<String>) -> Problem {
+    Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more")
+}
+
+async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, FORM_BYTES_MAX)
+        .await
+        .map_err(|_| refused("the form broke off, or is too long"))?;
+    let request = Request::from_parts(parts, bytes.into());
+    let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
+    form.map(|Form(form)| form)
+        .map_err(|rejection| refused(rejection.body_text()))
+}
+
+/// The body of the form that asks for a token.
+#[derive(Deserialize)]
+struct SignIn {
+    token: String,
+    #[serde(default)]
+    to: String,
+}
+
+/// Asks for a token.
+pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    Ok(shown(sign_in_page("/ui/", false)))
+}
+
+/// Begins a session, if the token is valid.
+pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
+    let peer = request.extensions().get().copied();
+    let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
+    let over_tls = is_over_tls(request.headers());
+    let name = cookie_name(request.uri(), request.headers(), over_tls);
+    let before = cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
+    let form: SignIn = read(request).await?;
+    let (to, token, access) = (own_place(&form.to), form.token.trim(), &app.parts.access);
+    // Where there are no tokens everyone is let in, and a cookie would be of no use.
+    if access.identify(None).await.is_ok() {
+        return Ok(sent_to(to));
+    }
+    check_sign_ins(&app, peer)?;
+    let Ok(caller) = access.identify(Some(token)).await else {
+        return Ok((StatusCode::UNAUTHORIZED, shown(sign_in_page(to, true))).into_response());
+    };
+    trail.note(caller.token.as_ref());
+    let id = randomness::bytes::<SECRET_BYTES>().map_err(|_| Problem::internal())?;
+    let id = hexadecimal(&id);
+    if let Some(key) = before {
+        access.end_session(&key);
+    }
+    access.open_session(SessionKey::of_cookie(&name, &id), token);
+    let place = if over_tls { TLS_PLACE } else { PLACE };
+    Ok(with_cookie(sent_to(to), &format!("{name}={id}; {place}")))
+}
+
+/// Whether the browser came over TLS, by its own word: a proxy may have taken the encryption away. The origin was
+/// compared with the host before.
+fn is_over_tls(headers: &HeaderMap) -> bool {
+    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    origin.is_some_and(|origin| origin.starts_with("https://"))
+}
+
+/// Refuses attempts to sign in that come too often from one address, whatever token they bring.
+fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
+    let taken = app.sign_ins.take(Asker::Peer(peer), Instant::now());
+    taken.map_err(|wait| {
+        let seconds = whole_seconds(wait);
+        Problem::new(
+            TOO_MANY_REQUESTS,
+            "there were too many attempts to sign in from this address",
+        )
+        .hint(format!("try again in {seconds} seconds"))
+        .retry_after(seconds)
+    })
+}
+
+/// Ends the session.
+pub(super) async fn sign_out(
+    State(app): State<SharedApp>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    if let Some(cookie) = cookie(&uri, &headers) {
+        app.parts.access.end_session(&cookie.key());
+    }
+    let response = [(true, TLS_PLACE), (false, PLACE)].into_iter().fold(
+        sent_to("/ui/login"),
+        |response, (over_tls, place)| {
+            let name = cookie_name(&uri, &headers, over_tls);
+            with_cookie(response, &format!("{name}=; {place}; Max-Age=0"))
+        },
+    );
+    Ok(response)
+}
+
+/// A path of the dashboard, whatever the form asks for.
+fn own_place(to: &str) -> &str {
+    let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
+        to
+    } else {
+        "/ui/"
+    }
+}
+
+/// Redirects a browser that posted a form to `place`.
+pub(super) fn sent_to(place: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(place) = HeaderValue::from_str(place) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response
+}
+
+fn with_cookie(mut response: Response, cookie: &str) -> Response {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for (to, place) in [
+            ("/ui/agents/a?before=3", "/ui/agents/a?before=3"),
+            ("//evil.example", "/ui/"),
+            ("https://evil.example/ui/", "/ui/"),
+            ("/ui/\r\nset-cookie: a", "/ui/"),
+            ("/ui/login", "/ui/"),
+            ("", "/ui/"),
+        ] {
+            assert_eq!(own_place(to), place);
+        }
+    }
+
+    #[test]
+    fn the_cookie_is_the_one_of_the_port_and_of_tls() {
+        let uri = Uri::from_static("/ui/");
+        let id = |host: &str, cookies: &str| {
+            let headers = [(HOST, host), (COOKIE, cookies)];
+            let headers = headers.map(|(name, value)| (name, HeaderValue::from_str(value).unwrap()));
+            cookie(&uri, &HeaderMap::from_iter(headers)).map(|cookie| cookie.id.to_owned())
+        };
+        let found = |host, cookies| id(host, cookies).unwrap_or_default();
+        assert_eq!(found("localhost:7411", "a=b; recapd_session_7411=1; c=d"), "1");
+        assert_eq!(
+            found("[::1]:7411", "recapd_session_7412=2; recapd_session_7411=1"),
+            "1"
+        );
+        assert_eq!(found("[::1]", "recapd_session_80=1"), "1");
+        assert_eq!(
+            found("a.example", "recapd_session_80=1; __Host-recapd_session_443=2"),
+            "2"
+        );
+        for other in [
+            "xrecapd_session_7411=1",
+            "recapd_session=1",
+            "recapd_session_80=1",
+            "",
+        ] {
+            assert_eq!(id("localhost:7411", other), None, "{other}");
+        }
+    }
+}

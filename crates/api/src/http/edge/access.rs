@@ -1,0 +1,283 @@
+//! Deciding whether a request is allowed, before its handler sees it, and before anything of its body is read.
+//!
+//! ```text
+//! rule of the route ─► page of others? ─► who asks ─► may they see whom it is about? 404 ─► may they do it? 403 ─► handler
+//! ```
+//!
+//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code, and without
+//! looking at it; for tokens of projects after one look that is the same for both.
+
+mod origin;
+mod rules;
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
+    http::{
+        self, Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri,
+        header::{
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
+            WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+        },
+        request::Parts,
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+
+use self::rules::RouteRule;
+pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
+use super::{
+    audit::Trail,
+    connection::Peer,
+    rate::{Asker, whole_seconds},
+};
+use crate::{
+    access::{Caller, quota::Holder, session::SessionKey},
+    http::{
+        App, SharedApp,
+        dashboard::session,
+        request::extract::agent_id,
+        response::problem::{
+            FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, ProblemKind, TOO_MANY_REQUESTS,
+            UNAUTHORIZED,
+        },
+        routes::{projects, summary},
+    },
+};
+use recapd_core::domain::{access::Scope, agent::AgentId};
+
+const SCHEME: &str = "bearer ";
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The policy of answers that aren't pages: a browser that shows one loads and runs nothing.
+const NOTHING_LOADED: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
+
+/// The caller of a request, as handlers get it.
+pub(in crate::http) type CallerExtension = Extension<Arc<Caller>>;
+
+/// Lets a request through to its handler, or answers it.
+pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match admit(&app, &mut parts).await {
+        Ok(caller) => {
+            parts.extensions.insert(caller);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(problem) => {
+            let mut response = problem.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let scheme = HeaderValue::from_static("Bearer realm=\"recapd\"");
+                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            response
+        }
+    }
+}
+
+async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
+    let path = parts.extensions.get::<MatchedPath>().cloned();
+    let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
+    origin::check_site(&parts.method, &parts.uri, &parts.headers)?;
+    if rule.whose == Whose::Open && parts.method != Method::POST {
+        return Ok(Arc::new(Caller::anybody()));
+    }
+    origin::check_origin(&parts.uri, &parts.headers)?;
+    if rule.whose == Whose::Open {
+        check_rate(app, None, &parts.extensions)?;
+        return Ok(Arc::new(Caller::anybody()));
+    }
+    let session = session_of(&parts.uri, &parts.headers);
+    let identified = match &session {
+        Some(key) => app.parts.access.identify_session(key).await,
+        None => app.parts.access.identify(bearer(&parts.headers)).await,
+    };
+    check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
+    let caller = identified.map_err(|_| stranger())?;
+    if let Some(trail) = parts.extensions.get::<Trail>() {
+        trail.note(caller.token.as_ref());
+    }
+    if caller.token.is_none() {
+        origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
+    }
+    check_reach(app, &caller, rule, parts).await?;
+    check_scope(&caller, rule.scope)?;
+    if let Some(key) = session {
+        parts.extensions.insert(key);
+    }
+    Ok(caller)
+}
+
+/// What a route demands, if there is one.
+pub(super) fn rule(method: &Method, route: &str) -> Option<RouteRule> {
+    rules::known(method, route)
+}
+
+/// Who asks for the summary of `agent`, if that is known without waiting and they may read it.
+pub(super) fn reader_at_once<B>(
+    app: &App,
+    request: &http::Request<B>,
+    agent: &AgentId,
+) -> Option<Arc<Caller>> {
+    let (uri, headers) = (request.uri(), request.headers());
+    origin::check_site(request.method(), uri, headers).ok()?;
+    origin::check_origin(uri, headers).ok()?;
+    let caller = app.parts.access.identify(bearer(headers)).now_or_never()?.ok()?;
+    if caller.token.is_none() {
+        origin::check_host(uri, headers, &app.settings.allowed_hosts).ok()?;
+    }
+    let rule = rules::of(request.method(), Some(summary::PATH));
+    check_scope(&caller, rule.scope).ok()?;
+    let named = caller.reach.named();
+    let sees = named.is_none_or(|named| named.agents.contains(agent));
+    sees.then_some(caller)
+}
+
+/// Whose share a request takes of what all use together.
+pub(in crate::http) fn holder(extensions: &Extensions) -> Holder {
+    let caller = extensions.get::<Arc<Caller>>();
+    let token = caller.and_then(|caller| caller.token.as_ref());
+    let peer = extensions.get::<Peer>().map(Peer::to_string);
+    Holder::of(token, peer.unwrap_or_default())
+}
+
+/// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.
+pub(super) fn check_rate(
+    app: &App,
+    caller: Option<&Arc<Caller>>,
+    extensions: &Extensions,
+) -> Result<(), Problem> {
+    if !app.rate.is_limited() {
+        return Ok(());
+    }
+    let token = caller.and_then(|caller| caller.token.clone());
+    let asker = token.map_or_else(|| Asker::Peer(extensions.get().copied()), Asker::Token);
+    app.rate.take(asker, Instant::now()).map_err(|wait| {
+        let per_second = app.settings.requests_per_second;
+        let detail = format!("this is more than {per_second} requests a second; nothing was changed");
+        Problem::new(TOO_MANY_REQUESTS, detail)
+            .hint("ask again after `retry-after`, or raise http.requests_per_second")
+            .retry_after(whole_seconds(wait))
+    })
+}
+
+/// The session of a request for a page that brings no token.
+fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
+    (is_page(uri) && bearer(headers).is_none())
+        .then(|| session::cookie(uri, headers).map(|cookie| cookie.key()))
+        .flatten()
+}
+
+/// Whether a request is for the dashboard.
+pub(super) fn is_page(uri: &Uri) -> bool {
+    uri.path() == "/ui" || uri.path().starts_with("/ui/")
+}
+
+/// The token in the request's `authorization` header.
+pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
+}
+
+/// Checks that the caller may see the agent or the project that the route is about.
+async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Parts) -> Result<(), Problem> {
+    let Some(named) = caller.reach.named() else {
+        return Ok(());
+    };
+    match rule.whose {
+        Whose::Open | Whose::Caller => Ok(()),
+        Whose::All => Err(
+            Problem::new(FORBIDDEN, "this token is for some agents, and this concerns all")
+                .hint("use a token for all agents: `recapd token create` without --agent and --project"),
+        ),
+        Whose::Agent => {
+            let agent = agent_id(&path_id(parts, INVALID_AGENT_ID).await?)?;
+            see(app, caller, &agent).await
+        }
+        Whose::Project => {
+            let project = projects::project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
+            if named.projects.contains(&project) {
+                Ok(())
+            } else {
+                Err(projects::unknown(&project))
+            }
+        }
+    }
+}
+
+/// Fails as for an agent that doesn't exist, unless `caller` may see this one.
+pub(in crate::http) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+    if app.parts.access.sees(caller, agent).await? {
+        Ok(())
+    } else {
+        Err(Problem::unknown_agent(agent))
+    }
+}
+
+/// Refuses to make an agent that `caller` could not see; whether it exists already isn't revealed.
+pub(in crate::http) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+    if caller.reach.includes_new(agent) {
+        return Ok(());
+    }
+    Err(
+        Problem::new(FORBIDDEN, format!("this token isn't for an agent `{agent}`"))
+            .hint("name an agent that the token is for, or use a token for all agents"),
+    )
+}
+
+/// The text for `{id}` in the path, or the path's end if it has no such place. A path that can't be decoded is an
+/// `unreadable` problem, with the text that a handler's would have.
+async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, Problem> {
+    let parameters = RawPathParams::from_request_parts(parts, &()).await;
+    let parameters =
+        parameters.map_err(|rejection| Problem::new(unreadable, format!("Invalid URL: {rejection}")))?;
+    let id = parameters.iter().find(|(name, _)| *name == "id");
+    let end = || Some(parts.uri.path().rsplit_once('/')?.1.to_owned());
+    id.map(|(_, id)| id.to_owned())
+        .or_else(end)
+        .ok_or_else(Problem::internal)
+}
+
+fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
+    if needed <= caller.scope {
+        return Ok(());
+    }
+    let (needed, has) = (needed.name(), caller.scope.name());
+    Err(Problem::new(
+        FORBIDDEN,
+        format!("this needs a token of scope `{needed}`, and this one has `{has}`; nothing was changed"),
+    )
+    .hint("`recapd token create NAME --scope SCOPE` makes one"))
+}
+
+/// The one answer for all requests without a valid token.
+fn stranger() -> Problem {
+    Problem::new(
+        UNAUTHORIZED,
+        "this needs a token: none came, or it is unknown, expired or revoked",
+    )
+    .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
+}
+
+/// Sets headers that keep answers private: no cache may share them, no page may embed them or learn from where a link in
+/// them leads, no browser may guess their type or load anything for them. Pages allow what they need, by headers of their
+/// own.
+pub(super) fn keep_private(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (CACHE_CONTROL, "private, no-store"),
+        (CONTENT_SECURITY_POLICY, NOTHING_LOADED),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+}

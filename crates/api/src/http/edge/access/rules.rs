@@ -1,0 +1,268 @@
+//! What each route demands, in one table. A route that isn't in it needs a token for everything, and makes a test fail.
+
+use axum::http::Method;
+
+use recapd_core::domain::access::Scope::{self, Admin, Read, Write};
+
+/// What a route is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Whose {
+    /// Nothing: it reveals nothing, so no token is needed.
+    Open,
+    /// The agent `{id}` of the path.
+    Agent,
+    /// The project `{id}` of the path.
+    Project,
+    /// The caller: the handler shows what the caller may see.
+    Caller,
+    /// All agents: only for a token that reaches all.
+    All,
+}
+use Whose::{Agent, All, Caller, Open, Project};
+
+impl Whose {
+    /// Its name in the reference.
+    pub(in crate::http) fn name(self) -> &'static str {
+        match self {
+            Open => "open",
+            Agent => "agent",
+            Project => "project",
+            Caller => "caller",
+            All => "all",
+        }
+    }
+}
+
+/// What a route demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct RouteRule {
+    pub(in super::super) scope: Scope,
+    pub(in super::super) whose: Whose,
+}
+
+/// A method that stands for every one.
+const ANY: &str = "*";
+
+/// Method and path, as they are registered; what they demand.
+///
+/// Forgetting affects forks, too, and deleting an agent reports its forks, so both reach beyond one agent. Settings
+/// decide what an agent costs, so the agent itself may not change them.
+#[rustfmt::skip]
+pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
+    ("GET", "/v1/agents", Read, Caller),
+    ("GET", "/v1/agents/{id}", Read, Agent),
+    ("PATCH", "/v1/agents/{id}", Admin, Agent),
+    ("DELETE", "/v1/agents/{id}", Admin, All),
+    ("POST", "/v1/agents/{id}/messages", Write, Agent),
+    ("GET", "/v1/agents/{id}/summary", Read, Agent),
+    ("GET", "/v1/agents/{id}/summary/versions", Read, Agent),
+    ("GET", "/v1/agents/{id}/summary/versions/{version}", Read, Agent),
+    ("POST", "/v1/agents/{id}/rollback", Write, Agent),
+    ("POST", "/v1/agents/{id}/rebuild", Admin, Agent),
+    ("GET", "/v1/agents/{id}/facts", Read, Agent),
+    ("POST", "/v1/agents/{id}/facts", Write, Agent),
+    ("PATCH", "/v1/agents/{id}/facts/{fact}", Write, Agent),
+    ("GET", "/v1/agents/{id}/items", Read, Agent),
+    ("PATCH", "/v1/agents/{id}/items/{item}", Write, Agent),
+    ("GET", "/v1/agents/{id}/context", Read, Agent),
+    ("GET", "/v1/agents/{id}/history", Read, Agent),
+    ("GET", "/v1/agents/{id}/window", Read, Agent),
+    ("GET", "/v1/agents/{id}/recall", Read, Agent),
+    ("GET", "/v1/agents/{id}/exchanges/{n}", Read, Agent),
+    ("POST", "/v1/agents/{id}/forget", Admin, All),
+    ("POST", "/v1/agents/{id}/clear", Write, Agent),
+    ("POST", "/v1/agents/{id}/mark", Write, Agent),
+    ("POST", "/v1/agents/{id}/rewind", Write, Agent),
+    ("POST", "/v1/agents/{id}/fork", Write, Agent),
+    ("POST", "/v1/agents/{id}/pin", Write, Agent),
+    ("POST", "/v1/agents/{id}/unpin", Write, Agent),
+    ("GET", "/v1/agents/{id}/pins", Read, Agent),
+    ("POST", "/v1/agents/{id}/sessions/end", Write, Agent),
+    ("POST", "/v1/agents/{id}/refresh", Write, Agent),
+    ("POST", "/v1/agents/{id}/pause", Admin, Agent),
+    ("POST", "/v1/agents/{id}/resume", Admin, Agent),
+    ("GET", "/v1/agents/{id}/events", Read, Agent),
+    ("GET", "/v1/events", Read, Caller),
+    ("GET", "/sessions/{id}/memory", Read, Agent),
+    ("POST", "/sessions/{id}/memory", Write, Agent),
+    ("DELETE", "/sessions/{id}/memory", Admin, All),
+    ("GET", "/v1/projects", Read, Caller),
+    ("GET", "/v1/projects/{id}/summary", Read, Project),
+    ("PUT", "/v1/projects/{id}/agents/{agent}", Admin, All),
+    ("DELETE", "/v1/projects/{id}/agents/{agent}", Admin, All),
+    ("GET", "/v1/queue", Read, Caller),
+    ("POST", "/v1/queue/pause", Admin, All),
+    ("POST", "/v1/queue/resume", Admin, All),
+    // Agents may have this name.
+    ("GET", "/v1/queue/pause", Read, Agent),
+    ("GET", "/v1/queue/resume", Read, Agent),
+    ("GET", "/v1/queue/{id}", Read, Agent),
+    ("POST", "/v1/queue/{id}/retry", Admin, Agent),
+    ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
+    ("POST", "/v1/age", Admin, All),
+    // It tells of everybody.
+    ("GET", "/v1/audit", Admin, All),
+    ("GET", "/v1/runs", Read, Caller),
+    ("GET", "/v1/runs/{n}", Read, Caller),
+    ("GET", "/v1/stats", Read, All),
+    ("GET", "/v1/status", Read, All),
+    ("GET", "/v1/openapi.json", Read, Caller),
+    ("GET", "/version", Read, Caller),
+    ("GET", "/metrics", Read, All),
+    ("GET", "/livez", Read, Open),
+    ("GET", "/readyz", Read, Open),
+    // It names agents in its bodies, which only it reads.
+    (ANY, "/mcp", Read, All),
+    // The pages: what changes something demands what its counterpart above demands.
+    ("GET", "/", Read, Open),
+    ("GET", "/ui", Read, Open),
+    ("GET", "/ui/", Read, Caller),
+    ("GET", "/ui/style.css", Read, Open),
+    ("GET", "/ui/live.js", Read, Open),
+    ("GET", "/ui/icon.svg", Read, Open),
+    ("GET", "/ui/login", Read, Open),
+    ("POST", "/ui/login", Read, Open),
+    ("POST", "/ui/logout", Read, Open),
+    ("GET", "/ui/events", Read, Caller),
+    ("GET", "/ui/agents", Read, Caller),
+    ("GET", "/ui/agents/find", Read, Caller),
+    ("GET", "/ui/agents/{id}", Read, Agent),
+    ("GET", "/ui/agents/{id}/events", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges/{n}", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges/{n}/raw", Read, Agent),
+    ("GET", "/ui/agents/{id}/versions", Read, Agent),
+    ("GET", "/ui/agents/{id}/versions/{version}", Read, Agent),
+    ("GET", "/ui/agents/{id}/diff", Read, Agent),
+    ("GET", "/ui/agents/{id}/search", Read, Agent),
+    ("POST", "/ui/agents/{id}/refresh", Write, Agent),
+    ("POST", "/ui/agents/{id}/rollback", Write, Agent),
+    ("POST", "/ui/agents/{id}/pause", Admin, Agent),
+    ("POST", "/ui/agents/{id}/resume", Admin, Agent),
+    ("GET", "/ui/queue", Read, Caller),
+    ("POST", "/ui/queue/pause", Admin, All),
+    ("POST", "/ui/queue/resume", Admin, All),
+    ("POST", "/ui/queue/retry", Admin, All),
+    ("POST", "/ui/queue/{id}/retry", Admin, Agent),
+    ("POST", "/ui/queue/{id}/cancel", Admin, Agent),
+    ("GET", "/ui/runs", Read, Caller),
+    ("GET", "/ui/runs/{n}", Read, Caller),
+    ("GET", "/ui/system", Read, All),
+];
+
+/// Whether a route is one of the pages, which describe themselves.
+fn is_page(path: &str) -> bool {
+    path == "/" || path == "/ui" || path.starts_with("/ui/")
+}
+
+/// Every route: method, path, and what it demands.
+pub(in crate::http) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+    RULES.iter().copied()
+}
+
+/// Every route except the pages, in reading order: method, path, and what it demands.
+pub(in crate::http) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+    RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
+}
+
+/// Method and path of each page, as they are registered.
+pub(in crate::http) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let routes = RULES.iter().map(|(method, path, ..)| (*method, *path));
+    routes.filter(|(_, path)| is_page(path))
+}
+
+/// The rule for a request. `path` is the route's, or `None` for no route: any caller with a valid token is told that
+/// there is none.
+pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
+    let Some(path) = path else {
+        return RouteRule {
+            scope: Read,
+            whose: Caller,
+        };
+    };
+    known(method, path).unwrap_or(RouteRule {
+        scope: Admin,
+        whose: All,
+    })
+}
+
+/// The rule of the table for this method and route.
+pub(super) fn known(method: &Method, path: &str) -> Option<RouteRule> {
+    let method = if method == Method::HEAD {
+        "GET"
+    } else {
+        method.as_str()
+    };
+    let mut rules = RULES.iter();
+    let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
+    found.map(|&(_, _, scope, whose)| RouteRule { scope, whose })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::http::openapi_document;
+
+    #[test]
+    fn each_route_has_one_rule_and_each_rule_a_route() {
+        let document = openapi_document();
+        let paths = document["paths"].as_object().unwrap();
+        let mut routes: BTreeSet<(String, String)> = BTreeSet::from([(ANY.to_owned(), "/mcp".to_owned())]);
+        for (path, methods) in paths {
+            let methods = methods.as_object().unwrap().keys();
+            routes.extend(methods.map(|method| (method.to_uppercase(), path.clone())));
+        }
+        let rules: Vec<_> = RULES
+            .iter()
+            .filter(|(_, path, ..)| !is_page(path))
+            .map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned()))
+            .collect();
+        assert_eq!(rules.iter().cloned().collect::<BTreeSet<_>>(), routes);
+        assert_eq!(rules.len(), routes.len());
+    }
+
+    #[test]
+    fn a_rule_fits_its_route() {
+        for (method, path, scope, whose) in RULES {
+            let is_audit = *path == "/v1/audit";
+            let is_look = (*method == "GET" && !is_audit) || *method == ANY || *whose == Open;
+            assert_eq!(is_look, *scope == Read, "{method} {path}");
+            if matches!(whose, Agent | Project) {
+                let is_namesake = *method == "GET" && ["/v1/queue/pause", "/v1/queue/resume"].contains(path);
+                assert!(path.contains("{id}") || is_namesake, "{method} {path}");
+            }
+            assert_eq!(path.starts_with("/v1/projects/{id}/summary"), *whose == Project);
+        }
+    }
+
+    #[test]
+    fn what_a_page_changes_demands_what_the_interface_does() {
+        let mut compared = 0;
+        for (method, path) in pages().filter(|(method, _)| *method == "POST") {
+            let page: Method = method.parse().unwrap();
+            let rule = of(&page, Some(path));
+            if rule.whose != Open {
+                assert_eq!(rule, of(&page, Some(&path.replace("/ui/", "/v1/"))), "{path}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 9);
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_is_for_administrators_of_everything() {
+        let strict = RouteRule {
+            scope: Admin,
+            whose: All,
+        };
+        assert_eq!(of(&Method::GET, Some("/v1/new")), strict);
+        assert_eq!(of(&Method::PUT, Some("/v1/agents")), strict);
+        assert_eq!(
+            of(&Method::HEAD, Some("/v1/agents")),
+            of(&Method::GET, Some("/v1/agents"))
+        );
+        assert_eq!(of(&Method::DELETE, Some("/mcp")).whose, All);
+    }
+}

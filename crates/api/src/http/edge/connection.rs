@@ -1,0 +1,240 @@
+//! Connections: their number is limited, and a slow client can't keep its place.
+//!
+//! ```text
+//! accept ─► a place of the peer ─► a place ─► head in time ─► request (`request::body` has a limit of its own) ─► answer taken
+//!           └ none: 429           └ none: one that is idle gives way          next one ◄──────────┘ else it ends
+//! ```
+//!
+//! A head has to come in time from its first byte, a new connection's from the beginning; between two requests a connection
+//! may be idle for longer.
+//!
+//! What a request's handler leaves of its body is read and thrown away ([`rest`]), so that the client sees the answer.
+//!
+//! At `stop` no new connection is accepted, and requests that have been sent are answered.
+
+mod doing;
+mod peer;
+mod pool;
+mod proxy;
+mod rest;
+mod socket;
+mod stream;
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    http::{Request, header::EXPECT},
+    response::Response,
+};
+use hyper::{
+    body::Incoming,
+    server::conn::http1::Builder,
+    service::{Service as _, service_fn},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub(in crate::http) use self::peer::Peer;
+use self::{
+    doing::{ConnectionState, ResponseBody},
+    pool::{ConnectionSlot, Pool},
+    proxy::PeerOrigin,
+    rest::RequestBody,
+    stream::{Stream, TimedStream},
+};
+use crate::http::Interface;
+use recapd_config::HttpConfig;
+
+pub use self::{proxy::TrustedProxies, socket::Socket, stream::Listener};
+
+/// The most bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read yet.
+const BUFFER_BYTES_MAX: usize = 64 * 1_024;
+/// How long requests sent before `stop` may take to be read.
+const LINGER: Duration = Duration::from_millis(20);
+/// How often a connection that has to end is looked at.
+const ENDING_LOOK: Duration = Duration::from_secs(1);
+/// The pause after accepting a connection failed: most likely there are too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// How many connections there may be, and how slow they may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// The most connections at once.
+    pub connections_max: usize,
+    /// The most connections of one peer.
+    pub per_peer_max: usize,
+    /// How long the head of a request may take, from its first byte, or from the beginning of the connection.
+    pub head_timeout: Duration,
+    /// How long a connection may be idle between two requests.
+    pub idle_timeout: Duration,
+    /// How long a client may go without reading any of an answer.
+    pub stall_timeout: Duration,
+}
+
+impl From<&HttpConfig> for ConnectionLimits {
+    fn from(config: &HttpConfig) -> Self {
+        Self {
+            connections_max: config.connections_max,
+            per_peer_max: config.connections_per_peer_max,
+            head_timeout: Duration::from_millis(config.head_timeout_ms),
+            idle_timeout: Duration::from_millis(config.idle_timeout_ms),
+            stall_timeout: Duration::from_millis(config.stall_timeout_ms),
+        }
+    }
+}
+
+/// Answers requests on `listener` until `stop`; then until the last connection is closed.
+pub(in crate::http) async fn serve(
+    listener: Listener,
+    interface: Interface,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let proxies = interface.proxies().clone();
+    let pool = Pool::new(limits.connections_max, limits.per_peer_max, proxies);
+    while let Some(next) = stop.run_until_cancelled(next(&listener, &pool)).await {
+        let (interface, stop, rests) = (interface.clone(), stop.clone(), connections.clone());
+        let idled = Arc::clone(&pool.idled);
+        connections.spawn(async move {
+            answer(next, (interface, idled), limits, stop, rests).await;
+        });
+    }
+    // Connection attempts from now on are refused.
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+/// The next connection, with its place.
+async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
+    loop {
+        let (stream, origin) = accepted(listener).await;
+        match pool.admit(origin).await {
+            Some(admitted) => return (stream, origin, admitted),
+            None => stream.refuse(),
+        }
+    }
+}
+
+async fn accepted(listener: &Listener) -> (Stream, PeerOrigin) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            // Only this client is affected, and it is gone.
+            Err(error) if is_of_one(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "http.accept_failed");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// Answers the requests on one connection.
+async fn answer(
+    (stream, origin, admitted): (Stream, PeerOrigin, ConnectionSlot),
+    (interface, idled): (Interface, Arc<AtomicU64>),
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+    rests: TaskTracker,
+) {
+    let doing = Arc::clone(&admitted.doing);
+    let service = service_fn(|request: Request<Incoming>| {
+        let is_awaited = request.headers().contains_key(EXPECT);
+        let mut request = request.map(|body| RequestBody::new(body, is_awaited, &rests));
+        let client = interface.proxies().client(origin, request.headers());
+        request.extensions_mut().insert(client);
+        asked(request, &interface, &doing, &idled)
+    });
+    let timed = TimedStream::new(stream, limits, Arc::clone(&doing));
+    let answering = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle_timeout)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(timed), service);
+    let mut answering = pin!(answering);
+    let ended = tokio::select! {
+        ended = answering.as_mut() => ended,
+        () = doing.give_way.cancelled() => {
+            answering.as_mut().graceful_shutdown();
+            tokio::select! {
+                biased;
+                ended = answering => ended,
+                // A request that came just now is answered.
+                () = idle(&doing) => Ok(()),
+            }
+        }
+        () = lingered(&stop) => {
+            // The request under way is answered, and no further one.
+            answering.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = answering => ended,
+                () = nothing_left(&doing) => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "http.connection_failed");
+    }
+    drop(admitted);
+}
+
+/// Handles one request.
+fn asked(
+    request: Request<RequestBody>,
+    interface: &Interface,
+    doing: &Arc<ConnectionState>,
+    idled: &Arc<AtomicU64>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    doing.begin();
+    let answering = interface.call(request);
+    let (doing, idled) = (Arc::clone(doing), Arc::clone(idled));
+    async move {
+        let answer = answering.await?;
+        doing.answer();
+        Ok(answer.map(|body| ResponseBody::new(body, doing, idled)))
+    }
+}
+
+/// Waits until nothing is asked and nothing is being sent.
+async fn idle(doing: &ConnectionState) {
+    while !doing.is_idle() {
+        sleep(LINGER).await;
+    }
+}
+
+async fn lingered(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(LINGER).await;
+}
+
+/// Waits until no request is being answered: an incomplete head isn't waited for.
+async fn nothing_left(doing: &ConnectionState) {
+    loop {
+        sleep(ENDING_LOOK).await;
+        let is_asked = doing.is_asked.load(Ordering::Relaxed);
+        if !is_asked && !doing.is_stalled.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}

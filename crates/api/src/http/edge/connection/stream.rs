@@ -1,0 +1,287 @@
+//! Listeners, and the bytes of a connection.
+
+use std::{
+    future::Future as _,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream, UnixStream},
+    time::{Sleep, sleep},
+};
+
+use super::{ConnectionLimits, ConnectionState, PeerOrigin, Socket};
+
+/// The answer to a peer that has too many connections already. It is sent without waiting for a request.
+const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
+retry-after: 5\r\ncache-control: private, no-store\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\n\
+content-security-policy: default-src 'none'; frame-ancestors 'none'\r\nreferrer-policy: no-referrer\r\n\
+cross-origin-resource-policy: same-origin\r\nconnection: close\r\n\r\n\
+{\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
+\"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
+\"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
+
+/// A listener for connections.
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// A socket in the file system.
+    Unix(Socket),
+    /// Both of them.
+    Both(TcpListener, Socket),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<Socket> for Listener {
+    fn from(socket: Socket) -> Self {
+        Self::Unix(socket)
+    }
+}
+
+impl Listener {
+    /// The same, and a socket beside an address.
+    #[must_use]
+    pub fn beside(self, socket: Socket) -> Self {
+        match self {
+            Self::Tcp(listener) | Self::Both(listener, _) => Self::Both(listener, socket),
+            Self::Unix(_) => Self::Unix(socket),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<(Stream, PeerOrigin)> {
+        match self {
+            Self::Tcp(listener) => accept_tcp(listener).await,
+            Self::Unix(socket) => accept_unix(socket).await,
+            Self::Both(listener, socket) => tokio::select! {
+                accepted = accept_tcp(listener) => accepted,
+                accepted = accept_unix(socket) => accepted,
+            },
+        }
+    }
+}
+
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(Stream, PeerOrigin)> {
+    let (stream, address) = listener.accept().await?;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "http.nodelay_refused");
+    }
+    let ip = Some(address.ip());
+    Ok((Stream::Tcp(stream), PeerOrigin { ip }))
+}
+
+async fn accept_unix(socket: &Socket) -> io::Result<(Stream, PeerOrigin)> {
+    let (stream, _) = socket.listener.accept().await?;
+    Ok((Stream::Unix(stream), PeerOrigin { ip: None }))
+}
+
+/// A connection as it was accepted.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Reads and writes.
+trait Bytes: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
+
+impl Stream {
+    /// Sends the refusal, if that is possible without waiting, and closes the connection.
+    pub(super) fn refuse(self) {
+        // A client that doesn't read it sees the connection closed.
+        let _told = match self {
+            Self::Tcp(stream) => stream.try_write(REFUSAL.as_bytes()),
+            Self::Unix(stream) => stream.try_write(REFUSAL.as_bytes()),
+        };
+    }
+}
+
+/// A connection that fails if its client doesn't read for too long, or sends the head of a request too slowly.
+pub(super) struct TimedStream {
+    stream: Stream,
+    limits: ConnectionLimits,
+    /// Runs while the client doesn't read.
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Runs while the head of a request comes in.
+    head: Option<Head>,
+    doing: Arc<ConnectionState>,
+}
+
+/// The head of a request that comes in.
+struct Head {
+    /// How many requests had begun before it.
+    begun: u64,
+    end: Pin<Box<Sleep>>,
+}
+
+impl TimedStream {
+    pub(super) fn new(stream: Stream, limits: ConnectionLimits, doing: Arc<ConnectionState>) -> Self {
+        let mut timed = Self {
+            stream,
+            limits,
+            stall: None,
+            head: None,
+            doing,
+        };
+        // The first head is waited for from the beginning.
+        timed.begin_head();
+        timed
+    }
+
+    fn begin_head(&mut self) {
+        self.head = Some(Head {
+            begun: self.doing.begun(),
+            end: Box::pin(sleep(self.limits.head_timeout)),
+        });
+    }
+
+    /// `read`, or an error if the head of a request has taken too long. What is read while a request is answered is its body, or
+    /// a later head, whose time begins with the next byte.
+    fn with_head_in_time(
+        &mut self,
+        context: &mut Context<'_>,
+        read: Poll<io::Result<()>>,
+        came: bool,
+    ) -> Poll<io::Result<()>> {
+        let is_asked = self.doing.is_asked.load(Ordering::Relaxed);
+        let begun = self.doing.begun();
+        self.head.take_if(|head| is_asked || head.begun != begun);
+        if came && !is_asked && self.head.is_none() {
+            self.begin_head();
+        }
+        let Some(head) = self.head.as_mut().filter(|_| read.is_pending()) else {
+            return read;
+        };
+        let ended = head.end.as_mut().poll(context);
+        ended.map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn stream(&mut self) -> Pin<&mut dyn Bytes> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream),
+            Stream::Unix(stream) => Pin::new(stream),
+        }
+    }
+
+    /// `written`, or an error if nothing could be written for too long.
+    fn in_time(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            if self.stall.take().is_some() {
+                self.doing.is_stalled.store(false, Ordering::Relaxed);
+            }
+            return written;
+        }
+        let (doing, stall_timeout) = (&self.doing, self.limits.stall_timeout);
+        let stall = self.stall.get_or_insert_with(|| {
+            doing.is_stalled.store(true, Ordering::Relaxed);
+            Box::pin(sleep(stall_timeout))
+        });
+        stall
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (timed, before) = (self.get_mut(), buffer.filled().len());
+        let read = timed.stream().poll_read(context, buffer);
+        let came = buffer.filled().len() > before;
+        timed.with_head_in_time(context, read, came)
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let timed = self.get_mut();
+        let written = timed.stream().poll_write(context, bytes);
+        timed.in_time(context, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let timed = self.get_mut();
+        let written = timed.stream().poll_write_vectored(context, slices);
+        timed.in_time(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use recapd_client::PROBLEM_TYPES;
+    use recapd_config::Config;
+
+    #[test]
+    fn a_refusal_is_a_problem() {
+        let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{}",
+            body.len()
+        );
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&429.into(), &"too_many_connections".into())
+        );
+        assert_eq!(problem["type"], format!("{PROBLEM_TYPES}too_many_connections"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_ends_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = Listener::from(listener).accept().await.unwrap();
+        let doing = Arc::new(ConnectionState::default());
+        let limits = ConnectionLimits {
+            stall_timeout: Duration::from_secs(30),
+            ..(&Config::default().http).into()
+        };
+        let mut timed = TimedStream::new(stream, limits, Arc::clone(&doing));
+        tokio::time::pause();
+        let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(doing.is_stalled.load(Ordering::Relaxed));
+    }
+}

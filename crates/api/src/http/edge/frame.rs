@@ -1,0 +1,172 @@
+//! The frame around every request: its id, its problem if it fails, its metrics and its log line.
+
+use std::{any::Any, sync::atomic::Ordering, time::Duration};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{self, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty, info_span};
+
+use super::{
+    access,
+    audit::{AuditContext, Trail},
+    observe,
+};
+use crate::http::{
+    App, SharedApp, dashboard,
+    response::problem::{Problem, UNKNOWN_ROUTE, written},
+};
+use recapd_telemetry::trace::{self, TraceParent};
+
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id of a request that is taken from a client, in characters.
+const REQUEST_ID_CHARS_MAX: usize = 128;
+/// The route of requests for something that doesn't exist.
+const UNKNOWN: &str = "unknown";
+/// Routes that machines ask every few seconds, so they aren't logged.
+const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Runs a request.
+pub(in crate::http) async fn around(
+    State(app): State<SharedApp>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let arrived = InFlightRequest::now(&app, &request);
+    let audited = AuditContext {
+        trail: Trail::default(),
+        peer: request.extensions().get().copied(),
+        uri: request.uri().clone(),
+        method: request.method().clone(),
+    };
+    request.extensions_mut().insert(audited.trail.clone());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let page = access::is_page(request.uri()).then(|| request.uri().clone());
+    let path = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
+    let traced = traced(path, &request, &arrived.id);
+    let response = next.run(request).instrument(traced.clone()).await;
+    conclude(&traced, response.status());
+    app.parts.metrics.service.db_failed(Problem::failed(&response));
+    audited.answered(&app, path, &arrived.id, &response);
+    let name = arrived.id.to_str().unwrap_or_default();
+    let response = match page {
+        Some(uri) => dashboard::written(response, &uri, name),
+        None => written(response, name),
+    };
+    arrived.answered(&app, path, response)
+}
+
+/// A request from its arrival to its answer.
+pub(super) struct InFlightRequest {
+    began: Instant,
+    id: HeaderValue,
+    method: Method,
+    /// The client's, if it sent a valid one.
+    trace: Option<String>,
+}
+
+impl InFlightRequest {
+    pub(super) fn now<B>(app: &App, request: &http::Request<B>) -> Self {
+        let headers = request.headers();
+        Self {
+            began: Instant::now(),
+            id: taken_id(headers).unwrap_or_else(|| app.made_id()),
+            method: request.method().clone(),
+            trace: caller(headers).map(|caller| format!("{:032x}", caller.trace)),
+        }
+    }
+
+    /// Logs and counts the answer of a `route` (its template), and sets the headers that all answers have.
+    pub(super) fn answered(self, app: &App, route: &str, mut response: Response) -> Response {
+        let (status, took) = (response.status(), self.began.elapsed());
+        self.log(route, status, took);
+        observe::observe_request(&app.parts.metrics, route, &self.method, status, took);
+        response.headers_mut().insert(REQUEST_ID, self.id);
+        access::keep_private(response.headers_mut());
+        response
+    }
+
+    fn log(&self, route: &str, status: StatusCode, took: Duration) {
+        if UNLOGGED.contains(&route) {
+            return;
+        }
+        tracing::debug!(
+            http.route = route,
+            http.method = %self.method,
+            http.status = status.as_u16(),
+            request_id = self.id.to_str().unwrap_or_default(),
+            trace_id = self.trace.as_deref(),
+            duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            "http.answered"
+        );
+    }
+}
+
+/// The trace that the request belongs to, if the client sent a valid one.
+fn caller(headers: &HeaderMap) -> Option<TraceParent> {
+    TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
+}
+
+/// The request in a trace, below the client's own span.
+fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
+    if UNLOGGED.contains(&route) {
+        return Span::none();
+    }
+    let header = request.headers().get(&TRACE_PARENT);
+    let caller = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
+    info_span!(
+        target: trace::TARGET,
+        "request",
+        "otel.name" = %format_args!("{} {route}", request.method()),
+        "otel.kind" = "server",
+        "otel.parent" = caller,
+        "http.request.method" = %request.method(),
+        "http.route" = route,
+        "url.path" = request.uri().path(),
+        "http.response.status_code" = Empty,
+        "recapd.request_id" = id.to_str().unwrap_or_default(),
+        "error.type" = Empty,
+    )
+}
+
+/// Records the result of a traced request.
+fn conclude(traced: &Span, status: StatusCode) {
+    traced.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        traced.record(trace::ERROR, status.as_str());
+    }
+}
+
+/// The id that the client gave, if it may be repeated in logs and headers.
+fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let given = headers.get(&REQUEST_ID)?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
+    let is_fine = (1..=REQUEST_ID_CHARS_MAX).contains(&given.len()) && given.as_bytes().iter().all(is_plain);
+    is_fine.then(|| given.clone())
+}
+
+impl App {
+    /// An id that no other request of this or an earlier run has.
+    fn made_id(&self) -> HeaderValue {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("{:x}-{number:x}", self.started_at.0);
+        HeaderValue::try_from(id).expect("hexadecimal digits and a hyphen are fine in a header")
+    }
+}
+
+/// Answers a request for a path that nothing is at.
+pub(in crate::http) async fn unknown_route(uri: Uri) -> Problem {
+    Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
+        .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")
+}
+
+/// Answers a request whose handler panicked; the panic's text has gone through the panic hook already.
+pub(in crate::http) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+    tracing::error!("http.panicked");
+    Problem::internal().into_response()
+}

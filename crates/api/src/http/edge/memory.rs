@@ -1,0 +1,49 @@
+//! What answers may need together: one that holds what was said takes some times its bytes, and a hundred may be asked for at
+//! once.
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use crate::http::SharedApp;
+use recapd_core::domain::number::usize_or_max;
+use recapd_store::page::PAGE_BYTES_MAX;
+
+/// What is made of a byte of a page until it is sent: the payload, its parts, the payload as it is shown, the text.
+const MADE_OF_A_BYTE: usize = 4;
+/// The routes whose answers are made of up to a page of payloads. A context, which may be made of more, takes its room itself.
+const OF_A_PAGE: [(Method, &str); 9] = [
+    (Method::GET, "/v1/agents/{id}/window"),
+    (Method::GET, "/v1/agents/{id}/history"),
+    (Method::GET, "/v1/agents/{id}/recall"),
+    (Method::GET, "/v1/agents/{id}/exchanges/{n}"),
+    (Method::GET, "/sessions/{id}/memory"),
+    (Method::GET, "/ui/agents/{id}/exchanges/{n}"),
+    (Method::GET, "/ui/agents/{id}/exchanges/{n}/raw"),
+    (Method::GET, "/ui/agents/{id}/search"),
+    (Method::POST, "/mcp"),
+];
+
+/// Answers the request when there is room for its answer.
+pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let asked = match request.method() {
+        &Method::HEAD => &Method::GET,
+        method => method,
+    };
+    let path = request.extensions().get::<MatchedPath>();
+    let is_of_a_page = path.is_some_and(|path| {
+        let mut routes = OF_A_PAGE.iter();
+        routes.any(|(method, route)| *route == path.as_str() && method == asked)
+    });
+    if !is_of_a_page {
+        return next.run(request).await;
+    }
+    let bytes = MADE_OF_A_BYTE * usize_or_max(PAGE_BYTES_MAX);
+    match app.answers_room.for_answer(bytes).await {
+        Ok(share) => share.until_sent(next.run(request).await).await,
+        Err(problem) => problem.into_response(),
+    }
+}

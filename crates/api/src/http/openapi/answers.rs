@@ -1,0 +1,257 @@
+//! The answers that many routes share: what can go wrong.
+//!
+//! A handler names the sets that it may answer with: [`Always`], and [`OfAgent`], [`WithBody`] and so on beside it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use utoipa::{
+    IntoResponses,
+    openapi::{Ref, RefOr, response::Response},
+};
+
+use recapd_client::PROBLEM_TYPES;
+
+/// The component's name, its status, what it means, and a problem as an example.
+struct AnswerSpec {
+    name: &'static str,
+    status: u16,
+    description: &'static str,
+    /// Code, title, detail, hint.
+    example: [&'static str; 4],
+}
+
+const BAD_REQUEST: AnswerSpec = AnswerSpec {
+    name: "BadRequest",
+    status: 400,
+    description: "The request can't be understood. `errors` says where.",
+    example: [
+        "unknown_parameter",
+        "Unknown query parameter",
+        "parameter `limti` is unknown",
+        "did you mean `limit`?",
+    ],
+};
+const UNAUTHORIZED: AnswerSpec = AnswerSpec {
+    name: "Unauthorized",
+    status: 401,
+    description: "This daemon asks for tokens, and none came that opens anything.",
+    example: [
+        "unauthorized",
+        "Token needed",
+        "this needs a token: none came, or it is unknown, expired or revoked",
+        "send header `authorization: Bearer rcp_…`; `recapd token create` makes a token",
+    ],
+};
+const FORBIDDEN: AnswerSpec = AnswerSpec {
+    name: "Forbidden",
+    status: 403,
+    description: "The token is for less than this, or a web page asks. Nothing was changed.",
+    example: [
+        "forbidden",
+        "Not allowed",
+        "this needs a token of scope `write`, and this one has `read`; nothing was changed",
+        "`recapd token create NAME --scope SCOPE` makes one",
+    ],
+};
+const NOT_FOUND: AnswerSpec = AnswerSpec {
+    name: "NotFound",
+    status: 404,
+    description: "What the path or the body names doesn't exist.",
+    example: [
+        "unknown_agent",
+        "Unknown agent",
+        "agent `coder` is unknown",
+        "an agent is made by its first message: POST /v1/agents/{id}/messages",
+    ],
+};
+const TOO_SLOW: AnswerSpec = AnswerSpec {
+    name: "BodyTooSlow",
+    status: 408,
+    description: "The body didn't arrive in half of `http.request_timeout_ms`.",
+    example: [
+        "body_too_slow",
+        "Body came too slowly",
+        "the body didn't arrive within 15000 ms",
+        "send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)",
+    ],
+};
+const CONFLICT: AnswerSpec = AnswerSpec {
+    name: "Conflict",
+    status: 409,
+    description: "It contradicts what is there. Nothing was changed.",
+    example: [
+        "agent_exists",
+        "Agent exists already",
+        "agent `coder` exists already; nothing was changed",
+        "give the child an id of its own",
+    ],
+};
+const TOO_LARGE: AnswerSpec = AnswerSpec {
+    name: "TooLarge",
+    status: 413,
+    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000).",
+    example: [
+        "body_too_large",
+        "Body too large",
+        "the body is longer than 33554432 bytes",
+        "send the messages in several requests, in order, or raise http.body_bytes_max",
+    ],
+};
+const UNSUPPORTED: AnswerSpec = AnswerSpec {
+    name: "UnsupportedMediaType",
+    status: 415,
+    description: "The body isn't said to be JSON, or it is compressed.",
+    example: [
+        "unsupported_media_type",
+        "Unsupported media type",
+        "the body has no content type",
+        "send header `content-type: application/json`, or application/x-ndjson for lines",
+    ],
+};
+const KEY_REUSED: AnswerSpec = AnswerSpec {
+    name: "KeyReused",
+    status: 422,
+    description: "The idempotency key was used for another request. Nothing was stored.",
+    example: [
+        "idempotency_key_reused",
+        "Idempotency key used before",
+        "idempotency key `k-1` was used for another request; nothing was stored",
+        "give each request a key of its own, and the same one only to the same request",
+    ],
+};
+const TOO_MANY: AnswerSpec = AnswerSpec {
+    name: "TooManyRequests",
+    status: 429,
+    description: "This token, or this address, asks more often than `http.requests_per_second` allows. Nothing was changed.",
+    example: [
+        "too_many_requests",
+        "Too many requests",
+        "this is more than 10 requests a second; nothing was changed",
+        "ask again after `retry-after`, or raise http.requests_per_second",
+    ],
+};
+const INTERNAL: AnswerSpec = AnswerSpec {
+    name: "Internal",
+    status: 500,
+    description: "A defect of recapd; its log says more, under the id of the request.",
+    example: [
+        "internal",
+        "Internal error",
+        "recapd failed; its log says why",
+        "report it with the id of this request, and what the log says about it",
+    ],
+};
+const UNAVAILABLE: AnswerSpec = AnswerSpec {
+    name: "Unavailable",
+    status: 503,
+    description: "The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again.",
+    example: [
+        "database_unavailable",
+        "Database unavailable",
+        "the database doesn't answer; nothing was changed",
+        "ask again later; summaries that were read before can still be read",
+    ],
+};
+
+const ALL: [AnswerSpec; 12] = [
+    BAD_REQUEST,
+    UNAUTHORIZED,
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_SLOW,
+    CONFLICT,
+    TOO_LARGE,
+    UNSUPPORTED,
+    KEY_REUSED,
+    TOO_MANY,
+    INTERNAL,
+    UNAVAILABLE,
+];
+
+/// A set of answers, for `responses(…)`.
+macro_rules! sets {
+    ($($(#[$doc:meta])* $set:ident: $($answer:ident),+;)+) => {$(
+        $(#[$doc])*
+        pub(in super::super) struct $set;
+
+        impl IntoResponses for $set {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                [$($answer),+].iter().map(AnswerSpec::reference).collect()
+            }
+        }
+    )+};
+}
+
+sets! {
+    /// Of every route.
+    Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
+    /// Of a route that has another answer while the database is away.
+    Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
+    /// Of a route about something that may not exist.
+    OfAgent: NOT_FOUND;
+    /// Of a route that something may stand against.
+    Conflicting: CONFLICT;
+    /// Of a route that takes an idempotency key.
+    Keyed: KEY_REUSED;
+    /// Of a route that takes a body.
+    WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
+}
+
+impl AnswerSpec {
+    fn reference(&self) -> (String, RefOr<Response>) {
+        let component = Ref::from_response_name(self.name);
+        (self.status.to_string(), RefOr::Ref(component))
+    }
+
+    fn component(&self) -> Value {
+        let [code, title, detail, hint] = self.example;
+        let example = json!({
+            "type": format!("{PROBLEM_TYPES}{code}"), "title": title, "status": self.status, "detail": detail,
+            "instance": "urn:recapd:request:19a-2f", "code": code, "hint": hint,
+        });
+        let content = json!({ "schema": { "$ref": "#/components/schemas/Problem" }, "example": example });
+        let mut component = json!({
+            "description": self.description,
+            "content": { "application/problem+json": content },
+        });
+        with_request_id(&mut component);
+        if [UNAVAILABLE.status, TOO_MANY.status].contains(&self.status) {
+            with_header(
+                &mut component,
+                "retry-after",
+                "Seconds after which to ask again.",
+                "integer",
+            );
+        }
+        component
+    }
+}
+
+/// `components/responses`.
+pub(super) fn components() -> Value {
+    ALL.iter()
+        .map(|answer| (answer.name.to_owned(), answer.component()))
+        .collect()
+}
+
+/// The header that every answer has.
+pub(super) fn with_request_id(answer: &mut Value) {
+    with_header(
+        answer,
+        "x-request-id",
+        "The request's id: the client's own, if it sent one.",
+        "string",
+    );
+}
+
+fn with_header(answer: &mut Value, name: &str, description: &str, kind: &str) {
+    let Some(answer) = answer.as_object_mut() else {
+        return;
+    };
+    let headers = answer.entry("headers").or_insert_with(|| json!({}));
+    if let Some(headers) = headers.as_object_mut() {
+        let header = json!({ "description": description, "schema": { "type": kind } });
+        headers.insert(name.to_owned(), header);
+    }
+}

@@ -1,0 +1,214 @@
+//! The schemas of values that are written as text.
+
+use std::borrow::Cow;
+
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        Components, ComponentsBuilder, ObjectBuilder, Ref, RefOr,
+        schema::{AnyOfBuilder, ArrayBuilder, Schema, Type},
+    },
+};
+
+use super::super::response::problem::{Finding, RequestPlace, Wire};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        context::Alternation,
+        message::Format,
+        summary::{fact::FactKind, item::Importance},
+    },
+    formats::outgoing::RequestFormat,
+};
+use recapd_store::operate::RunOutcome;
+
+/// A switch among the parameters.
+pub(in super::super) struct Switch;
+
+impl PartialSchema for Switch {
+    fn schema() -> RefOr<Schema> {
+        let words = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["1", "true", "", "0", "false"]))
+            .description(Some("The name alone turns it on, as do `1` and `true`."));
+        RefOr::T(words.into())
+    }
+}
+
+impl ToSchema for Switch {}
+
+/// How messages are written.
+pub(in super::super) struct MessageFormat;
+
+impl PartialSchema for MessageFormat {
+    fn schema() -> RefOr<Schema> {
+        let names = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(Format::ALL.map(Format::name)));
+        RefOr::T(names.into())
+    }
+}
+
+impl ToSchema for MessageFormat {}
+
+/// How much of a summary is wanted.
+#[derive(ToSchema)]
+#[schema(as = SummaryView)]
+#[serde(rename_all = "snake_case")]
+#[expect(
+    dead_code,
+    reason = "only described: `excerpt` reads it with the limits that belong to it"
+)]
+pub(in super::super) enum View {
+    /// All of it.
+    Full,
+    /// Its newest lines.
+    Brief,
+}
+
+/// A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
+/// verbatim, with whatever members it has.
+#[derive(ToSchema)]
+#[schema(as = Message)]
+#[expect(
+    dead_code,
+    reason = "only described: messages are taken apart by their formats"
+)]
+struct AnyMessage {
+    /// Its id of the client's choice. A message that is sent again under its id changes nothing.
+    #[schema(max_length = 200, example = "m-1")]
+    id: Option<String>,
+    /// In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata.
+    kind: Option<String>,
+    /// In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user`, `model`. One that no
+    /// provider knows is refused.
+    role: Option<String>,
+    /// Text, or a list of parts.
+    content: Option<serde_json::Value>,
+}
+
+/// A batch of messages with what the provider reported.
+#[derive(ToSchema)]
+#[schema(as = MessageBatch)]
+#[expect(
+    dead_code,
+    reason = "only described: bodies are taken apart without touching a byte of a message"
+)]
+struct BatchBody {
+    /// In order.
+    #[schema(min_items = 1)]
+    messages: Vec<AnyMessage>,
+    /// The `usage` of the provider's answer that the last message came from.
+    usage: Option<serde_json::Value>,
+}
+
+/// One message, several, or several with what the provider reported on the request behind the last one.
+pub(in super::super) struct MessagesBody;
+
+impl PartialSchema for MessagesBody {
+    fn schema() -> RefOr<Schema> {
+        let message = || Ref::from_schema_name(AnyMessage::name());
+        let several = ArrayBuilder::new()
+            .items(message())
+            .min_items(Some(1))
+            .description(Some("Several, in order."));
+        let any = AnyOfBuilder::new()
+            .item(several)
+            .item(Ref::from_schema_name(BatchBody::name()))
+            .item(message());
+        RefOr::T(any.into())
+    }
+}
+
+impl ToSchema for MessagesBody {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Messages")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        for (name, schema) in [
+            (AnyMessage::name(), AnyMessage::schema()),
+            (BatchBody::name(), BatchBody::schema()),
+        ] {
+            schemas.push((name.into_owned(), schema));
+        }
+    }
+}
+
+/// A change of an item, of at least one of these.
+#[derive(ToSchema)]
+#[schema(as = ItemChange)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "only described: changes are read by `ItemEdit`, which names what is wrong"
+)]
+pub(in super::super) struct EditBody {
+    /// The detailed text.
+    #[schema(min_length = 1, max_length = 700, nullable = false)]
+    text: Option<String>,
+    /// The shorter one.
+    #[schema(min_length = 1, max_length = 240, nullable = false)]
+    brief: Option<String>,
+    /// The headline.
+    #[schema(min_length = 1, max_length = 110, nullable = false)]
+    gist: Option<String>,
+    /// How much it matters.
+    #[schema(nullable = false)]
+    importance: Option<Importance>,
+    /// Whether it is pinned.
+    #[schema(nullable = false)]
+    pinned: Option<bool>,
+}
+
+/// A fact to add.
+#[derive(ToSchema)]
+#[schema(as = NewFact)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "only described: facts are read by `NewFact`, which names what is wrong"
+)]
+pub(in super::super) struct FactBody {
+    /// What it is about.
+    kind: FactKind,
+    /// One line.
+    #[schema(min_length = 1, max_length = 400)]
+    text: String,
+}
+
+/// A change of a fact: at least one field, and `closed` alone.
+#[derive(ToSchema)]
+#[schema(as = FactChange)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "only described: changes are read by `FactEdit`, which names what is wrong"
+)]
+pub(in super::super) struct FactEditBody {
+    /// What holds instead.
+    #[schema(min_length = 1, max_length = 400, nullable = false)]
+    text: Option<String>,
+    /// Whether it is pinned.
+    #[schema(nullable = false)]
+    pinned: Option<bool>,
+    /// True: it holds no longer.
+    #[schema(nullable = false)]
+    closed: Option<bool>,
+}
+
+/// What handlers name only in parameters, and the shape of every problem: such types don't come along by themselves.
+pub(super) fn named_elsewhere() -> Components {
+    ComponentsBuilder::new()
+        .schema_from::<Wire<'_>>()
+        .schema_from::<Finding>()
+        .schema_from::<RequestPlace>()
+        .schema_from::<AgentId>()
+        .schema_from::<Switch>()
+        .schema_from::<View>()
+        .schema_from::<MessageFormat>()
+        .schema_from::<RequestFormat>()
+        .schema_from::<Alternation>()
+        .schema_from::<RunOutcome>()
+        .build()
+}

@@ -1,0 +1,317 @@
+//! Bodies: their formats, and reading them within the limits on each body and on all bodies held at once.
+//!
+//! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is
+//! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
+//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none. One token, or
+//! one address without one, has half of the room at most.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{
+        HeaderMap,
+        header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+        request::Parts,
+    },
+};
+use futures::StreamExt as _;
+
+use crate::{
+    access::quota::{Holder, Lack, Quota, QuotaShare, SHARE_OF},
+    http::{
+        App,
+        edge::access,
+        request::batch::{VALUES_MAX, values},
+        response::problem::{
+            BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
+        },
+    },
+};
+use recapd_platform::threads;
+
+/// What a byte takes while messages are read out of the body that it is in.
+const MADE_OF_A_BYTE: usize = 3;
+/// What a value of JSON takes, however short: of a message of three values there are parts, a row, and what is counted.
+const MADE_OF_A_VALUE: usize = 400;
+/// The room for bodies, in bytes of the longest one: half of it is for one client, which has room for that one.
+const ROOM_PER_BYTE: usize = SHARE_OF * MADE_OF_A_BYTE;
+/// How many bytes of each body need no room: as much as a connection reads ahead, too.
+const FREE_BYTES: usize = 64 * 1_024;
+/// So many values need none either.
+const FREE_VALUES: usize = 500;
+/// The longest body without messages. Some are parsed into a tree of values, which takes many times their bytes.
+const SHORT: Limit = Limit {
+    bytes: 256 * 1_024,
+    cure: "only messages may be longer",
+};
+
+/// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
+const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
+
+/// The format of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum BodyFormat {
+    /// One JSON document.
+    Document,
+    /// One JSON document on each line.
+    Lines,
+}
+
+/// The longest allowed body, and what to do about a longer one.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: usize,
+    cure: &'static str,
+}
+
+/// Room for what is made of bodies of at most `bytes_max`.
+pub(in crate::http) fn room(bytes_max: usize) -> Arc<Quota> {
+    Quota::new(bytes_max.saturating_mul(ROOM_PER_BYTE))
+}
+
+/// The room that a body takes, until this is dropped; `None` for no body.
+pub(in crate::http) type BodyShare = Option<QuotaShare>;
+
+/// A body. Whoever keeps the messages read from it keeps its share as well.
+#[derive(Default)]
+pub(in crate::http) struct BufferedBody {
+    pub(in crate::http) bytes: Vec<u8>,
+    pub(in crate::http) share: BodyShare,
+}
+
+impl BufferedBody {
+    /// A body of which nothing has come yet.
+    fn begun(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
+        Ok(Self {
+            bytes: Vec::new(),
+            share: Some(room.take(holder, 0).map_err(no_room)?),
+        })
+    }
+
+    /// This body and `chunk`, unless that is too long or there is no room for it.
+    fn and(mut self, chunk: &[u8], limit: Limit) -> Result<Self, Problem> {
+        let before = self.bytes.len();
+        let after = before + chunk.len();
+        if after > limit.bytes {
+            return Err(too_large(limit));
+        }
+        let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
+        if let Some(share) = &mut self.share {
+            share.grow(MADE_OF_A_BYTE * more).map_err(no_room)?;
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(self)
+    }
+
+    /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
+    pub(in crate::http) async fn parsed<T: Send + 'static>(
+        self,
+        parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(T, BodyShare), Problem> {
+        let Self { bytes, mut share } = self;
+        let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
+        let parse = move || {
+            // What has too many is refused before anything is made of it.
+            let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
+            if let Some(share) = &mut share {
+                share.grow_within(MADE_OF_A_VALUE * many).map_err(no_room)?;
+            }
+            parse(bytes).map(|parsed| (parsed, share))
+        };
+        if is_short {
+            return parse();
+        }
+        threads::computed("reading messages", parse).await?
+    }
+}
+
+/// Reads a body of messages.
+pub(in crate::http) async fn read(
+    app: &App,
+    request: Request,
+) -> Result<(BodyFormat, BufferedBody), Problem> {
+    let (parts, body) = request.into_parts();
+    let writing = writing(&parts.headers)?;
+    let limit = Limit {
+        bytes: app.settings.body_bytes_max,
+        cure: "send the messages in several requests, in order, or raise http.body_bytes_max",
+    };
+    Ok((writing, arrived(app, &parts, body, limit).await?))
+}
+
+/// Reads a body without messages.
+pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
+    let (parts, body) = request.into_parts();
+    writing(&parts.headers)?;
+    short(app, &parts, body).await
+}
+
+/// Reads a body without messages, of whatever format.
+pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
+    let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
+    arrived(app, parts, body, Limit { bytes, ..SHORT }).await
+}
+
+async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<BufferedBody, Problem> {
+    let announced = parts
+        .headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
+        return Err(too_large(limit));
+    }
+    let time = app.settings.request_timeout() / 2;
+    let mut held = BufferedBody::begun(&app.bodies, &access::holder(&parts.extensions));
+    let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
+    let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
+    // A body that is refused while it is read is refused for that, whatever becomes of the rest.
+    held.and_then(|held| gathered.map(|()| held))
+}
+
+/// Reads all of `body` into `held`. What can't be held is read on and thrown away: a client that is still sending
+/// doesn't look for an answer.
+async fn gather(
+    app: &App,
+    body: Body,
+    limit: Limit,
+    held: &mut Result<BufferedBody, Problem>,
+) -> Result<(), Problem> {
+    let (mut chunks, mut bytes) = (body.into_data_stream(), 0);
+    while bytes <= app.settings.body_bytes_max
+        && let Some(chunk) = chunks.next().await
+    {
+        let chunk =
+            chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
+        bytes += chunk.len();
+        let before = mem::replace(held, Ok(BufferedBody::default()));
+        *held = before.and_then(|held| held.and(&chunk, limit));
+    }
+    Ok(())
+}
+
+/// The format of a body, which must be declared: a foreign web page can send any other type without asking first.
+fn writing(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
+    let value = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let encoding = value(CONTENT_ENCODING).unwrap_or("identity");
+    if !encoding.eq_ignore_ascii_case("identity") {
+        let detail = format!("the body is encoded as `{encoding}`");
+        return Err(Problem::new(UNSUPPORTED_BODY, detail).hint("send it as it is"));
+    }
+    let given = value(CONTENT_TYPE).unwrap_or_default();
+    let kind = given
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    match kind.as_str() {
+        "application/json" | "application/merge-patch+json" => Ok(BodyFormat::Document),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(BodyFormat::Lines),
+        _ => {
+            let detail = if given.is_empty() {
+                "the body has no content type".to_owned()
+            } else {
+                format!("the body is `{given}`")
+            };
+            let hint = "send header `content-type: application/json`, or application/x-ndjson for lines";
+            Err(Problem::new(UNSUPPORTED_BODY, detail).hint(hint))
+        }
+    }
+}
+
+fn too_large(limit: Limit) -> Problem {
+    let detail = format!("the body is longer than {} bytes", limit.bytes);
+    Problem::new(BODY_TOO_LARGE, detail).hint(limit.cure)
+}
+
+fn too_slow(time: Duration) -> Problem {
+    let detail = format!("the body didn't arrive within {} ms", time.as_millis());
+    Problem::new(BODY_TOO_SLOW, detail)
+        .hint("send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)")
+}
+
+fn no_room(lack: Lack) -> Problem {
+    let detail = match lack {
+        Lack::All => "other long bodies take all the room that there is for them; nothing was changed",
+        Lack::Share => {
+            "long bodies of this token, or of this address, take half of the room that there is for all; nothing was changed"
+        }
+    };
+    Problem::new(TOO_MANY_BODIES, detail).hint(format!(
+        "send it again after `retry-after`, or in parts: a body of up to {FREE_BYTES} bytes is always taken"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit {
+        bytes: 4 * FREE_BYTES,
+        cure: "",
+    };
+    /// The room that as many bytes take as need none in the beginning of a body.
+    const TAKEN: usize = MADE_OF_A_BYTE * FREE_BYTES;
+
+    fn begun(room: &Arc<Quota>, of: &str) -> BufferedBody {
+        BufferedBody::begun(room, &Holder::of(None, of)).ok().unwrap()
+    }
+
+    fn more(held: BufferedBody) -> Result<BufferedBody, Problem> {
+        held.and(&vec![b'x'; FREE_BYTES], LIMIT)
+    }
+
+    #[test]
+    fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
+        let room = Quota::new(2 * TAKEN);
+        let one = more(begun(&room, "a")).ok().unwrap();
+        assert_eq!(room.left(), 2 * TAKEN);
+        let one = more(one).ok().unwrap();
+        assert_eq!((one.bytes.len(), room.left()), (2 * FREE_BYTES, TAKEN));
+        // Half of the room is for others.
+        let again = more(begun(&room, "a")).ok().unwrap();
+        assert!(more(again).err().unwrap().may_pass());
+        let other = more(more(begun(&room, "b")).ok().unwrap()).ok().unwrap();
+        assert_eq!(room.left(), 0);
+        // The beginning needs none, and who is refused keeps none.
+        let third = more(begun(&room, "c")).ok().unwrap();
+        assert!(more(third).err().unwrap().may_pass());
+        let BufferedBody { bytes, share } = one;
+        drop(bytes);
+        assert_eq!(room.left(), 0);
+        drop((share, other));
+        assert_eq!(room.left(), 2 * TAKEN);
+    }
+
+    #[test]
+    fn what_is_too_long_keeps_no_room() {
+        let room = Quota::new(8 * TAKEN);
+        let mut long = begun(&room, "a");
+        for _ in 0..4 {
+            long = more(long).ok().unwrap();
+        }
+        assert_eq!(room.left(), 5 * TAKEN);
+        assert!(!more(long).err().unwrap().may_pass());
+        assert_eq!(room.left(), 8 * TAKEN);
+    }
+
+    #[tokio::test]
+    async fn very_many_short_values_take_room_too() {
+        let room = Quota::new(2_000 * MADE_OF_A_VALUE);
+        let held = |values: usize| BufferedBody {
+            bytes: format!("[{}]", "1,".repeat(values)).into_bytes(),
+            ..begun(&room, "a")
+        };
+        let parsed = held(FREE_VALUES + 600).parsed(Ok).await;
+        let (_, share) = parsed.ok().unwrap();
+        let other = held(FREE_VALUES + 600).parsed(Ok).await;
+        assert!(other.err().unwrap().may_pass());
+        assert!(held(FREE_VALUES - 1).parsed(Ok).await.is_ok());
+        drop(share);
+        // One that would take more than its share is taken alone.
+        assert!(held(FREE_VALUES + 5_000).parsed(Ok).await.is_ok());
+        assert_eq!(room.left(), 2_000 * MADE_OF_A_VALUE);
+    }
+}

@@ -1,0 +1,196 @@
+//! What handlers take from a request's path and query: the agent and the parameters.
+
+use std::ops::RangeInclusive;
+
+use axum::{
+    extract::{FromRequestParts, Path, Query},
+    http::{Uri, request::Parts},
+};
+
+use crate::http::response::problem::{
+    Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Problem, RequestPlace, UNKNOWN_PARAMETER,
+};
+use recapd_core::domain::agent::{AgentId, InvalidAgentId};
+
+/// The least likeness of a suggested name (by Jaro and Winkler, 1 is equal).
+const LIKENESS_MIN: f64 = 0.75;
+
+/// The agent of the path.
+pub(in crate::http) struct Agent(pub(in crate::http) AgentId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Agent {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(id) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
+        Ok(Self(agent_id(&id)?))
+    }
+}
+
+/// The agent of the path, and the number behind it.
+pub(in crate::http) struct AgentNumber(pub(in crate::http) AgentId, pub(in crate::http) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path((id, number)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
+        let number = number.parse().map_err(|_| {
+            Problem::new(
+                INVALID_PARAMETER,
+                format!("the path ends with `{number}`, which is no number"),
+            )
+            .hint("give an integer, such as 12")
+        })?;
+        Ok(Self(agent_id(&id)?, number))
+    }
+}
+
+/// The id of an agent, as a path names it.
+pub(in crate::http) fn agent_id(id: &str) -> Result<AgentId, Problem> {
+    id.parse().map_err(|error: InvalidAgentId| {
+        Problem::new(INVALID_AGENT_ID, error.to_string())
+            .hint("use the id under which the agent sends its messages")
+    })
+}
+
+/// The parameters of a request, all of them known to its route.
+pub(in crate::http) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// The parameters of `uri`, of which `known` are allowed.
+    pub(in crate::http) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
+        for (place, (name, _)) in given.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(unknown(name, known));
+            }
+            if given.iter().skip(place + 1).any(|(other, _)| other == name) {
+                return Err(invalid(name, "is given twice", "give it once"));
+            }
+        }
+        Ok(Self(given))
+    }
+
+    /// The parameter as text.
+    pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
+        let mut given = self.0.iter();
+        given
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The parameter as an integer within `range`.
+    pub(in crate::http) fn integer(
+        &self,
+        name: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let cure = format!("give an integer from {} to {}", range.start(), range.end());
+            invalid(name, &format!("can't be `{text}`"), &cure)
+        })
+    }
+
+    /// The parameter as a span in whole seconds, with or without an `s`.
+    pub(in crate::http) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+        number.filter(|number| *number <= max).map(Some).ok_or_else(|| {
+            let cure = format!("give seconds from 0 to {max}, such as 30s");
+            invalid(name, &format!("can't be `{text}`"), &cure)
+        })
+    }
+
+    /// The parameter as a switch: `all`, `all=1` and `all=true` turn it on.
+    pub(in crate::http) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.text(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("" | "1" | "true") => Ok(true),
+            Some(text) => Err(invalid(name, &format!("can't be `{text}`"), "give 1 or 0")),
+        }
+    }
+}
+
+/// The problem of an invalid parameter.
+pub(in crate::http) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
+    Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
+        .hint(cure)
+        .findings(vec![Finding {
+            place: RequestPlace::Parameter(name.to_owned()),
+            detail: what.to_owned(),
+        }])
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let hint = if known.is_empty() {
+        "this route takes no parameters".to_owned()
+    } else {
+        proposal(name, known)
+    };
+    Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
+        .hint(hint.clone())
+        .findings(vec![Finding {
+            place: RequestPlace::Parameter(name.to_owned()),
+            detail: hint,
+        }])
+}
+
+/// The hint about a name that isn't among the `known` ones.
+pub(in crate::http) fn proposal(name: &str, known: &[&str]) -> String {
+    let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
+    let nearest = known
+        .iter()
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .filter(|nearest| likeness(nearest) >= LIKENESS_MIN * 1_000.0);
+    nearest.map_or_else(
+        || format!("known are {}", quoted(known)),
+        |nearest| format!("did you mean `{nearest}`?"),
+    )
+}
+
+/// `` `a`, `b` ``
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::page, *};
+    use recapd_core::domain::cursor::PagedList;
+
+    proptest! {
+        #[test]
+        fn any_query_is_read_or_refused(
+            query in "(wait|limit|all|cursor|=|=|&|&|%|%[0-9a-f]{2}|[0-9]{1,20}|-|s|1[aqr][0-9a-f]{8,12}|\\PC){0,20}",
+        ) {
+            let Ok(uri) = format!("/v1/agents?{query}").parse::<Uri>() else { return Ok(()) };
+            let Ok(parameters) = Parameters::read(&uri, &["wait", "limit", "all", "cursor"]) else { return Ok(()) };
+            if let Ok(Some(seconds)) = parameters.seconds("wait", 60) {
+                prop_assert!(seconds <= 60);
+            }
+            if let Ok(limit) = page::limit(&parameters) {
+                prop_assert!((1..=page::LIMIT_MAX).contains(&limit));
+            }
+            let all = parameters.flag("all").unwrap_or_default();
+            prop_assert!(!all || parameters.text("all").is_some());
+            // Nobody guesses a cursor.
+            let cursor = page::cursor::<AgentId>(&parameters, PagedList::Agents);
+            prop_assert!(cursor.is_err() || parameters.text("cursor").is_none());
+        }
+    }
+}

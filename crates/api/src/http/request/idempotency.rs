@@ -1,0 +1,198 @@
+//! `Idempotency-Key`: an append that may be sent again, for messages without ids of their own.
+//!
+//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts
+//! and in every daemon: what was stored under it is a duplicate. A digest of the request is kept in the transaction
+//! that stores the messages, and another request under the same key is refused. In addition the latest answers are
+//! remembered, so that a repeat gets the same answer, provided that the store recognises it as a repeat for the same
+//! agent. If the agent was deleted meanwhile, a repeated request is stored again; and if another daemon has stored it,
+//! the deleted agent's answer isn't given.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{body::Bytes, http::HeaderMap};
+
+use crate::{
+    access::digest_of,
+    http::response::problem::{INVALID_HEADER, Problem},
+};
+use recapd_core::domain::{agent::AgentId, message::Message, time::Timestamp};
+use recapd_store::{RequestKey, StoreError};
+
+const HEADER: &str = "idempotency-key";
+/// The prefix of an id that was made of a key.
+const ID_PREFIX: &str = "idempotency-key:";
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+/// The most answers that are remembered.
+const ANSWERS_MAX: usize = 4_096;
+
+/// A key, together with its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::http) struct Key(AgentId, String);
+
+impl Key {
+    /// The key that `headers` name for an append to `agent`, with or without quotes.
+    pub(in crate::http) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
+        let mut given = headers.get_all(HEADER).iter();
+        let Some(value) = given.next() else {
+            return Ok(None);
+        };
+        let text = value.to_str().unwrap_or_default().trim();
+        let text = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'))
+            .unwrap_or(text);
+        let is_fine = (1..=KEY_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+            && given.next().is_none();
+        if is_fine {
+            return Ok(Some(Self(agent.clone(), text.to_owned())));
+        }
+        let detail = "header `idempotency-key` is no key";
+        Err(Problem::new(INVALID_HEADER, detail).hint(format!(
+            "give it once, with 1 to {KEY_BYTES_MAX} visible ASCII characters, such as a UUID"
+        )))
+    }
+
+    /// The key and the request that it stands for, as the store keeps them.
+    pub(in crate::http) fn of_request(&self, body: &[u8]) -> RequestKey {
+        RequestKey {
+            key: self.1.clone(),
+            digest: digest_of(&String::from_utf8_lossy(body)),
+        }
+    }
+
+    /// Gives ids to messages that have none.
+    pub(in crate::http) fn name(&self, messages: &mut [Message]) {
+        for (number, message) in messages.iter_mut().enumerate() {
+            let id = || format!("{ID_PREFIX}{}:{number}", self.1);
+            message.client_id.get_or_insert_with(id);
+        }
+    }
+
+    /// The problem for an append's error; another message under this key is a problem of the key.
+    pub(in crate::http) fn problem(&self, error: StoreError) -> Problem {
+        match &error {
+            StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
+            _ => error.into(),
+        }
+    }
+
+    fn reused(&self) -> Problem {
+        StoreError::KeyReused(self.1.clone()).into()
+    }
+}
+
+/// An answer, and the digest of what was asked.
+struct StoredAnswer {
+    asked: String,
+    /// When the agent was made: it may have been deleted since, and made again.
+    created_at: Timestamp,
+    answer: Bytes,
+}
+
+/// The latest answers.
+#[derive(Default)]
+pub(in crate::http) struct Answers(Mutex<AnswerCache>);
+
+#[derive(Default)]
+struct AnswerCache {
+    by_key: HashMap<Arc<Key>, StoredAnswer>,
+    /// The oldest first.
+    order: VecDeque<Arc<Key>>,
+}
+
+impl Answers {
+    /// The answer to this key and digest, for the agent made at that time, if it is remembered.
+    pub(in crate::http) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered = remembered.by_key.get(key)?;
+        let is_same = answered.created_at == created_at && answered.asked == asked;
+        is_same.then(|| answered.answer.clone())
+    }
+
+    /// Remembers an answer, in place of the oldest one if need be.
+    pub(in crate::http) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Arc::new(key);
+        let answered = StoredAnswer {
+            asked,
+            created_at,
+            answer,
+        };
+        if remembered.by_key.insert(Arc::clone(&key), answered).is_none() {
+            remembered.order.push_back(key);
+        }
+        if remembered.order.len() > ANSWERS_MAX
+            && let Some(oldest) = remembered.order.pop_front()
+        {
+            remembered.by_key.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn read(values: &[&str]) -> Result<Option<Key>, Problem> {
+        let headers = values.iter().map(|value| HeaderValue::from_str(value).unwrap());
+        let headers = headers.map(|value| (HEADER.parse().unwrap(), value)).collect();
+        Key::read(&headers, &"coder".parse().unwrap())
+    }
+
+    fn key(text: &str) -> Key {
+        Key("coder".parse().unwrap(), text.to_owned())
+    }
+
+    #[test]
+    fn keys_are_read() {
+        assert_eq!(read(&[]).unwrap(), None);
+        for text in ["k-1", "\"k-1\"", " k-1 "] {
+            assert_eq!(read(&[text]).unwrap(), Some(key("k-1")));
+        }
+        let long = "x".repeat(KEY_BYTES_MAX + 1);
+        for values in [&[""][..], &["\"\""], &["a b"], &["a\"b"], &[&long], &["a", "a"]] {
+            assert!(read(values).is_err(), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_answers_are_forgotten() {
+        let (answers, made, made_again) = (Answers::default(), Timestamp(1), Timestamp(2));
+        let body = || "body".to_owned();
+        for number in 0..=ANSWERS_MAX {
+            let answer = Bytes::from(number.to_string());
+            answers.remember(key(&number.to_string()), body(), made, answer);
+        }
+        assert_eq!(answers.of(&key("0"), "body", made), None);
+        assert_eq!(answers.of(&key("1"), "body", made).unwrap(), "1");
+        assert_eq!(answers.of(&key("1"), "other", made), None);
+        assert_eq!(answers.of(&key("1"), "body", made_again), None);
+        answers.remember(key("1"), body(), made_again, Bytes::from("again"));
+        assert_eq!(answers.of(&key("1"), "body", made_again).unwrap(), "again");
+        assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_is_read_or_refused(given in vec(vec(any::<u8>(), 0..220), 0..3)) {
+            let values = given.iter().filter_map(|bytes| HeaderValue::from_bytes(bytes).ok());
+            let headers: HeaderMap = values.map(|value| (HEADER.parse().unwrap(), value)).collect();
+            let read = Key::read(&headers, &"coder".parse().unwrap());
+            if let Ok(Some(key)) = &read {
+                let kept = key.of_request(b"{}");
+                prop_assert!((1..=KEY_BYTES_MAX).contains(&kept.key.len()));
+                prop_assert!(kept.key.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert_eq!(kept.digest.len(), 64);
+            }
+            prop_assert_eq!(matches!(read, Ok(None)), headers.is_empty());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A document as a response: Markdown or JSON, unchanged for the client or not, current or a stale copy.
+
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY},
+    },
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::{
+    negotiate::{is_known, preferred},
+    problem::{Problem, RETRY_AFTER_SECONDS},
+};
+use recapd_core::domain::time::{SECOND_MS, Timestamp};
+use recapd_store::StoreError;
+use recapd_telemetry::metrics::labels::ReadResult;
+
+const MARKDOWN: &str = "text/markdown";
+const JSON: &str = "application/json";
+pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+/// The text for readers when there is neither a database nor a copy.
+const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
+const STALE: HeaderName = HeaderName::from_static("recapd-stale");
+
+/// The format in which a document is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Form {
+    Markdown,
+    Json,
+}
+
+impl Form {
+    /// The format that the request's headers ask for.
+    pub(in crate::http) fn wanted(headers: &HeaderMap) -> Self {
+        match preferred(headers, &[MARKDOWN, JSON]) {
+            JSON => Self::Json,
+            _ => Self::Markdown,
+        }
+    }
+}
+
+/// A document and its headers.
+pub(in crate::http) struct Document<J> {
+    /// Changes whenever the Markdown does.
+    pub(in crate::http) etag: String,
+    /// Markdown.
+    pub(in crate::http) bytes: Bytes,
+    /// The document as JSON, with its figures.
+    pub(in crate::http) json: J,
+    /// Set while the database is away: since when the copy is known to be right.
+    pub(in crate::http) stale_since: Option<Timestamp>,
+    /// Headers of its own.
+    pub(in crate::http) headers: HeaderMap,
+}
+
+impl<J: Serialize> Document<J> {
+    /// The response to a request with these headers, and how it counts in the metrics.
+    pub(in crate::http) fn answer(
+        self,
+        form: Form,
+        asked: &HeaderMap,
+        now: Timestamp,
+    ) -> (ReadResult, Response) {
+        // The JSON holds the document's age, which changes while the document doesn't.
+        let weak = if form == Form::Json { "W/" } else { "" };
+        let etag = format!("{weak}{}", self.etag);
+        let is_known = is_known(asked, &etag);
+        let result = counted_as(self.stale_since, is_known, self.bytes.is_empty());
+        let about = about(self.headers, etag, self.stale_since, now);
+        let response = match form {
+            _ if is_known => (StatusCode::NOT_MODIFIED, about).into_response(),
+            Form::Json => (about, Json(self.json)).into_response(),
+            Form::Markdown => {
+                (about, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(self.bytes)).into_response()
+            }
+        };
+        (result, response)
+    }
+}
+
+/// How a response counts in the metrics.
+pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
+    match stale_since {
+        Some(_) => ReadResult::Stale,
+        None if is_known => ReadResult::NotModified,
+        None if is_empty => ReadResult::Empty,
+        None => ReadResult::Hit,
+    }
+}
+
+/// The headers about a document, the same with and without its text.
+fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    insert(&mut headers, ETAG, etag);
+    told_stale(&mut headers, stale_since, now);
+    headers
+}
+
+/// Adds headers that say since when the copy may be outdated.
+pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
+    if let Some(since) = stale_since {
+        let age = format!("{}s", now.since_ms(since).max(0) / SECOND_MS);
+        insert(headers, STALE, age);
+    }
+}
+
+/// Adds a header, if its value can be one.
+pub(in crate::http) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The response without a database and without a copy: a text that can be shown to a model as it is, or a problem.
+pub(in crate::http) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
+    let problem = Problem::from(error);
+    let response = if form == Form::Json || !problem.may_pass() {
+        problem.into_response()
+    } else {
+        let headers = [
+            (CONTENT_TYPE, MARKDOWN_UTF8),
+            (RETRY_AFTER, RETRY_AFTER_SECONDS.into()),
+        ];
+        (StatusCode::SERVICE_UNAVAILABLE, headers, PLACEHOLDER).into_response()
+    };
+    (ReadResult::Unavailable, response)
+}

@@ -1,0 +1,70 @@
+//! `?view=brief`, `?max_tokens=` and `?max_chars=`: a part of a summary, for readers without room for all of it.
+
+use std::sync::Arc;
+
+use super::problem::Problem;
+use crate::http::{
+    SharedApp,
+    request::extract::{Parameters, invalid},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    number::usize_or_max,
+    summary::brief::{BriefOptions, Excerpt},
+};
+use recapd_engine::snapshot::Lookup;
+use recapd_platform::threads;
+
+/// The parameters' names.
+pub(in crate::http) const VIEW: &str = "view";
+pub(in crate::http) const MAX_TOKENS: &str = "max_tokens";
+pub(in crate::http) const MAX_CHARS: &str = "max_chars";
+/// The largest limits that can be asked for: far more than a document has.
+const TOKENS_MAX: i64 = 1_000_000;
+const CHARS_MAX: i64 = 10_000_000;
+
+/// The excerpt that the parameters ask for; `None` for the whole summary.
+pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
+    let is_brief = match parameters.text(VIEW) {
+        None | Some("full") => false,
+        Some("brief") => true,
+        Some(other) => {
+            return Err(invalid(
+                VIEW,
+                &format!("can't be `{other}`"),
+                "give brief or full",
+            ));
+        }
+    };
+    let chars_max = parameters.integer(MAX_CHARS, 1..=CHARS_MAX)?.map(usize_or_max);
+    let tokens_max = parameters.integer(MAX_TOKENS, 1..=TOKENS_MAX)?;
+    Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
+}
+
+/// The excerpt of what was read, made on another thread, since it takes a while. A brief says what runs, unless the database
+/// is away.
+pub(in crate::http) async fn made(
+    wanted: BriefOptions,
+    app: &SharedApp,
+    agent: &AgentId,
+    reading: &Lookup,
+) -> Result<Excerpt, Problem> {
+    let running = if wanted.is_brief() && reading.stale_since.is_none() {
+        app.parts.snapshots.running(agent).await
+    } else {
+        None
+    };
+    let (counter, snapshot) = (
+        Arc::clone(app.parts.snapshots.counter()),
+        Arc::clone(&reading.snapshot),
+    );
+    let agent = agent.clone();
+    let cut = move || {
+        let (document, counter) = (&snapshot.markdown, counter.as_ref());
+        match &running {
+            Some(running) => wanted.with_running(running, &agent, document, counter),
+            None => wanted.of(&agent, document, counter),
+        }
+    };
+    Ok(threads::computed("cutting an excerpt", cut).await?)
+}

@@ -1,0 +1,211 @@
+//! The responses of a summary, prepared once per version: header values, the compressed document, the JSON. A request
+//! then picks one, and little is made for it alone.
+
+use std::{
+    io::{self, Write as _},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY},
+    },
+    response::Response,
+};
+use flate2::{Compression, write::GzEncoder};
+
+use super::{
+    document::{Form, MARKDOWN_UTF8, counted_as, told_stale},
+    negotiate::{GZIP_MARK, is_known, knows_gzip, takes_gzip},
+};
+use recapd_core::domain::time::Timestamp;
+use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
+use recapd_telemetry::metrics::labels::ReadResult;
+
+/// The shortest document that is compressed: a shorter one fits into one packet.
+const GZIP_BYTES_MIN: usize = 1_400;
+/// Headers that are set for all responses, with room for those that are added later.
+const HEADERS: usize = 12;
+const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
+
+/// The prepared responses of a snapshot, which are kept with it.
+pub(in crate::http) struct PreparedResponses {
+    /// The document's own headers, sent with it in every format, and without it.
+    own: HeaderMap,
+    etag: Option<HeaderValue>,
+    gzip_etag: Option<HeaderValue>,
+    json_etag: Option<HeaderValue>,
+    gzip: OnceLock<Bytes>,
+    is_gzip_begun: AtomicBool,
+    json: OnceLock<Bytes>,
+}
+
+/// The format in which a document is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Markdown,
+    Gzip,
+    Json,
+}
+
+/// The bytes of a snapshot's document, shared with the snapshot.
+struct Markdown(Arc<Snapshot>);
+
+impl AsRef<[u8]> for Markdown {
+    fn as_ref(&self) -> &[u8] {
+        self.0.markdown.as_bytes()
+    }
+}
+
+/// The Markdown of `snapshot`, not copied.
+pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
+    Bytes::from_owner(Markdown(Arc::clone(snapshot)))
+}
+
+impl PreparedResponses {
+    /// The answers that are kept with `snapshot`, prepared now if they weren't before, with its `own` headers. `None` if
+    /// somebody keeps something else there.
+    pub(in crate::http) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
+        snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
+    }
+
+    /// The answers of a snapshot with this tag and its `own` headers.
+    pub(in crate::http) fn new(etag: &str, own: HeaderMap) -> Self {
+        let value = |text: String| HeaderValue::try_from(text).ok();
+        let said = etag.trim_matches('"');
+        Self {
+            own,
+            etag: value(etag.to_owned()),
+            gzip_etag: value(format!("\"{said}{GZIP_MARK}\"")),
+            json_etag: value(format!("W/{etag}")),
+            gzip: OnceLock::new(),
+            is_gzip_begun: AtomicBool::new(false),
+            json: OnceLock::new(),
+        }
+    }
+
+    /// The document as JSON, made by `make` if it wasn't made before.
+    pub(in crate::http) fn json(
+        &self,
+        snapshots: &Snapshots,
+        snapshot: &Snapshot,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Bytes {
+        if let Some(json) = self.json.get() {
+            return json.clone();
+        }
+        let json = Bytes::from(make());
+        if self.json.set(json.clone()).is_ok() {
+            snapshots.grew(snapshot, json.len());
+        }
+        json
+    }
+
+    /// The compressed document, if it exists already; otherwise compression begins, and a later request gets the
+    /// result: it takes a millisecond, for which no reader waits.
+    fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
+        let made = self.gzip.get();
+        let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
+        if made.is_none() && is_worth_it && !self.is_gzip_begun.swap(true, Ordering::Relaxed) {
+            let (snapshots, snapshot) = (Arc::clone(snapshots), Arc::clone(snapshot));
+            tokio::task::spawn_blocking(move || compress(&snapshots, &snapshot));
+        }
+        made.cloned()
+    }
+
+    /// The response to a request with the headers `asked`, and how it counts in the metrics. `json` is the body in that
+    /// format.
+    pub(in crate::http) fn answer(
+        &self,
+        reading: &Lookup,
+        snapshots: &Arc<Snapshots>,
+        (form, asked): (Form, &HeaderMap),
+        now: Timestamp,
+        json: impl FnOnce() -> Bytes,
+    ) -> (ReadResult, Response) {
+        let snapshot = &reading.snapshot;
+        let is_known = is_known(asked, &snapshot.etag);
+        let (way, body) = match form {
+            Form::Json if is_known => (Way::Json, Bytes::new()),
+            Form::Json => (Way::Json, json()),
+            Form::Markdown if is_known && knows_gzip(asked, &snapshot.etag) => (Way::Gzip, Bytes::new()),
+            Form::Markdown if is_known => (Way::Markdown, Bytes::new()),
+            Form::Markdown => match takes_gzip(asked).then(|| self.gzip(snapshots, snapshot)) {
+                Some(Some(gzip)) => (Way::Gzip, gzip),
+                _ => (Way::Markdown, markdown(snapshot)),
+            },
+        };
+        let result = counted_as(reading.stale_since, is_known, snapshot.markdown.is_empty());
+        let mut response = Response::new(Body::from(body));
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        *response.headers_mut() = self.headers(way, is_known);
+        told_stale(response.headers_mut(), reading.stale_since, now);
+        (result, response)
+    }
+
+    fn headers(&self, way: Way, is_known: bool) -> HeaderMap {
+        let (etag, content_type) = match way {
+            Way::Markdown => (&self.etag, MARKDOWN_UTF8),
+            Way::Gzip => (&self.gzip_etag, MARKDOWN_UTF8),
+            Way::Json => (&self.json_etag, JSON_TYPE),
+        };
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        headers.extend(self.own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.insert(CACHE_CONTROL, PRIVATE);
+        headers.insert(VARY, VARIES);
+        if let Some(etag) = etag {
+            headers.insert(ETAG, etag.clone());
+        }
+        if !is_known {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        if way == Way::Gzip && !is_known {
+            headers.insert(CONTENT_ENCODING, GZIP);
+        }
+        headers
+    }
+}
+
+/// Compresses the document of `snapshot`, and keeps the result if it is shorter.
+fn compress(snapshots: &Snapshots, snapshot: &Snapshot) {
+    let text = snapshot.markdown.as_bytes();
+    let made = gzip(text).ok().filter(|made| made.len() < text.len());
+    if let (Some(prepared), Some(made)) = (snapshot.kept.get::<PreparedResponses>(), made) {
+        let bytes = made.len();
+        if prepared.gzip.set(made.into()).is_ok() {
+            snapshots.grew(snapshot, bytes);
+        }
+    }
+}
+
+fn gzip(text: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_keeps_is_none() {
+        let snapshot = Snapshot::default();
+        let first = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
+        let again = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
+        assert!(std::ptr::eq(first, again));
+        let taken = Snapshot::default();
+        assert_eq!(taken.kept.get_or_make(|| 7), Some(&7));
+        assert!(PreparedResponses::kept_with(&taken, HeaderMap::new).is_none());
+    }
+}

@@ -1,0 +1,365 @@
+//! Error responses: `application/problem+json` (RFC 9457), always with the same members.
+//!
+//! A handler returns a [`Problem`]; the frame around all routes turns it, and every bare error that a library answers
+//! with, into that one format.
+
+mod kinds;
+
+use axum::{
+    Extension,
+    body::Body,
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+pub(in crate::http) use self::kinds::*;
+use recapd_client::PROBLEM_TYPES;
+use recapd_core::domain::agent::AgentId;
+use recapd_platform::threads::ComputationPanic;
+use recapd_store::{FactFault, StoreError};
+
+/// After how many seconds to retry a failure that may pass.
+pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// Something went wrong.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct Problem {
+    kind: ProblemKind,
+    detail: String,
+    hint: Option<Box<str>>,
+    findings: Box<[Finding]>,
+    /// After how many seconds to retry, if that may help.
+    retry_after: Option<u32>,
+    /// What the database failed with, in the words of `recapd_db_errors_total`.
+    failed: Option<&'static str>,
+}
+
+/// One thing that is wrong with a request.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ProblemFinding)]
+pub(in crate::http) struct Finding {
+    /// Where.
+    #[serde(flatten)]
+    pub(in crate::http) place: RequestPlace,
+    /// What, and what to do about it.
+    pub(in crate::http) detail: String,
+}
+
+/// A place in a request.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ProblemPlace)]
+pub(in crate::http) enum RequestPlace {
+    /// A JSON pointer into the body (RFC 6901).
+    Pointer(String),
+    /// A line of the body, from 1.
+    Line(usize),
+    /// A query parameter.
+    Parameter(String),
+}
+
+impl RequestPlace {
+    /// The member `name` of the body.
+    pub(in crate::http) fn member(name: &str) -> Self {
+        Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+impl Problem {
+    pub(in crate::http) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            hint: None,
+            findings: Box::default(),
+            retry_after: (kind.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS),
+            failed: None,
+        }
+    }
+
+    /// The problem with a time to retry.
+    pub(in crate::http) fn retry_after(self, seconds: u32) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
+        }
+    }
+
+    /// The problem with a hint on what to do about it.
+    pub(in crate::http) fn hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into().into()),
+            ..self
+        }
+    }
+
+    /// The problem with a list of what is wrong.
+    pub(in crate::http) fn findings(self, findings: Vec<Finding>) -> Self {
+        Self {
+            findings: findings.into(),
+            ..self
+        }
+    }
+
+    pub(in crate::http) fn unknown_agent(agent: &AgentId) -> Self {
+        Self::new(UNKNOWN_AGENT, format!("agent `{agent}` is unknown"))
+            .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
+    }
+
+    /// A defect of recapd. The details are in the log, with the request's id.
+    pub(in crate::http) fn internal() -> Self {
+        Self::new(INTERNAL, "recapd failed; its log says why")
+            .hint("report it with the id of this request, and what the log says about it")
+    }
+
+    /// A library's error, with its text if it has one.
+    pub(in crate::http) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self::new(kind(status, "http_error", title), words.unwrap_or(title))
+    }
+
+    /// The problem for a library's error without a text.
+    fn behind(response: &Response) -> Option<Self> {
+        let status = response.status();
+        let is_bare = !response.headers().contains_key(CONTENT_TYPE);
+        if !is_bare || !(status.is_client_error() || status.is_server_error()) {
+            return None;
+        }
+        Some(match status {
+            // The router adds it after this.
+            StatusCode::METHOD_NOT_ALLOWED => {
+                Self::new(WRONG_METHOD, "the route exists, but not for this method")
+                    .hint("the answer's header Allow names the methods that it has")
+            }
+            StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
+                "ask again; what was sent may have been stored, and messages with a client id are never stored twice",
+            ),
+            status => Self::nameless(status, None),
+        })
+    }
+
+    /// The problem that `response` carries or stands for, if any.
+    pub(in crate::http) fn taken(response: &mut Response) -> Option<Self> {
+        let carried = response.extensions_mut().remove::<Self>();
+        carried.or_else(|| Self::behind(response))
+    }
+
+    /// What the database failed with under `response`, if it did.
+    pub(in crate::http) fn failed(response: &Response) -> Option<&'static str> {
+        response.extensions().get::<Self>()?.failed
+    }
+
+    /// After how many seconds asking again may help.
+    pub(in crate::http) fn may_pass_in(&self) -> Option<u32> {
+        self.retry_after
+    }
+
+    /// What programs know it by.
+    pub(in crate::http) fn code(&self) -> &'static str {
+        self.kind.code
+    }
+
+    /// The problem for people: title, what went wrong this time, and what to do about it.
+    pub(in crate::http) fn told(&self) -> (&str, &str, Option<&str>) {
+        (self.kind.title, &self.detail, self.hint.as_deref())
+    }
+
+    /// Whether a retry may help.
+    pub(in crate::http) fn may_pass(&self) -> bool {
+        self.kind.status == StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+impl IntoResponse for Problem {
+    /// A bare response that carries the problem, for [`written`] to write out.
+    fn into_response(self) -> Response {
+        (self.kind.status, Extension(self)).into_response()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let failed = error.class();
+        Self {
+            failed,
+            ..Self::of(error)
+        }
+    }
+}
+
+impl Problem {
+    fn of_fact(fault: FactFault) -> Self {
+        let told = format!("{fault}; nothing was changed");
+        match fault {
+            FactFault::Unknown(_) => Self::new(UNKNOWN_FACT, told)
+                .hint("GET /v1/agents/{id}/facts lists the facts with their numbers"),
+            FactFault::Duplicate(_) | FactFault::Full => Self::new(FACT_CONFLICT, told)
+                .hint("close a fact: PATCH /v1/agents/{id}/facts/{fact} with {\"closed\": true}"),
+        }
+    }
+
+    fn of(error: StoreError) -> Self {
+        match error {
+            StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
+            StoreError::UnknownMark(_) => Self::new(UNKNOWN_MARK, format!("{error}; nothing was changed")).hint(
+                "set one: POST /v1/agents/{id}/mark; a clear, and a rewind to an earlier mark, take marks away",
+            ),
+            StoreError::AgentExists(_) => Self::new(AGENT_EXISTS, format!("{error}; nothing was changed"))
+                .hint("give the child an id of its own"),
+            StoreError::ClientIdReused(_) => {
+                Self::new(CLIENT_ID_REUSED, format!("{error}; nothing was stored")).hint(
+                    "give each message an id of its own; the same message may be sent again under its id",
+                )
+            }
+            StoreError::KeyReused(_) => {
+                Self::new(IDEMPOTENCY_KEY_REUSED, format!("{error}; nothing was stored"))
+                    .hint("give each request a key of its own, and the same one only to the same request")
+            }
+            StoreError::WouldOverflow { .. } => {
+                Self::new(WOULD_OVERFLOW, format!("{error}; nothing was stored")).hint(
+                    "begin a new exchange, send less, raise budget_tokens, or set on_overflow to evict: \
+                     PATCH /v1/agents/{id}",
+                )
+            }
+            StoreError::UnknownMessage(_) => {
+                Self::new(UNKNOWN_MESSAGE, format!("{error}; nothing was changed")).hint(
+                    "messages are numbered in the order in which they were stored; GET /v1/agents/{id}/pins lists \
+                     what is pinned",
+                )
+            }
+            StoreError::UnknownVersion { .. } => {
+                Self::new(UNKNOWN_VERSION, error.to_string()).hint(
+                    "GET /v1/agents/{id}/summary/versions lists those that are kept; schedule.versions_keep says how many",
+                )
+            }
+            StoreError::UnknownItem { .. } => {
+                Self::new(UNKNOWN_ITEM, format!("{error}; nothing was changed"))
+                    .hint("GET /v1/agents/{id}/items lists the items with their numbers")
+            }
+            StoreError::ItemPinsFull => Self::new(PINS_FULL, format!("{error}; nothing was changed"))
+                .hint("take a pin back: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
+            StoreError::Fact(fault) => Self::of_fact(fault),
+            StoreError::UnknownExchange(_) => {
+                Self::new(UNKNOWN_EXCHANGE, format!("{error}; nothing was changed")).hint(
+                    "GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words",
+                )
+            }
+            StoreError::HasForks { .. } => Self::new(HAS_FORKS, format!("{error}; nothing was changed"))
+                .hint("delete its forks first, or forget its exchanges: POST /v1/agents/{id}/forget"),
+            StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
+                "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
+                 quarter of a request is used",
+            ),
+            StoreError::Unavailable(_) | StoreError::Contended(_) => Self::of_outage(&error),
+            // Who computed it has logged it, with whose it was.
+            StoreError::Panicked(panicked) => Self::new(INTERNAL, panicked.to_string()).hint(
+                "the same will fail again; report it with the id of this request, and what the log says about it",
+            ),
+            error => {
+                tracing::error!(%error, "http.database_failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl Problem {
+    /// The database can't do it now.
+    fn of_outage(error: &StoreError) -> Self {
+        if matches!(error, StoreError::Contended(_)) {
+            tracing::warn!(%error, "http.contended");
+            let detail = "others hold what this would change; nothing was changed";
+            return Self::new(DATABASE_UNAVAILABLE, detail)
+                .hint("send it again; messages with ids are stored once");
+        }
+        tracing::warn!(%error, "http.database_unavailable");
+        let detail = "the database doesn't answer; nothing was changed";
+        Self::new(DATABASE_UNAVAILABLE, detail)
+            .hint("ask again later; summaries that were read before can still be read")
+    }
+}
+
+impl From<ComputationPanic> for Problem {
+    fn from(panicked: ComputationPanic) -> Self {
+        tracing::error!(error = %panicked, "http.panicked");
+        StoreError::from(panicked).into()
+    }
+}
+
+/// Something went wrong (RFC 9457).
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub(in crate::http) struct Wire<'a> {
+    /// `urn:recapd:problem:` and the code.
+    r#type: String,
+    /// The kind of problem, for people.
+    title: &'a str,
+    /// The status of the answer.
+    status: u16,
+    /// What went wrong this time.
+    detail: &'a str,
+    /// `urn:recapd:request:` and the request's id.
+    instance: String,
+    /// The kind of problem, for programs.
+    code: &'a str,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    /// What is wrong with the request, one by one.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [Finding],
+}
+
+/// The codes of all kinds.
+pub(in crate::http) fn codes() -> Vec<&'static str> {
+    ALL.iter().map(|kind| kind.code).collect()
+}
+
+/// `response` with its problem written out, if it has one. `request_id` names the occurrence.
+pub(in crate::http) fn written(mut response: Response, request_id: &str) -> Response {
+    let Some(problem) = Problem::taken(&mut response) else {
+        return response;
+    };
+    let wire = Wire {
+        r#type: format!("{PROBLEM_TYPES}{}", problem.kind.code),
+        title: problem.kind.title,
+        status: problem.kind.status.as_u16(),
+        detail: &problem.detail,
+        instance: format!("urn:recapd:request:{request_id}"),
+        code: problem.kind.code,
+        hint: problem.hint.as_deref(),
+        errors: &problem.findings,
+    };
+    let body = serde_json::to_vec_pretty(&wire).expect("texts and numbers can be written as JSON");
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = problem.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    *response.body_mut() = Body::from(body);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_is_told_from_a_database_that_is_away() {
+        let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
+        assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
+        let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));
+        assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(
+            defect.detail.starts_with("counting tokens panicked"),
+            "{}",
+            defect.detail
+        );
+        assert!(!defect.may_pass());
+    }
+}

@@ -1,0 +1,39 @@
+//! `POST /v1/age`: the ageing job, by hand.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+};
+use serde::Deserialize;
+
+use super::lineage;
+use crate::http::{SharedApp, openapi::answers, response::problem::Problem};
+use recapd_engine::keeper::AgedReply;
+
+/// The body.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AgeBody)]
+pub(super) struct AgeRequest {
+    /// Only tell which documents would be looked at.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Has the summaries aged of which a line has outgrown its section.
+///
+/// The daemon does it by itself, by `schedule.ageing`.
+#[utoipa::path(
+    post, path = "/v1/age", operation_id = "age_summaries", tag = "updates",
+    request_body(content = AgeRequest, example = json!({"dry_run": true})),
+    responses((status = 200, description = "What is looked at, or would be.", body = AgedReply),
+        answers::Always, answers::WithBody),
+)]
+pub(super) async fn age(State(app): State<SharedApp>, request: Request) -> Result<Json<AgedReply>, Problem> {
+    let AgeRequest { dry_run } = lineage::read(&app, request, r#"{"dry_run": true}"#).await?;
+    let operator = app.parts.operator.clone();
+    let aged = app
+        .see_through(async move { operator.age(dry_run).await })
+        .await?;
+    Ok(Json(aged))
+}

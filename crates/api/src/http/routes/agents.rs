@@ -1,0 +1,144 @@
+//! `GET /v1/agents`: all agents in figures, page by page.
+
+use axum::{Extension, Json, extract::State, http::Uri};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    access::Caller,
+    http::{
+        App, SharedApp,
+        edge::access::CallerExtension,
+        openapi::{answers, parameters::Paging},
+        request::{extract::Parameters, page},
+        response::problem::Problem,
+    },
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{Cursor, PagedList},
+    exchange::{Exchange, ExchangeState},
+    time::Timestamp,
+};
+use recapd_store::{AgentRow, StoreResult};
+
+/// A page of agents, by id.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AgentPage)]
+pub(super) struct AgentsPage {
+    agents: Vec<AgentFigures>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
+
+/// An agent in figures, over HTTP and on the command line alike.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AgentFigures {
+    pub agent_id: AgentId,
+    pub project_id: Option<String>,
+    pub messages: i64,
+    pub exchanges: i64,
+    pub first_exchange: i64,
+    pub covers_through: i64,
+    pub pending_exchanges: i64,
+    /// Since when exchanges are pending; null if none is.
+    #[serde(default)]
+    pub pending_since: Option<Timestamp>,
+    pub window_tokens: i64,
+    pub budget_tokens: i64,
+    pub version: i64,
+    pub summary_tokens: i64,
+    pub updated_at: Timestamp,
+    /// The newest exchange, or leg, that isn't set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<NewestExchange>,
+}
+
+/// The newest exchange of an agent, or leg of one.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NewestExchange {
+    pub exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
+    /// Whether more is expected in it.
+    pub state: ExchangeState,
+}
+
+impl From<&Exchange> for NewestExchange {
+    fn from(row: &Exchange) -> Self {
+        Self {
+            exchange: row.exchange,
+            continues: row.headline.continues,
+            state: row.state,
+        }
+    }
+}
+
+/// Lists agents.
+#[utoipa::path(
+    get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
+    params(Paging),
+    responses((status = 200, description = "A page of agents, by id.", body = AgentsPage),
+        answers::Always),
+)]
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    uri: Uri,
+) -> Result<Json<AgentsPage>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters, PagedList::Agents)?;
+    let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (rows, last) = page::cut(found, limit, |row| row.agent.clone());
+    Ok(Json(AgentsPage {
+        agents: rows.into_iter().map(AgentFigures::from).collect(),
+        next_cursor: page::next(PagedList::Agents, last),
+    }))
+}
+
+/// Agents that `caller` may see.
+pub(in crate::http) async fn rows(
+    app: &App,
+    caller: &Caller,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
+    let store = &app.parts.store;
+    let Some(seen) = app.parts.access.seen(caller, after, limit).await? else {
+        return store.agents(after, limit).await;
+    };
+    let mut rows = Vec::new();
+    for agent in &seen {
+        rows.extend(store.agent(agent).await?);
+    }
+    Ok(rows)
+}
+
+/// The agent, if it exists.
+pub(in crate::http) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+    let row = app.parts.store.agent(agent).await?;
+    row.ok_or_else(|| Problem::unknown_agent(agent))
+}
+
+impl From<AgentRow> for AgentFigures {
+    fn from(row: AgentRow) -> Self {
+        let ledger = &row.ledger;
+        Self {
+            messages: ledger.last_seq,
+            exchanges: ledger.last_exchange,
+            first_exchange: ledger.first_exchange,
+            covers_through: ledger.summarized_through,
+            pending_exchanges: row.pending_exchanges,
+            pending_since: row.pending_since,
+            window_tokens: ledger.window_tokens(),
+            budget_tokens: row.budget_tokens,
+            version: row.version,
+            summary_tokens: row.summary_tokens,
+            updated_at: row.updated_at,
+            newest: ledger.newest.as_ref().map(NewestExchange::from),
+            agent_id: row.agent,
+            project_id: row.project,
+        }
+    }
+}

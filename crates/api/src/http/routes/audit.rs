@@ -1,0 +1,60 @@
+//! `GET /v1/audit`: who changed what, who was refused, who signed in.
+
+use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use crate::http::{
+    SharedApp,
+    openapi::{answers, parameters::Paging},
+    request::{
+        extract::{Parameters, agent_id, invalid},
+        page,
+    },
+    response::problem::Problem,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{Cursor, PagedList},
+    time::Timestamp,
+};
+use recapd_store::audit::{AuditQuery, AuditRow};
+
+/// A page of the audit, newest first.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AuditPage)]
+pub(super) struct AuditPage {
+    events: Vec<AuditRow>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
+
+/// Lists who changed what, who was refused, and who signed in.
+///
+/// The newest `http.audit_rows_max` of each kind are kept. An event is there a second or two after its request.
+#[utoipa::path(
+    get, path = "/v1/audit", operation_id = "list_audit", tag = "daemon",
+    params(Paging,
+        ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
+        ("since" = Option<Timestamp>, Query, description = "Only those from then on.")),
+    responses((status = 200, description = "The events that are kept, newest first.", body = AuditPage), answers::Always),
+)]
+pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "since"])?;
+    let limit = page::limit(&parameters)?;
+    let since = |text: &str| {
+        let cure = "give a time such as 2026-11-20T08:40:00Z";
+        Timestamp::parse(text).ok_or_else(|| invalid("since", &format!("can't be `{text}`"), cure))
+    };
+    let query = AuditQuery {
+        agent: parameters.text("agent").map(agent_id).transpose()?,
+        since: parameters.text("since").map(since).transpose()?,
+        before: page::cursor(&parameters, PagedList::Audit)?,
+        limit: limit + 1,
+    };
+    let found = app.parts.audited.audit(query).await?;
+    let (events, last) = page::cut(found, limit, |row| row.event);
+    Ok(Json(AuditPage {
+        events,
+        next_cursor: page::next(PagedList::Audit, last),
+    }))
+}

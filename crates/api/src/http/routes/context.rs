@@ -1,0 +1,137 @@
+//! `GET /v1/agents/{id}/context`: the one call before a model request.
+
+use axum::{
+    Json,
+    extract::State,
+    http::Uri,
+    response::{IntoResponse as _, Response},
+};
+
+use crate::{
+    context::{self, ContextError, ContextQuery, ContextReply, Viewer},
+    http::{
+        SharedApp,
+        openapi::{answers, parameters::AgentPath},
+        request::extract::{Agent, Parameters, invalid},
+        response::problem::{EXCHANGE_TOO_LARGE, Problem, UNKNOWN_SPEAKER},
+    },
+};
+use recapd_core::{
+    domain::{
+        context::{Alternation, ContextOptions},
+        window::Budget,
+    },
+    formats::outgoing::RequestFormat,
+};
+use recapd_platform::threads;
+
+/// What is made of a byte of a window until the context is sent: the payload, its parts, values of JSON twice, the text.
+const MADE_OF_A_BYTE: usize = 6;
+/// The largest budget that can be asked for, in tokens.
+const BUDGET_TOKENS_MAX: i64 = 100_000_000;
+/// The most tokens of a summary that can be asked for: far more than one has.
+const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
+
+/// Builds a context.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/context", operation_id = "get_context", tag = "messages",
+    params(AgentPath,
+        ("format" = RequestFormat, Query, description = "The provider to write it for."),
+        ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 is no limit."),
+        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most."),
+        ("alternation" = Option<Alternation>, Query, description = "What happens to neighbouring turns of one side."),
+        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: thinking of the open exchange is sent even where something before it has changed, for a provider that wants that of an open tool round, or a request that lets it drop what is no longer bound (`drop_block`). Otherwise none is sent then."),
+        ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
+    responses((status = 200, description = "The context.", body = ContextReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let (query, speaker) = query(&uri)?;
+    let parts = &app.parts;
+    let snapshot = parts.snapshots.of_step(&agent).await?;
+    let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let configured = &app.settings.configured;
+    let viewer = speaker.map(|speaker| Viewer {
+        speaker,
+        telling: configured.telling.clone(),
+    });
+    let payload_bytes = context::payload_bytes(parts.store.as_ref(), &agent, &snapshot).await?;
+    let share = app
+        .answers_room
+        .for_answer(MADE_OF_A_BYTE * payload_bytes)
+        .await?;
+    let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
+    let counter = parts.keeper.counter_of(&agent).await?;
+    let row = parts.store.agent(&agent).await?;
+    let settings = row.map(|row| row.settings).unwrap_or_default();
+    let in_force = settings.expanded(&configured.basis);
+    let budget = in_force.budget(configured.settings.budget(Budget::unlimited()));
+    let defaults = ContextOptions {
+        step_tokens: budget.step_tokens(),
+        ..in_force.context_options(configured.context)
+    };
+    // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
+    let build = move || (material.build(query, defaults, counter.as_ref()), share);
+    let (reply, share) = threads::computed("building a context", build).await?;
+    Ok(share.until_sent(Json(reply).into_response()).await)
+}
+
+/// What is asked for, and by which speaker.
+fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
+    let known = [
+        "format",
+        "budget",
+        "summary_max_tokens",
+        "alternation",
+        "thinking",
+        "as",
+    ];
+    let parameters = Parameters::read(uri, &known)?;
+    let formats = "give anthropic, openai, openai-responses or gemini";
+    let format = match parameters.text("format") {
+        Some(name) => RequestFormat::from_name(name)
+            .ok_or_else(|| invalid("format", &format!("can't be `{name}`"), formats))?,
+        None => return Err(invalid("format", "is missing", formats)),
+    };
+    let mode = |name| {
+        let cure = "give ack, merge or keep";
+        Alternation::from_name(name)
+            .ok_or_else(|| invalid("alternation", &format!("can't be `{name}`"), cure))
+    };
+    let keeps_open_thinking = match parameters.text("thinking") {
+        None => false,
+        Some("open") => true,
+        Some(name) => {
+            let what = format!("can't be `{name}`");
+            return Err(invalid("thinking", &what, "give open, or leave it out"));
+        }
+    };
+    let query = ContextQuery {
+        format,
+        budget_tokens: parameters.integer("budget", 0..=BUDGET_TOKENS_MAX)?,
+        alternation: parameters.text("alternation").map(mode).transpose()?,
+        summary_max_tokens: parameters.integer("summary_max_tokens", 1..=SUMMARY_TOKENS_MAX)?,
+        keeps_open_thinking,
+    };
+    Ok((query, parameters.text("as").map(str::to_owned)))
+}
+
+impl From<ContextError> for Problem {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::UnknownSpeaker(error) => Self::new(UNKNOWN_SPEAKER, error.to_string()).hint(
+                "ask for one who takes part; settings name them: PATCH /v1/agents/{id} with `participants`",
+            ),
+            ContextError::TooLarge(_) => Self::new(EXCHANGE_TOO_LARGE, error.to_string()).hint(
+                "read it in parts: GET /v1/agents/{id}/exchanges/{n}; a new exchange, or a new session, lets it leave the window",
+            ),
+            ContextError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! `GET /v1/events`, `GET /v1/agents/{id}/events`: changes as they happen (server-sent events).
+//!
+//! ```text
+//! notices ──► due agents ──► look: may be seen? where does it stand? ──► difference ([`state`]) ──► events
+//! ```
+//!
+//! A notice only says which agent to look at, so many notices become one look, and a missed one is made up for by the
+//! next. A subscription keeps the last state it has reported of each agent, and no events; it looks at an agent when
+//! its client has taken the events before.
+
+mod state;
+mod watch;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Extension,
+    extract::{FromRequestParts, State as Shared},
+    http::{HeaderMap, HeaderName, HeaderValue, Uri, header::CACHE_CONTROL, request::Parts},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, Sse},
+    },
+};
+use futures::stream;
+use serde_json::json;
+use tokio::{
+    sync::broadcast::{
+        Receiver,
+        error::{RecvError, TryRecvError},
+    },
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until},
+};
+
+use self::{
+    state::{EventState, NamedEvent, Position, first_told, happened},
+    watch::{MissedChanges, Watch},
+};
+use super::agents::known;
+use crate::{
+    access::{
+        Caller,
+        quota::{Holder, Lack, QuotaShare},
+        session::SessionKey,
+    },
+    http::{
+        SharedApp,
+        edge::access::{self, CallerExtension},
+        openapi::{answers, parameters::AgentPath},
+        request::extract::{Agent, Parameters},
+        response::problem::{Problem, TOO_MANY_SUBSCRIBERS},
+    },
+};
+use recapd_core::domain::agent::AgentId;
+use recapd_platform::notice::Change;
+use recapd_store::StoreResult;
+use recapd_telemetry::metrics::SubscriberGuard;
+
+/// How often a subscriber's token is checked, and its agent looked at: other daemons don't announce everything.
+const TICK: Duration = Duration::from_secs(2);
+/// After how many ticks without an event a comment is sent to keep the connection open: 14 s.
+const TICKS_PER_BEAT: u32 = 7;
+/// When a client that was cut off should reconnect.
+const RETRY: Duration = Duration::from_secs(3);
+/// How long the changes of all agents are gathered.
+const GATHER: Duration = Duration::from_millis(200);
+/// The most agents whose states a subscription to all remembers; beyond it, it begins anew.
+const KNOWN_MAX: usize = 10_000;
+/// The longest time that can be asked for, in seconds: a day.
+const FOR_SECONDS_MAX: u64 = 86_400;
+
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Tells nginx to pass events on as they come.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Tells what happens to an agent.
+///
+/// First comes `agent.changed`, or with `Last-Event-ID` what has happened since. Then, as it happens: `turn.appended`,
+/// `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at last `agent.deleted`. The
+/// data of each is JSON. Several of a kind may be told as one. A line without meaning comes every 14 seconds.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/events", operation_id = "watch_agent", tag = "events",
+    params(AgentPath,
+        ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400."),
+        ("last-event-id" = Option<String>, Header, description = "The `id` of the last event that came.")),
+    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+        answers::Always, answers::OfAgent),
+)]
+pub(in crate::http) async fn of_agent(
+    Shared(app): Shared<SharedApp>,
+    subscriber: Subscriber,
+    Agent(agent): Agent,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let ends_at = ends_at(&uri)?;
+    // Subscribed before the look, so that nothing in between is missed.
+    let moves = app.parts.operator.moves();
+    known(&app, &agent).await?;
+    let last = headers
+        .get(LAST_EVENT_ID)
+        .and_then(|id| id.to_str().ok()?.parse().ok());
+    let known = last.map(|position: Position| (agent.clone(), position));
+    let subscription = Subscription {
+        known: known.into_iter().collect(),
+        watch: Watch::one(agent),
+        ..Subscription::new(app, subscriber, moves, ends_at)?
+    };
+    Ok(subscription.into_response())
+}
+
+/// Tells what happens to all agents that the caller may see.
+///
+/// What stands at `/v1/agents/{id}/events`, of all agents and without ids; the first that is told of each is
+/// `agent.changed`. Appends and claims of other daemons are told with the next eviction or version. Who takes events too
+/// slowly is told `lagged`, and the answer ends.
+#[utoipa::path(
+    get, path = "/v1/events", operation_id = "watch_all", tag = "events",
+    params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400.")),
+    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+        answers::Always),
+)]
+pub(in crate::http) async fn of_all(
+    Shared(app): Shared<SharedApp>,
+    subscriber: Subscriber,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let ends_at = ends_at(&uri)?;
+    let moves = app.parts.operator.moves();
+    Ok(Subscription::new(app, subscriber, moves, ends_at)?.into_response())
+}
+
+fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
+    let parameters = Parameters::read(uri, &["for"])?;
+    let seconds = parameters.seconds("for", FOR_SECONDS_MAX)?;
+    Ok(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
+}
+
+/// Who subscribes.
+pub(in crate::http) struct Subscriber {
+    caller: Arc<Caller>,
+    /// Of a browser that is signed in.
+    session: Option<SessionKey>,
+    holder: Holder,
+}
+
+impl FromRequestParts<SharedApp> for Subscriber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let asking = CallerExtension::from_request_parts(parts, app).await;
+        let Extension(caller) = asking.map_err(|_| Problem::internal())?;
+        Ok(Self {
+            caller,
+            session: parts.extensions.get().cloned(),
+            holder: access::holder(&parts.extensions),
+        })
+    }
+}
+
+/// The state of one client's subscription.
+struct Subscription {
+    app: SharedApp,
+    caller: Arc<Caller>,
+    /// Of a browser that is signed in.
+    session: Option<SessionKey>,
+    moves: Receiver<Change>,
+    /// The agents to look at.
+    watch: Watch,
+    /// The last state reported of each agent.
+    known: HashMap<AgentId, Position>,
+    /// Events to be sent before anything else is looked at.
+    ready: VecDeque<Event>,
+    ticks: Interval,
+    ticks_since_beat: u32,
+    ends_at: Option<Instant>,
+    is_over: bool,
+    _place: QuotaShare,
+    _counted: SubscriberGuard,
+}
+
+impl Subscription {
+    fn new(
+        app: SharedApp,
+        subscriber: Subscriber,
+        moves: Receiver<Change>,
+        ends_at: Option<Instant>,
+    ) -> Result<Self, Problem> {
+        let Subscriber {
+            caller,
+            session,
+            holder,
+        } = subscriber;
+        let place = app.subscribers.take(&holder, 1);
+        let place = place.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            _counted: app.parts.metrics.service.subscribed(),
+            app,
+            caller,
+            session,
+            moves,
+            watch: Watch::default(),
+            known: HashMap::new(),
+            ready: VecDeque::from([Event::default().retry(RETRY).comment("recapd")]),
+            ticks,
+            ticks_since_beat: 0,
+            ends_at,
+            is_over: false,
+            _place: place,
+        })
+    }
+
+    fn into_response(self) -> Response {
+        let events = stream::unfold(self, |mut subscription| async move {
+            let event = subscription.next().await?;
+            Some((Ok::<_, Infallible>(event), subscription))
+        });
+        let mut response = Sse::new(events).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+        headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        response
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.watch.next() {
+                Some(agent) => self.look(agent).await,
+                None => self.wait().await,
+            }
+        }
+    }
+
+    /// Waits until there is something to look at or to send, or the subscription ends.
+    async fn wait(&mut self) {
+        let stop = self.app.parts.stop.clone();
+        let ends_at = self.ends_at;
+        tokio::select! {
+            () = stop.cancelled() => self.is_over = true,
+            () = at(ends_at) => self.is_over = true,
+            moved = self.moves.recv() => self.gather(moved).await,
+            _ = self.ticks.tick() => self.tick(),
+        }
+    }
+
+    /// Takes in a change, and those that follow right after it.
+    async fn gather(&mut self, first: Result<Change, RecvError>) {
+        match first {
+            Ok(change) => self.note(Some(change)),
+            Err(RecvError::Lagged(_)) => self.note(None),
+            Err(RecvError::Closed) => self.is_over = true,
+        }
+        if self.watch.is_of_all() {
+            sleep(GATHER).await;
+        }
+        loop {
+            match self.moves.try_recv() {
+                Ok(change) => self.note(Some(change)),
+                Err(TryRecvError::Lagged(_)) => self.note(None),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// Notes a change; `None` stands for changes that weren't heard.
+    fn note(&mut self, change: Option<Change>) {
+        if let Err(MissedChanges) = self.watch.note(change) {
+            self.ready.clear();
+            self.ready.push_back(told(&("lagged", json!({}))));
+            self.is_over = true;
+        }
+    }
+
+    fn tick(&mut self) {
+        let access = &self.app.parts.access;
+        if !access.still_knows(&self.caller, self.session.as_ref()) {
+            self.is_over = true;
+            return;
+        }
+        self.watch.again();
+        self.ticks_since_beat += 1;
+        if self.ticks_since_beat == TICKS_PER_BEAT {
+            self.ticks_since_beat = 0;
+            self.ready.push_back(Event::default().comment(""));
+        }
+    }
+
+    async fn look(&mut self, agent: AgentId) {
+        match self.seen(&agent).await {
+            Ok(AgentLookup::State(state)) => self.tell(agent, &state),
+            Ok(AgentLookup::Hidden) => self.is_over |= !self.watch.is_of_all(),
+            Ok(AgentLookup::Gone) => {
+                let was_told = self.known.remove(&agent).is_some();
+                if was_told || !self.watch.is_of_all() {
+                    self.ready
+                        .push_back(told(&("agent.deleted", json!({ "agent_id": agent }))));
+                }
+                self.is_over |= !self.watch.is_of_all();
+            }
+            // The database is away.
+            Err(_) => self.watch.later(agent),
+        }
+    }
+
+    async fn seen(&self, agent: &AgentId) -> StoreResult<AgentLookup> {
+        let parts = &self.app.parts;
+        if !parts.access.sees(&self.caller, agent).await? {
+            return Ok(AgentLookup::Hidden);
+        }
+        let Some(row) = parts.store.agent(agent).await? else {
+            return Ok(AgentLookup::Gone);
+        };
+        let queue = parts.operator.row(agent).await?;
+        Ok(AgentLookup::State(Box::new(EventState::new(row, queue))))
+    }
+
+    fn tell(&mut self, agent: AgentId, state: &EventState) {
+        let all = match self.known.get(&agent) {
+            Some(before) => happened(before, state),
+            None => vec![first_told(state)],
+        };
+        let position = state.position();
+        // The last event's id stands for all of them.
+        let last = all.len().saturating_sub(1);
+        for (number, event) in all.iter().enumerate() {
+            let event = told(event);
+            let is_last = number == last && !self.watch.is_of_all();
+            self.ready.push_back(if is_last {
+                event.id(position.to_string())
+            } else {
+                event
+            });
+        }
+        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&agent) {
+            self.known.clear();
+        }
+        self.known.insert(agent, position);
+    }
+}
+
+/// The result of looking at an agent.
+enum AgentLookup {
+    State(Box<EventState>),
+    /// The caller may not see the agent.
+    Hidden,
+    /// There is no such agent.
+    Gone,
+}
+
+fn told((name, data): &NamedEvent) -> Event {
+    Event::default().event(name).data(data.to_string())
+}
+
+fn too_many(lack: Lack, subscribers_max: usize) -> Problem {
+    let detail = match lack {
+        Lack::All => format!("{subscribers_max} clients are told of events already"),
+        Lack::Share => {
+            format!("this token, or this address, has half of the {subscribers_max} places already")
+        }
+    };
+    Problem::new(TOO_MANY_SUBSCRIBERS, detail)
+        .hint("close those that aren't needed, or raise http.subscribers_max")
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,111 @@
+//! Which agents to look at, given the changes; without IO.
+
+use std::collections::BTreeSet;
+
+use recapd_core::domain::agent::AgentId;
+use recapd_platform::notice::Change;
+
+/// The agents to look at: any, or only one.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    only: Option<AgentId>,
+    due: BTreeSet<AgentId>,
+    /// Agents that couldn't be looked at.
+    later: BTreeSet<AgentId>,
+}
+
+/// Changes were missed, and it isn't known which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MissedChanges;
+
+impl Watch {
+    /// Watches only this agent, which is looked at first.
+    pub(super) fn one(agent: AgentId) -> Self {
+        Self {
+            due: BTreeSet::from([agent.clone()]),
+            only: Some(agent),
+            later: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn is_of_all(&self) -> bool {
+        self.only.is_none()
+    }
+
+    /// Notes a change; `None` if it wasn't heard. For one agent the next look shows everything anyway.
+    pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), MissedChanges> {
+        match (change, &self.only) {
+            (Some(Change::Agent(agent)), only) => {
+                if only.as_ref().is_none_or(|only| *only == agent) {
+                    self.due.insert(agent);
+                }
+                Ok(())
+            }
+            (Some(Change::All) | None, Some(only)) => {
+                self.due.insert(only.clone());
+                Ok(())
+            }
+            (Some(Change::All) | None, None) => {
+                self.due.clear();
+                Err(MissedChanges)
+            }
+        }
+    }
+
+    /// The next agent to look at.
+    pub(super) fn next(&mut self) -> Option<AgentId> {
+        self.due.pop_first()
+    }
+
+    /// Notes that an agent couldn't be looked at.
+    pub(super) fn later(&mut self, agent: AgentId) {
+        self.later.insert(agent);
+    }
+
+    /// After some time: makes agents due that couldn't be looked at, and the one that is watched.
+    pub(super) fn again(&mut self) {
+        self.due.append(&mut self.later);
+        self.due.extend(self.only.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    fn due(watch: &mut Watch) -> Vec<AgentId> {
+        std::iter::from_fn(|| watch.next()).collect()
+    }
+
+    #[test]
+    fn one_look_is_for_many_moves() {
+        let mut watch = Watch::default();
+        for name in ["a", "b", "a"] {
+            assert_eq!(watch.note(Some(Change::Agent(id(name)))), Ok(()));
+        }
+        assert_eq!(due(&mut watch), [id("a"), id("b")]);
+        watch.later(id("b"));
+        assert_eq!(due(&mut watch), []);
+        watch.again();
+        assert_eq!(due(&mut watch), [id("b")]);
+    }
+
+    #[test]
+    fn what_was_missed_is_made_up_for_or_told() {
+        for missed in [None, Some(Change::All)] {
+            let (mut one, mut all) = (Watch::one(id("a")), Watch::default());
+            assert_eq!(due(&mut one), [id("a")]);
+            assert_eq!(one.note(Some(Change::Agent(id("b")))), Ok(()));
+            assert_eq!(due(&mut one), []);
+            assert_eq!(one.note(missed.clone()), Ok(()));
+            assert_eq!(due(&mut one), [id("a")]);
+            all.note(Some(Change::Agent(id("b")))).unwrap();
+            assert_eq!(all.note(missed), Err(MissedChanges));
+            assert_eq!(due(&mut all), []);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `POST /v1/agents/{id}/forget` and `DELETE /v1/agents/{id}`.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::Deserialize;
+
+use super::lineage;
+use crate::http::{
+    SharedApp,
+    openapi::{answers, parameters::AgentPath},
+    request::extract::{Agent, Parameters, invalid},
+    response::problem::{INVALID_BODY, Problem},
+};
+use recapd_engine::keeper::{DeleteReply, ForgetReply};
+use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable};
+
+const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
+
+/// The body of a forget.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ForgetBody)]
+struct Wish {
+    exchanges: Option<Vec<i64>>,
+    message: Option<i64>,
+}
+
+/// Forgets exchanges, or one message.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/forget", operation_id = "forget", tag = "history",
+    params(AgentPath),
+    request_body(content = Wish, description = "Either exchanges or one message.", example = json!({"exchanges": [12, 13]})),
+    responses((status = 200, description = "What was forgotten.", body = ForgetReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
+pub(super) async fn forget(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<ForgetReply>, Problem> {
+    let what = match lineage::read(&app, request, EXAMPLE).await? {
+        Wish {
+            exchanges: Some(exchanges),
+            message: None,
+        } if (1..=FORGET_EXCHANGES_MAX).contains(&exchanges.len()) => Forgettable::Exchanges(exchanges),
+        Wish {
+            exchanges: None,
+            message: Some(seq),
+        } => Forgettable::Message(seq),
+        Wish { .. } => {
+            let wrong =
+                format!("the body names neither one message nor 1 to {FORGET_EXCHANGES_MAX} exchanges");
+            return Err(Problem::new(INVALID_BODY, wrong).hint(format!("send `{EXAMPLE}`")));
+        }
+    };
+    let keeper = app.parts.keeper.clone();
+    let reply = app.see_through(async move { keeper.forget(&agent, what).await });
+    Ok(Json(reply.await?))
+}
+
+/// Deletes an agent with all that is known of it.
+#[utoipa::path(
+    delete, path = "/v1/agents/{id}", operation_id = "delete_agent", tag = "agents",
+    params(AgentPath,
+        ("confirm" = String, Query, description = "The agent's id once more: nothing brings it back.")),
+    responses((status = 200, description = "It is gone.", body = DeleteReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting),
+)]
+pub(super) async fn delete(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<DeleteReply>, Problem> {
+    let parameters = Parameters::read(&uri, &["confirm"])?;
+    if parameters.text("confirm") != Some(agent.as_str()) {
+        let cure = format!("nothing brings the agent back; to delete it, say so: ?confirm={agent}");
+        return Err(invalid("confirm", "isn't the agent's id", &cure));
+    }
+    let keeper = app.parts.keeper.clone();
+    let reply = app.see_through(async move { keeper.delete(&agent).await });
+    Ok(Json(reply.await?))
+}

@@ -1,0 +1,163 @@
+//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`: steps that a client can also send as messages, but for the
+//! fork, and here with a clear error when one can't be taken.
+
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+    http::StatusCode,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::http::{
+    App, SharedApp,
+    edge::access::{self, CallerExtension},
+    openapi::{answers, parameters::AgentPath},
+    request::{
+        body,
+        extract::{Agent, Parameters},
+        members,
+    },
+    response::problem::{INVALID_BODY, Problem},
+};
+use recapd_core::domain::{agent::AgentId, lineage::Step};
+use recapd_engine::keeper::{ForkReply, StepReply};
+
+/// The body of a step that nothing needs to be said about.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = EmptyBody)]
+pub(super) struct EmptyBody {}
+
+/// The body of a mark.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = MarkBody)]
+struct MarkRequest {
+    label: Option<String>,
+}
+
+/// The body of a rewind.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RewindBody)]
+struct RewindRequest {
+    to: Option<String>,
+}
+
+/// The body of a fork.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ForkBody)]
+struct Child {
+    child: AgentId,
+}
+
+/// Closes the session and empties the window.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/clear", operation_id = "clear", tag = "lineage",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always, answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn clear(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<StepReply>, Problem> {
+    let EmptyBody {} = read(&app, request, "{}").await?;
+    take(&app, agent, Step::Clear).await
+}
+
+/// Sets a mark.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/mark", operation_id = "mark", tag = "lineage",
+    params(AgentPath),
+    request_body(content = MarkRequest, example = json!({"label": "before the refactoring"})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always, answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn mark(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<StepReply>, Problem> {
+    let MarkRequest { label } = read(&app, request, r#"{"label": "before the refactoring"}"#).await?;
+    take(&app, agent, Step::Mark(label)).await
+}
+
+/// Goes back to a mark.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/rewind", operation_id = "rewind", tag = "lineage",
+    params(AgentPath),
+    request_body(content = RewindRequest, example = json!({"to": "before the refactoring"})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn rewind(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<StepReply>, Problem> {
+    let RewindRequest { to } = read(&app, request, r#"{"to": "before the refactoring"}"#).await?;
+    take(&app, agent, Step::Rewind(to)).await
+}
+
+/// Makes an agent that begins where this one stands.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Child, example = json!({"child": "a-new-agent"})),
+    responses((status = 201, description = "The new agent.", body = ForkReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn fork(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    Agent(parent): Agent,
+    request: Request,
+) -> Result<(StatusCode, Json<ForkReply>), Problem> {
+    let Child { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
+    access::check_may_make(&caller, &child)?;
+    let keeper = app.parts.keeper.clone();
+    let (from, to) = (parent.clone(), child.clone());
+    let forked = app
+        .see_through(async move { keeper.fork(&from, &to).await })
+        .await?;
+    Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
+}
+
+/// The body of `request`, such as `example`; an empty one stands for `{}`.
+pub(super) async fn read<T: DeserializeOwned>(
+    app: &App,
+    request: Request,
+    example: &str,
+) -> Result<T, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let body = body::read_short(app, request).await?;
+    let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
+    let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
+    // An array would do, too, member by member in an order that nobody knows.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid("the body is no JSON object".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| members::with_unknown::<T>(invalid(error.to_string()), text))
+}
+
+async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
+    let keeper = app.parts.keeper.clone();
+    let outcome = app
+        .see_through(async move { keeper.step(&agent, &step).await })
+        .await?;
+    Ok(Json(outcome.into()))
+}

@@ -1,0 +1,190 @@
+//! `POST /v1/agents/{id}/messages`: append.
+
+use axum::{
+    body::Bytes,
+    extract::{Request, State},
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+
+use crate::http::{
+    SharedApp,
+    openapi::{
+        answers,
+        parameters::AgentPath,
+        values::{MessageFormat, MessagesBody},
+    },
+    request::{
+        batch::{self, MessageBatch},
+        body,
+        extract::{Agent, Parameters, invalid},
+        idempotency::Key,
+    },
+    response::problem::Problem,
+};
+use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
+use recapd_store::AppendOutcome;
+
+/// What an append did, over HTTP and on the command line alike.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct AppendReply {
+    accepted: i64,
+    duplicates: i64,
+    exchange: i64,
+    window: WindowFigures,
+    /// What a raised budget took back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returned: Option<EvictedExchanges>,
+    evicted: Vec<EvictedExchanges>,
+    /// The session that ended because its newest exchange is too big.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_ended: Option<i64>,
+    summary: SummaryFigures,
+    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<ConvergenceScore>,
+}
+
+/// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+#[derive(Serialize, utoipa::ToSchema)]
+struct WindowFigures {
+    tokens: i64,
+    budget_tokens: i64,
+    fill_ratio: Option<f64>,
+    tokens_until_eviction: Option<i64>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Moved)]
+struct EvictedExchanges {
+    from_exchange: i64,
+    through_exchange: i64,
+    tokens: i64,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct SummaryFigures {
+    /// 0 before the first; another one than that of a document at hand says that there is a newer one.
+    version: i64,
+    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+    pending_exchanges: i64,
+    covers_through: i64,
+}
+
+/// Stores messages, and answers what that did to the window.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
+    params(AgentPath,
+        ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said."),
+        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "For messages without ids that may be sent again: they are stored once under a key, and a repeat gets the same answer while it is remembered, else one that counts duplicates.")),
+    request_body(description = "Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
+    responses((status = 200, description = "They are stored, and this is what they did to the window.", body = AppendReply),
+        answers::Always,
+        answers::Conflicting,
+        answers::Keyed,
+        answers::WithBody),
+)]
+pub(super) async fn append(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(request.uri(), &["format"])?;
+    let key = Key::read(request.headers(), &agent)?;
+    let format = parameters.text("format").map(named_format).transpose()?;
+    let (writing, body) = body::read(&app, request).await?;
+    let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
+    let ((batch, asked), share) = body
+        .parsed(move |bytes| {
+            let batch = batch::messages(writing, &bytes, format, messages_max)?;
+            Ok((batch, asking.map(|key| key.of_request(&bytes))))
+        })
+        .await?;
+    let MessageBatch { mut messages, usage } = batch;
+    if let Some(key) = &key {
+        key.name(&mut messages);
+    }
+    let (keeper, request_key) = (app.parts.keeper.clone(), asked.clone());
+    let stored = app.seen_through(async move {
+        let stored = keeper
+            .append_and_listen(&agent, messages, usage, request_key)
+            .await;
+        drop(share);
+        stored
+    });
+    let (outcome, convergence) = stored.await?.map_err(|error| match &key {
+        Some(key) => key.problem(error),
+        None => error.into(),
+    })?;
+    let keyed = key.zip(asked);
+    // It is a repeat only if nothing was stored: the agent may have been deleted since, even by another daemon.
+    if outcome.accepted == 0
+        && let Some((key, asked)) = &keyed
+        && let Some(answer) = app.answers.of(key, &asked.digest, outcome.created_at)
+    {
+        return Ok(json(answer));
+    }
+    let appended = AppendReply {
+        convergence,
+        ..AppendReply::from(&outcome)
+    };
+    let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
+    let answer = Bytes::from(answer);
+    if let Some((key, asked)) = keyed {
+        app.answers
+            .remember(key, asked.digest, outcome.created_at, answer.clone());
+    }
+    Ok(json(answer))
+}
+
+fn json(answer: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], answer).into_response()
+}
+
+fn named_format(name: &str) -> Result<Format, Problem> {
+    Format::from_name(name).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        let cure = format!("give one of {names}, or leave it out and it is detected");
+        invalid("format", &format!("can't be `{name}`"), &cure)
+    })
+}
+
+impl From<&AppendOutcome> for AppendReply {
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    fn from(outcome: &AppendOutcome) -> Self {
+        let (tokens, budget_tokens) = (outcome.window_tokens, outcome.budget.budget_tokens());
+        let limited = (budget_tokens > 0).then_some(budget_tokens);
+        let evictions = outcome.evictions.iter();
+        Self {
+            accepted: outcome.accepted,
+            duplicates: outcome.duplicates,
+            exchange: outcome.exchange,
+            window: WindowFigures {
+                tokens,
+                budget_tokens,
+                fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
+                tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
+            },
+            returned: outcome.returned.map(|back| EvictedExchanges {
+                from_exchange: back.from_exchange,
+                through_exchange: back.through_exchange,
+                tokens: back.tokens,
+            }),
+            session_ended: outcome.session_ended,
+            evicted: evictions
+                .map(|eviction| EvictedExchanges {
+                    from_exchange: eviction.from_exchange,
+                    through_exchange: eviction.through_exchange,
+                    tokens: eviction.tokens,
+                })
+                .collect(),
+            summary: SummaryFigures {
+                version: outcome.version,
+                pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
+                covers_through: outcome.summarized_through,
+            },
+            convergence: None,
+        }
+    }
+}

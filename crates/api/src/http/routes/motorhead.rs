@@ -1,0 +1,327 @@
+//! `/sessions/{id}/memory`: the three routes of motorhead, a similar server that is no longer developed, so that its
+//! clients can use recapd unchanged.
+//!
+//! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
+//! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
+//! `DELETE /v1/agents/{id}` does. A context is a system message: the newest one in the window is shown, but an earlier
+//! one stays in the history, since messages are never changed, and is shown again where a later one has left the window.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::http::{
+    SharedApp,
+    openapi::{answers, parameters::AgentPath},
+    request::{
+        batch, body,
+        extract::{Agent, Parameters},
+    },
+    response::problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Problem, RequestPlace, TOO_MANY_MESSAGES},
+};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        exchange::PREAMBLE,
+        fnv::fnv32,
+        message::{Format, Kind, Message},
+    },
+    formats,
+};
+use recapd_store::{
+    AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage,
+    page::{PAGE_BYTES_MAX, page},
+};
+
+/// The most exchanges of the window that are shown: the newest ones.
+const EXCHANGES_MAX: i64 = 200;
+/// How the id of a message begins that holds a session's context from elsewhere.
+const CONTEXT_ID: &str = "motorhead-context";
+
+/// What a session remembers.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMemory)]
+pub(super) struct Memory {
+    /// The window, the newest first.
+    messages: Vec<MemoryMessage>,
+    /// The newest context that was sent and is in the window, and the summary.
+    context: Option<String>,
+    /// The summary's tokens.
+    tokens: i64,
+}
+
+/// A message.
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMessage)]
+struct MemoryMessage {
+    /// `Human` or `AI`, or `System`; `user`, `assistant` and `system` will do, too.
+    role: String,
+    content: String,
+}
+
+/// What is to be remembered. Further members are passed over, as motorhead does.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMessages)]
+pub(super) struct MemoryRequest {
+    /// The oldest first.
+    messages: Vec<MemoryMessage>,
+    /// What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
+    /// in their order.
+    context: Option<String>,
+}
+
+/// It is done.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadStatus)]
+pub(super) struct MotorheadStatus {
+    status: &'static str,
+}
+
+const OK: Json<MotorheadStatus> = Json(MotorheadStatus { status: "Ok" });
+
+/// Shows what a session remembers. An unknown one remembers nothing.
+#[utoipa::path(
+    get, path = "/sessions/{id}/memory", operation_id = "motorhead_get", tag = "messages",
+    params(AgentPath),
+    responses((status = 200, description = "Window and summary.", body = Memory), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Memory>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let Some(row) = app.parts.store.agent(&agent).await? else {
+        return Ok(Json(Memory {
+            messages: Vec::new(),
+            context: None,
+            tokens: 0,
+        }));
+    };
+    let window = window(&app, &agent, &row).await?;
+    let summary = app.parts.snapshots.get(&agent).await?;
+    let summary = summary.map(|reading| reading.snapshot);
+    let tokens = summary.as_ref().map_or(0, |snapshot| snapshot.tokens);
+    let (sent, said): (Vec<_>, Vec<_>) = window.into_iter().partition(|stored| is_context(&stored.message));
+    let sent = sent.last().map(|stored| stored.message.text());
+    let told = summary.iter().map(|snapshot| snapshot.markdown.clone());
+    let context: Vec<String> = sent
+        .into_iter()
+        .chain(told)
+        .filter(|text| !text.is_empty())
+        .collect();
+    Ok(Json(Memory {
+        messages: said.iter().rev().filter_map(shown).collect(),
+        context: (!context.is_empty()).then(|| context.join("\n\n")),
+        tokens,
+    }))
+}
+
+/// The messages of the window, the oldest first.
+async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult<Vec<StoredMessage>> {
+    let ask = |from, through, limit| ExchangeQuery {
+        from,
+        through,
+        limit,
+        bytes_max: PAGE_BYTES_MAX,
+    };
+    let store = app.parts.store.as_ref();
+    // The running session's preamble is in the window, too.
+    let preamble = page(store, agent, ask(PREAMBLE, PREAMBLE, 1)).await?;
+    let (first, last) = (row.ledger.first_exchange.max(1), row.ledger.last_exchange);
+    let exchanges = page(store, agent, ask(first, last, EXCHANGES_MAX)).await?;
+    let all = preamble.into_iter().chain(exchanges);
+    Ok(all.flat_map(|paged| paged.stored.messages).collect())
+}
+
+fn is_context(message: &Message) -> bool {
+    let id = message.client_id.as_deref();
+    id.is_some_and(|id| id.starts_with(CONTEXT_ID))
+}
+
+fn shown(stored: &StoredMessage) -> Option<MemoryMessage> {
+    let role = match stored.message.kind {
+        Kind::User => "Human",
+        Kind::Assistant => "AI",
+        Kind::System => "System",
+        _ => return None,
+    };
+    let content = stored.message.text();
+    (!content.is_empty()).then(|| MemoryMessage {
+        role: role.to_owned(),
+        content,
+    })
+}
+
+/// Remembers messages.
+#[utoipa::path(
+    post, path = "/sessions/{id}/memory", operation_id = "motorhead_post", tag = "messages",
+    params(AgentPath),
+    request_body(content = MemoryRequest, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
+    responses((status = 200, description = "They are stored.", body = MotorheadStatus),
+        answers::Always, answers::OfAgent, answers::Conflicting, answers::WithBody),
+)]
+pub(super) async fn append(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<MotorheadStatus>, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let (_, body) = body::read(&app, request).await?;
+    let messages_max = app.settings.batch_messages_max;
+    let (mut messages, share) = body
+        .parsed(move |bytes| read_messages(bytes, messages_max))
+        .await?;
+    renew_context(&app, &agent, &mut messages).await?;
+    if !messages.is_empty() {
+        let keeper = app.parts.keeper.clone();
+        let stored = app.see_through(async move {
+            let stored = keeper.append(&agent, messages).await;
+            drop(share);
+            stored
+        });
+        stored.await?;
+    }
+    Ok(OK)
+}
+
+/// A context as a message. The id stands in the payload, which is all that is read again.
+fn context_of(id: &str, text: &str) -> Result<Message, Problem> {
+    native(None, &json!({ "id": id, "kind": "system", "content": text }))
+}
+
+/// Gives a context, which comes first, an id of its own, or leaves it out if it is the one that the session has.
+async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Message>) -> Result<(), Problem> {
+    let Some(context) = messages.first_mut().filter(|first| is_context(first)) else {
+        return Ok(());
+    };
+    let row = app.parts.store.agent(agent).await?;
+    let window = match &row {
+        Some(row) => window(app, agent, row).await?,
+        None => Vec::new(),
+    };
+    let text = context.text();
+    let known = window.iter().rev().find(|stored| is_context(&stored.message));
+    if known.is_some_and(|known| known.message.text() == text) {
+        messages.remove(0);
+    } else {
+        let last = row.map_or(0, |row| row.ledger.last_seq);
+        let id = format!("{CONTEXT_ID}-{last}-{:08x}", fnv32(text.bytes()));
+        *context = context_of(&id, &text)?;
+    }
+    Ok(())
+}
+
+/// The messages of a body, at most `messages_max`, and a context before them.
+fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
+    batch::check_values(&body)?;
+    let given: MemoryRequest = serde_json::from_slice(&body).map_err(|error| {
+        Problem::new(INVALID_BODY, error.to_string())
+            .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
+    })?;
+    drop(body);
+    if given.messages.len() > messages_max {
+        let detail = format!("more messages than one request may hold, {messages_max}");
+        return Err(Problem::new(TOO_MANY_MESSAGES, detail).hint("send them in several requests, in order"));
+    }
+    messages(given)
+}
+
+/// The messages of a request, one by one: each text is freed when its message is made.
+fn messages(given: MemoryRequest) -> Result<Vec<Message>, Problem> {
+    let context = given.context.filter(|text| !text.is_empty());
+    let context = context.map(|text| context_of(CONTEXT_ID, &text));
+    let said = given.messages.into_iter().enumerate().map(|(number, said)| {
+        let kind = kind(&said.role).ok_or_else(|| {
+            wrong(
+                Some(number),
+                format!("role `{}` is unknown: give Human, AI or System", said.role),
+            )
+        })?;
+        native(Some(number), &json!({ "kind": kind, "content": said.content }))
+    });
+    context.into_iter().chain(said).collect()
+}
+
+fn native(number: Option<usize>, message: &Value) -> Result<Message, Problem> {
+    let message = formats::parse(Format::Native, &message.to_string());
+    message.map_err(|error| wrong(number, error.to_string()))
+}
+
+/// The kind for a role of motorhead's clients.
+fn kind(role: &str) -> Option<&'static str> {
+    match role.to_ascii_lowercase().as_str() {
+        "human" | "user" => Some("user"),
+        "ai" | "assistant" => Some("assistant"),
+        "system" => Some("system"),
+        _ => None,
+    }
+}
+
+fn wrong(number: Option<usize>, detail: String) -> Problem {
+    let pointer = number.map_or_else(|| "/context".to_owned(), |number| format!("/messages/{number}"));
+    Problem::new(INVALID_MESSAGE, format!("{detail}; nothing was stored")).findings(vec![Finding {
+        place: RequestPlace::Pointer(pointer),
+        detail,
+    }])
+}
+
+/// Deletes a session, for good. One that isn't there is gone already.
+#[utoipa::path(
+    delete, path = "/sessions/{id}/memory", operation_id = "motorhead_delete", tag = "messages",
+    params(AgentPath),
+    responses((status = 200, description = "It is gone.", body = MotorheadStatus),
+        answers::Always, answers::OfAgent, answers::Conflicting),
+)]
+pub(super) async fn delete(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<MotorheadStatus>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let keeper = app.parts.keeper.clone();
+    let deleted = app.seen_through(async move { keeper.delete(&agent).await });
+    match deleted.await? {
+        Ok(_) | Err(StoreError::UnknownAgent(_)) => Ok(OK),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_or_refused(
+            body in "(\\{|\\}|\\[|\\]|:|,|\"messages\"|\"context\"|\"role\"|\"content\"|\"Human\"|\"ai\"|\"x\"|null|[0-9]|\\PC){0,24}",
+            roles in proptest::collection::vec("(Human|AI|System|user|ASSISTANT|\\PC{0,8})", 0..5),
+            content in "\\PC{0,40}",
+        ) {
+            for text in [body, said(&roles, &content)] {
+                let Ok(given) = serde_json::from_str::<MemoryRequest>(&text) else { continue };
+                let context = given.context.iter().filter(|text| !text.is_empty()).count();
+                let contents: Vec<String> = given.messages.iter().map(|said| said.content.clone()).collect();
+                let Ok(messages) = messages(given) else { continue };
+                prop_assert_eq!(messages.len(), contents.len() + context);
+                for (message, content) in messages.iter().skip(context).zip(&contents) {
+                    prop_assert_eq!(&message.text(), content);
+                }
+            }
+        }
+    }
+
+    fn said(roles: &[String], content: &str) -> String {
+        let messages: Vec<_> = roles
+            .iter()
+            .map(|role| json!({ "role": role, "content": content }))
+            .collect();
+        json!({ "messages": messages, "context": content }).to_string()
+    }
+}

@@ -1,0 +1,119 @@
+//! `POST /v1/agents/{id}/pin` and `unpin`, which a client can also send as messages, and `GET /v1/agents/{id}/pins`.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{agents::known, lineage};
+use crate::{
+    context::pins::{self, PinsReply},
+    http::{
+        SharedApp,
+        openapi::{answers, parameters::AgentPath},
+        request::extract::{Agent, Parameters},
+        response::problem::Problem,
+    },
+};
+use recapd_core::domain::{agent::AgentId, lineage::Step};
+
+/// The body of both.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PinBody)]
+struct PinRequest {
+    seq: i64,
+}
+
+/// What a pin or an unpin did.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Pinned)]
+pub(super) struct PinReply {
+    /// The message.
+    seq: i64,
+    pinned: bool,
+    /// The first exchange in the window: messages of earlier ones are copied.
+    first_exchange: i64,
+}
+
+/// Keeps a message in view.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/pin", operation_id = "pin", tag = "lineage",
+    params(AgentPath),
+    request_body(content = PinRequest, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = PinReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn pin(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<PinReply>, Problem> {
+    let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
+    take(&app, agent, Step::Pin(seq), (seq, true)).await
+}
+
+/// No longer does.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/unpin", operation_id = "unpin", tag = "lineage",
+    params(AgentPath),
+    request_body(content = PinRequest, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = PinReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn unpin(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<PinReply>, Problem> {
+    let PinRequest { seq } = lineage::read(&app, request, r#"{"seq": 12}"#).await?;
+    take(&app, agent, Step::Unpin(seq), (seq, false)).await
+}
+
+/// Shows what stays in view.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
+    params(AgentPath),
+    responses((status = 200, description = "What stays in view.", body = PinsReply),
+        answers::Always,
+        answers::OfAgent),
+)]
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<PinsReply>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = known(&app, &agent).await?;
+    let configured = &app.settings.configured;
+    let in_force = row.settings.expanded(&configured.basis);
+    let max_tokens = in_force.context_options(configured.context).copies_max_tokens();
+    Ok(Json(
+        pins::pins(app.parts.store.as_ref(), &row, max_tokens).await?,
+    ))
+}
+
+async fn take(
+    app: &SharedApp,
+    agent: AgentId,
+    step: Step,
+    (seq, pinned): (i64, bool),
+) -> Result<Json<PinReply>, Problem> {
+    let keeper = app.parts.keeper.clone();
+    let outcome = app
+        .see_through(async move { keeper.step(&agent, &step).await })
+        .await?;
+    Ok(Json(PinReply {
+        seq,
+        pinned,
+        first_exchange: outcome.first_exchange,
+    }))
+}

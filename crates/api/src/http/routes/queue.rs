@@ -1,0 +1,347 @@
+//! The updates to be made: `GET /v1/queue`, its rows, and what operators do to them.
+
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, Uri, header::LOCATION},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::lineage::{self, EmptyBody};
+use crate::{
+    access::Caller,
+    http::{
+        App, SharedApp,
+        edge::access::CallerExtension,
+        openapi::{
+            answers,
+            parameters::{AgentPath, Paging},
+        },
+        request::{
+            extract::{Agent, Parameters, agent_id},
+            page,
+        },
+        response::problem::{Problem, UNKNOWN_QUEUE_ROW},
+    },
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{Cursor, PagedList},
+    time::Timestamp,
+};
+use recapd_engine::keeper::Operator;
+use recapd_store::{
+    StoreResult,
+    operate::{OperatorOutcome, QueueRow},
+};
+
+/// A page of the queue, by agent.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = QueuePage)]
+pub(super) struct QueuePage {
+    /// Since when all updates are paused; null if they aren't.
+    paused_since: Option<Timestamp>,
+    rows: Vec<QueueRow>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
+
+/// Whether all updates are paused.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = QueuePause)]
+pub(super) struct Pause {
+    /// Since when; null if they aren't.
+    paused_since: Option<Timestamp>,
+}
+
+/// Whether the updates of an agent are paused by a hand.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AgentPause)]
+pub(super) struct AgentPause {
+    agent_id: AgentId,
+    paused: bool,
+}
+
+/// Lists the queue.
+#[utoipa::path(
+    get, path = "/v1/queue", operation_id = "list_queue", tag = "updates",
+    params(Paging),
+    responses((status = 200, description = "A page of the queue, by agent.", body = QueuePage), answers::Always),
+)]
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    uri: Uri,
+) -> Result<Json<QueuePage>, Problem> {
+    let (rows, last, paused_since) = queue_of(&app, &caller, &uri).await?;
+    Ok(Json(QueuePage {
+        paused_since,
+        rows,
+        next_cursor: page::next(PagedList::Queue, last),
+    }))
+}
+
+/// The requested page of the queue, as far as `caller` may see it: its rows, the agent after which the next page
+/// begins, and since when all updates are paused.
+async fn queue_of(
+    app: &App,
+    caller: &Caller,
+    uri: &Uri,
+) -> Result<(Vec<QueueRow>, Option<AgentId>, Option<Timestamp>), Problem> {
+    let parameters = Parameters::read(uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters, PagedList::Queue)?;
+    let operator = &app.parts.operator;
+    let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
+    let (rows, next) = if let Some(agents) = seen {
+        some(operator, agents, limit).await?
+    } else {
+        let found = operator.queue(after.as_ref(), limit + 1).await?;
+        page::cut(found, limit, |row| row.agent_id.clone())
+    };
+    Ok((rows, next, operator.paused_since().await?))
+}
+
+/// A page of the rows of `agents`; it may have fewer rows than a page holds although more follow.
+pub(in crate::http) async fn some(
+    operator: &Operator,
+    agents: Vec<AgentId>,
+    limit: i64,
+) -> StoreResult<(Vec<QueueRow>, Option<AgentId>)> {
+    let is_full = i64::try_from(agents.len()).is_ok_and(|found| found == limit);
+    let mut rows = Vec::new();
+    for agent in &agents {
+        rows.extend(operator.row(agent).await?);
+    }
+    Ok((rows, agents.into_iter().last().filter(|_| is_full)))
+}
+
+/// Shows an agent's row in the queue.
+#[utoipa::path(
+    get, path = "/v1/queue/{id}", operation_id = "get_queue_row", tag = "updates",
+    params(AgentPath),
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<QueueRow>, Problem> {
+    Parameters::read(&uri, &[])?;
+    shown(&app, &agent).await
+}
+
+/// Shows the row in the queue of the agent that is called `pause`.
+///
+/// It has a route of its own because what `POST` does there has. Otherwise it is `GET /v1/queue/{id}`.
+#[utoipa::path(
+    get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
+    read_namesake(&app, &uri).await
+}
+
+/// Shows the row in the queue of the agent that is called `resume`.
+///
+/// As `GET /v1/queue/pause`.
+#[utoipa::path(
+    get, path = "/v1/queue/resume", operation_id = "get_queue_row_of_resume", tag = "updates",
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
+    read_namesake(&app, &uri).await
+}
+
+/// As [`read`], for an agent with the name of the path's last part.
+async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
+    Parameters::read(uri, &[])?;
+    let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
+    shown(app, &agent_id(name)?).await
+}
+
+async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {
+    let row = app.parts.operator.row(agent).await?;
+    row.map(Json).ok_or_else(|| not_queued(agent))
+}
+
+pub(in crate::http) fn not_queued(agent: &AgentId) -> Problem {
+    Problem::new(UNKNOWN_QUEUE_ROW, format!("agent `{agent}` isn't in the queue"))
+        .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
+}
+
+/// Has an agent's summary updated now.
+///
+/// What it waits for (more exchanges, a failed attempt's backoff, a batch's answer) is waited for no longer.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/refresh", operation_id = "refresh_summary", tag = "updates",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 202, description = "It is queued.", body = QueueRow,
+            headers(("location" = String, description = "Where the row can be looked at."))),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn refresh(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let EmptyBody {} = lineage::read(&app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    let row = app
+        .see_through(async move { operator.refresh(&asked).await })
+        .await?;
+    let place = HeaderValue::try_from(format!("/v1/queue/{agent}"));
+    let mut response = (StatusCode::ACCEPTED, Json(row)).into_response();
+    if let Ok(place) = place {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// Makes a row due that waits, is parked or paused.
+///
+/// It gets another series of attempts. A row that a worker has right now stays as it is.
+#[utoipa::path(
+    post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "The row now.", body = QueueRow),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn retry(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<QueueRow>, Problem> {
+    by_hand(&app, agent, request, async |operator, agent| {
+        operator.retry(&agent).await
+    })
+    .await
+}
+
+/// Parks a row, and stops the update under way.
+///
+/// Nothing is lost: exchanges stay pending, and digests stand for them. The next eviction brings the row back, ten minutes
+/// later at the earliest, or a hand.
+#[utoipa::path(
+    post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "The row now.", body = QueueRow),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn cancel(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<QueueRow>, Problem> {
+    by_hand(&app, agent, request, async |operator, agent| {
+        operator.cancel(&agent).await
+    })
+    .await
+}
+
+/// Carries out an action on an agent's row, to its end even if the client leaves. Returns the row as the action left
+/// it: a worker may change it before a second look.
+async fn by_hand<Act, Done>(
+    app: &SharedApp,
+    agent: AgentId,
+    request: Request,
+    act: Act,
+) -> Result<Json<QueueRow>, Problem>
+where
+    Act: FnOnce(Operator, AgentId) -> Done,
+    Done: Future<Output = StoreResult<OperatorOutcome>> + Send + 'static,
+{
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
+    let act = act(app.parts.operator.clone(), agent.clone());
+    let handled = app.see_through(act).await?;
+    match handled {
+        OperatorOutcome::Done(row) | OperatorOutcome::Running(row) => Ok(Json(*row)),
+        OperatorOutcome::NoRow => Err(not_queued(&agent)),
+    }
+}
+
+/// Pauses all updates.
+///
+/// Of all daemons on the database, until they are resumed, also over restarts. What runs goes on to its end.
+#[utoipa::path(
+    post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "They are paused.", body = Pause), answers::Always, answers::WithBody),
+)]
+pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
+    set_paused(&app, request, true).await
+}
+
+/// Goes on with updates.
+#[utoipa::path(
+    post, path = "/v1/queue/resume", operation_id = "resume_queue", tag = "updates",
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "They go on.", body = Pause), answers::Always, answers::WithBody),
+)]
+pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
+    set_paused(&app, request, false).await
+}
+
+async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pause>, Problem> {
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
+    let operator = app.parts.operator.clone();
+    let paused_since = app
+        .see_through(async move { operator.set_paused(paused).await })
+        .await?;
+    Ok(Json(Pause { paused_since }))
+}
+
+/// Pauses an agent's updates.
+///
+/// Until they are resumed; the update under way is stopped. The window goes on being kept, and digests stand for what leaves
+/// it.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "They are paused.", body = AgentPause),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn pause_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentPause>, Problem> {
+    set_agent_paused(&app, agent, request, true).await
+}
+
+/// Goes on with an agent's updates.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/resume", operation_id = "resume_agent", tag = "updates",
+    params(AgentPath),
+    request_body(content = EmptyBody, example = json!({})),
+    responses((status = 200, description = "They go on.", body = AgentPause),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn resume_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentPause>, Problem> {
+    set_agent_paused(&app, agent, request, false).await
+}
+
+async fn set_agent_paused(
+    app: &App,
+    agent: AgentId,
+    request: Request,
+    paused: bool,
+) -> Result<Json<AgentPause>, Problem> {
+    let EmptyBody {} = lineage::read(app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    app.see_through(async move { operator.set_agent_paused(&asked, paused).await })
+        .await?;
+    Ok(Json(AgentPause {
+        agent_id: agent,
+        paused,
+    }))
+}

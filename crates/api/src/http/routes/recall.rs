@@ -1,0 +1,142 @@
+//! `GET /v1/agents/{id}/recall` and `GET /v1/agents/{id}/exchanges/{n}`: the archive, by words and by number.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::{HeaderMap, HeaderValue, Uri, header::VARY, request::Parts},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use crate::{
+    http::{
+        SharedApp,
+        openapi::{answers, parameters::AgentPath},
+        request::extract::{Agent, Parameters, agent_id, invalid},
+        response::{
+            negotiate::preferred,
+            problem::{INVALID_PARAMETER, Problem, UNKNOWN_EXCHANGE},
+        },
+    },
+    recall::{
+        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, RecallReply,
+    },
+};
+use recapd_core::{
+    domain::{agent::AgentId, recall::Query},
+    formats::outgoing::RequestFormat,
+};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+/// Searches an archive.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/recall", operation_id = "recall", tag = "history",
+    params(AgentPath,
+        ("q" = String, Query, min_length = 1, description = "Words, and phrases in quotation marks.", example = "jwt \"refresh token\""),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges.")),
+    responses((status = 200, description = "What was found.", content((RecallReply = "application/json"), (String = "text/plain"))),
+        answers::Always,
+        answers::OfAgent),
+)]
+pub(super) async fn search(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["q", "limit"])?;
+    let words = parameters
+        .text("q")
+        .ok_or_else(|| invalid("q", "is missing", "give the words to look for"))?;
+    let query = Query::parse(words).map_err(|error| invalid("q", "can't be asked", &error.to_string()))?;
+    let limit = parameters.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND_SHOWN);
+    let redactor = app.parts.snapshots.redactor();
+    let found = recall::search(app.parts.store.as_ref(), &agent, &query, limit, redactor).await?;
+    let found = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    Ok(answer(&headers, &found, recall::found_text))
+}
+
+/// An exchange of an agent, as the path names it.
+pub(in crate::http) struct ExchangePath {
+    pub(in crate::http) agent: AgentId,
+    pub(in crate::http) exchange: i64,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path((id, number)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
+        let exchange = number.strip_prefix('#').unwrap_or(&number).parse();
+        Ok(Self {
+            agent: agent_id(&id)?,
+            exchange: exchange.map_err(|_| {
+                Problem::new(
+                    INVALID_PARAMETER,
+                    format!("`{number}` is no number of an exchange"),
+                )
+                .hint("give the number that stands behind the # in the summary: /exchanges/38")
+            })?,
+        })
+    }
+}
+
+/// Shows an exchange as it was.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/exchanges/{n}", operation_id = "get_exchange", tag = "history",
+    params(AgentPath,
+        ("n" = i64, Path, description = "The exchange's number, as it stands behind the # in a summary.", minimum = 0),
+        ("after" = Option<i64>, Query, minimum = 0, description = "Only messages after this number."),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "The most messages."),
+        ("format" = Option<RequestFormat>, Query, description = "Also as content of this provider's request.")),
+    responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
+        answers::Always,
+        answers::OfAgent),
+)]
+pub(super) async fn expand(
+    State(app): State<SharedApp>,
+    ExchangePath { agent, exchange }: ExchangePath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["after", "limit", "format"])?;
+    let format = |name| {
+        let cure = "give anthropic, openai, openai-responses or gemini";
+        RequestFormat::from_name(name).ok_or_else(|| invalid("format", &format!("can't be `{name}`"), cure))
+    };
+    let query = ExpandQuery {
+        after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
+        limit: parameters
+            .integer("limit", 1..=MESSAGES_MAX)?
+            .unwrap_or(MESSAGES_SHOWN),
+        format: parameters.text("format").map(format).transpose()?,
+    };
+    let store = app.parts.store.as_ref();
+    match recall::expand(store, &agent, exchange, query).await? {
+        Some(reply) => Ok(answer(&headers, &reply, recall::expanded_text)),
+        None if store.agent(&agent).await?.is_none() => Err(Problem::unknown_agent(&agent)),
+        None => Err(unknown_exchange(&agent, exchange)),
+    }
+}
+
+pub(in crate::http) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
+    Problem::new(
+        UNKNOWN_EXCHANGE,
+        format!("agent `{agent}` has no exchange #{exchange}"),
+    )
+    .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
+}
+
+/// The reply as JSON, or as text if the client prefers that.
+pub(super) fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
+    let vary = [(VARY, HeaderValue::from_static("accept"))];
+    if preferred(headers, &[JSON, TEXT]) == TEXT {
+        (vary, text(reply)).into_response()
+    } else {
+        (vary, Json(reply)).into_response()
+    }
+}

@@ -1,0 +1,109 @@
+//! `GET` and `PATCH /v1/agents/{id}`: an agent's figures and its settings.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::agents::{AgentFigures, known};
+use crate::http::{
+    SharedApp,
+    openapi::{answers, parameters::AgentPath},
+    request::{
+        body,
+        extract::{Agent, Parameters, proposal},
+    },
+    response::problem::{Finding, INVALID_BODY, INVALID_SETTING, Problem, RequestPlace},
+};
+use recapd_core::domain::settings::{AgentSettings, InForce, SettingsError, SettingsPatch};
+use recapd_store::SpendPause;
+
+/// An agent.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Agent)]
+pub(super) struct SettingsView {
+    #[serde(flatten)]
+    figures: AgentFigures,
+    /// What it overrides.
+    settings: AgentSettings,
+    /// What is in force, and where each value comes from.
+    in_force: Vec<InForce>,
+    /// The limit of spending for which updates wait, and until when; null if they don't.
+    paused: Option<SpendPause>,
+}
+
+/// Shows an agent.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}", operation_id = "get_agent", tag = "agents",
+    params(AgentPath),
+    responses((status = 200, description = "The agent.", body = SettingsView),
+        answers::Always,
+        answers::OfAgent),
+)]
+pub(super) async fn show(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<SettingsView>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = known(&app, &agent).await?;
+    let configured = &app.settings.configured;
+    Ok(Json(SettingsView {
+        paused: app.parts.store.paused(&agent).await?,
+        in_force: row.settings.in_force(&configured.settings, &configured.basis),
+        settings: row.settings.clone(),
+        figures: row.into(),
+    }))
+}
+
+/// Changes settings by a merge patch (RFC 7396), from the next append on. Answers with all the agent overrides.
+#[utoipa::path(
+    patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
+    params(AgentPath),
+    request_body(description = "A merge patch (RFC 7396): null takes a setting back.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
+    responses((status = 200, description = "All that the agent overrides now.", body = AgentSettings),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
+pub(super) async fn change(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentSettings>, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let body = body::read_short(&app, request).await?;
+    let patch: Value = serde_json::from_slice(&body.bytes)
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
+    let patch = SettingsPatch::parse(patch).map_err(refusal)?;
+    let keeper = app.parts.keeper.clone();
+    let settings = app
+        .see_through(async move { keeper.change_settings(&agent, &patch).await })
+        .await?;
+    Ok(Json(settings))
+}
+
+const EXAMPLE: &str =
+    r#"send an object such as {"budget_tokens": 50000, "model": null}; null takes a setting back"#;
+
+fn refusal(error: SettingsError) -> Problem {
+    let detail = error.to_string();
+    let (name, hint) = match error {
+        SettingsError::NotAnObject => return Problem::new(INVALID_SETTING, detail).hint(EXAMPLE),
+        SettingsError::Unknown(name) => {
+            let known: Vec<&str> = AgentSettings::names().collect();
+            let hint = proposal(&name, &known);
+            (name, hint)
+        }
+        SettingsError::Invalid { name, expected } => (name.to_owned(), format!("give {expected}")),
+    };
+    Problem::new(INVALID_SETTING, detail)
+        .hint(hint.clone())
+        .findings(vec![Finding {
+            place: RequestPlace::member(&name),
+            detail: hint,
+        }])
+}

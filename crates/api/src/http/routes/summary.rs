@@ -1,0 +1,194 @@
+//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory; while the database is away, from the last
+//! copy, marked as stale.
+
+use std::time::Duration;
+
+use axum::{
+    body::Bytes,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
+    response::Response,
+};
+use tokio::time::Instant;
+
+use crate::{
+    access::quota::Lack,
+    http::{
+        App, SharedApp,
+        edge::{access, observe},
+        openapi::{answers, parameters::AgentPath, values::View},
+        request::extract::{Agent, Parameters},
+        response::{
+            document::{Document, Form, insert, unavailable},
+            excerpt,
+            negotiate::is_known,
+            prepared::PreparedResponses,
+            problem::{Problem, TOO_MANY_REQUESTS},
+        },
+    },
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    summary::brief::{BriefOptions, Excerpt},
+};
+use recapd_engine::snapshot::{Lookup, Snapshot, SummaryReply};
+use recapd_telemetry::metrics::labels::ReadResult;
+
+/// The longest wait that can be asked for, in seconds.
+const WAIT_SECONDS_MAX: u64 = 60;
+/// The longest wait, as a part of the request's time limit.
+const WAIT_SHARE: f64 = 0.9;
+/// The route that [`read`] answers.
+pub(in crate::http) const PATH: &str = "/v1/agents/{id}/summary";
+/// After how many seconds somebody may have stopped waiting.
+const WAITS_RETRY_SECONDS: u32 = 5;
+const VERSION: HeaderName = HeaderName::from_static("recapd-version");
+const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
+
+/// Reads a summary.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
+    params(AgentPath,
+        ("view" = Option<View>, Query, description = "`brief`: which exchange is open, if one is, and then the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
+        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
+    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does; what a brief says of the open exchange is none of it."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
+        (status = 304, description = "It is known already."),
+        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. As Markdown, the text is one that can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        answers::Faults,
+        answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let began = Instant::now();
+    let headers = request.headers();
+    let SummaryQuery { wanted, wait } = SummaryQuery::read(&app, request.uri())?;
+    let form = Form::wanted(headers);
+    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
+    let read = match wait {
+        None => snapshots.get(&agent).await,
+        Some(wait) => {
+            let place = app.waits.take(&access::holder(request.extensions()), 1);
+            let _place = place.map_err(too_many_waits)?;
+            let (deadline, stop) = (began + wait, &app.parts.stop);
+            snapshots.get_changed(&agent, is_known, deadline, stop).await
+        }
+    };
+    let took = wait.is_none().then(|| began.elapsed());
+    let (result, answer) = match (read, wanted) {
+        (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
+        (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
+        (Ok(Some(reading)), Some(wanted)) => {
+            let excerpt = excerpt::made(wanted, &app, &agent, &reading).await?;
+            document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
+        }
+        (Err(error), _) => unavailable(error, form),
+    };
+    observe::observe_read(&app.parts.metrics, result, took);
+    Ok(answer)
+}
+
+fn too_many_waits(lack: Lack) -> Problem {
+    let detail = match lack {
+        Lack::All => "as many clients wait for changes as there are connections",
+        Lack::Share => "this token, or this address, waits for as many changes at once as it may",
+    };
+    Problem::new(TOO_MANY_REQUESTS, detail)
+        .hint("wait for fewer agents at once, or follow GET /v1/events; the limit is half of http.connections_max")
+        .retry_after(WAITS_RETRY_SECONDS)
+}
+
+/// The answer to a request for the whole document, whose `reading` was at hand.
+pub(in crate::http) fn at_hand(
+    app: &App,
+    agent: &AgentId,
+    reading: &Lookup,
+    headers: &HeaderMap,
+) -> Response {
+    let began = Instant::now();
+    let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
+    observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
+    answer
+}
+
+/// What the parameters ask for.
+#[derive(Default)]
+struct SummaryQuery {
+    wanted: Option<BriefOptions>,
+    wait: Option<Duration>,
+}
+
+impl SummaryQuery {
+    fn read(app: &SharedApp, uri: &Uri) -> Result<Self, Problem> {
+        if uri.query().is_none() {
+            return Ok(Self::default());
+        }
+        let known = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
+        let parameters = Parameters::read(uri, &known)?;
+        let wait = parameters
+            .seconds("wait", WAIT_SECONDS_MAX)?
+            .map(Duration::from_secs);
+        // The response must be sent before the request's time is up.
+        let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
+        Ok(Self {
+            wanted: excerpt::wanted(&parameters)?,
+            wait: wait.map(|wait| wait.min(wait_max)),
+        })
+    }
+}
+
+/// The response with the whole document, from what is prepared.
+fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
+    let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
+    let own = || own_headers(snapshot);
+    let alone;
+    let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
+        kept
+    } else {
+        // There is no room for it beside the snapshot: it is prepared for this answer alone.
+        alone = PreparedResponses::new(&snapshot.etag, own());
+        &alone
+    };
+    prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
+        let make = || json(agent, reading);
+        match reading.stale_since {
+            None => prepared.json(snapshots, snapshot, make),
+            // It holds the document's age.
+            Some(_) => make().into(),
+        }
+    })
+}
+
+fn json(agent: &AgentId, reading: &Lookup) -> Vec<u8> {
+    let snapshot = &reading.snapshot;
+    let reply = SummaryReply::of(agent, snapshot, reading.stale_since, None);
+    serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
+}
+
+/// A part of the document.
+fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -> Document<SummaryReply<'a>> {
+    Document {
+        etag: reading.snapshot.etag.clone(),
+        bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
+        json: SummaryReply::of(agent, &reading.snapshot, reading.stale_since, Some(excerpt)),
+        stale_since: reading.stale_since,
+        headers: own_headers(&reading.snapshot),
+    }
+}
+
+fn own_headers(snapshot: &Snapshot) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(VERSION, snapshot.version.into());
+    headers.insert(PENDING, snapshot.pending_exchanges.into());
+    if let Some(written_at) = snapshot.written_at() {
+        let http_date = written_at.format("%a, %d %b %Y %H:%M:%S GMT");
+        insert(&mut headers, LAST_MODIFIED, http_date);
+    }
+    headers
+}

@@ -1,0 +1,55 @@
+//! `GET /v1/agents/{id}/window`: what the model sees verbatim.
+
+use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use crate::{
+    http::{
+        SharedApp,
+        openapi::{
+            answers,
+            parameters::{AgentPath, Paging},
+        },
+        request::{
+            extract::{Agent, Parameters},
+            page,
+        },
+        response::problem::Problem,
+    },
+    recall::window::{WindowReply, window},
+};
+use recapd_core::domain::cursor::{Cursor, PagedList};
+
+/// A page of the window.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = WindowPage)]
+pub(super) struct WindowPage {
+    #[serde(flatten)]
+    window: WindowReply,
+    /// Where the page of older ones begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
+
+/// Shows the window: whole exchanges, so that no tool result is without its call.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
+    params(AgentPath, Paging),
+    responses((status = 200, description = "The newest exchanges before the cursor, in order, of at most 8 MB of payloads. One that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
+        answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<WindowPage>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let list = PagedList::Window(&agent);
+    let before = page::cursor(&parameters, list)?;
+    let found = window(app.parts.store.as_ref(), &agent, before, limit).await?;
+    let window = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    Ok(Json(WindowPage {
+        next_cursor: page::next(list, window.next_before),
+        window,
+    }))
+}

@@ -1,0 +1,181 @@
+//! The arguments of tools: what is wrong is named, with the remedy.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::recall::Range;
+use recapd_core::domain::agent::AgentId;
+
+/// An argument that can't be used; the text is for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong(pub(super) String);
+
+impl Wrong {
+    pub(super) fn new(name: &str, what: &str, cure: &str) -> Self {
+        Self(format!("`{name}` {what}: {cure}"))
+    }
+}
+
+/// The arguments of a call.
+pub(super) struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// The arguments, of which `known` are allowed. An empty text or null counts as not given.
+    pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
+        let mut given = given.unwrap_or_default();
+        given.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+        match given.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Wrong::new(
+                unknown,
+                "is no argument",
+                &format!("there are {}", known.join(", ")),
+            )),
+            None => Ok(Self(given)),
+        }
+    }
+
+    /// The agent.
+    pub(super) fn agent(&self) -> Result<AgentId, Wrong> {
+        let cure =
+            "give the id under which the agent's messages are stored; call status to see which there are";
+        self.agent_if_any()?
+            .ok_or_else(|| Wrong::new("agent", "is missing", cure))
+    }
+
+    /// The agent, if one is named.
+    pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, Wrong> {
+        let Some(id) = self.text("agent")? else {
+            return Ok(None);
+        };
+        let id: Result<AgentId, _> = id.parse();
+        id.map(Some).map_err(|error| {
+            Wrong::new(
+                "agent",
+                &format!("can't be used ({error})"),
+                "call status to see which agents there are",
+            )
+        })
+    }
+
+    /// A text.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Wrong> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Wrong::new(name, "is no text", "give a string")),
+        }
+    }
+
+    /// An integer within `range`, as a number or as a text.
+    pub(super) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Wrong> {
+        let Some(value) = self.0.get(name) else {
+            return Ok(None);
+        };
+        let number = whole(value).filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let cure = format!("give an integer from {} to {}", range.start(), range.end());
+            Wrong::new(name, &format!("can't be {value}"), &cure)
+        })
+    }
+
+    /// Numbers of exchanges, at most `most`: as a text such as `38, #12–#14`, as a number, or as a list of both.
+    pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, Wrong> {
+        let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
+        let Some(value) = self.0.get(name) else {
+            return Err(Wrong::new(name, "is missing", cure));
+        };
+        let pieces: Vec<String> = match value {
+            Value::Array(values) => values.iter().map(plain).collect(),
+            value => plain(value).split(',').map(str::to_owned).collect(),
+        };
+        let mut numbers = Vec::new();
+        for piece in pieces
+            .iter()
+            .map(|piece| piece.trim())
+            .filter(|piece| !piece.is_empty())
+        {
+            let range = Range::read(piece).map_err(|error| Wrong::new(name, &error, cure))?;
+            numbers.extend(range.numbers());
+        }
+        numbers.dedup();
+        match numbers.len() {
+            0 => Err(Wrong::new(name, "names no exchange", cure)),
+            count if count > most => Err(Wrong::new(
+                name,
+                &format!("names {count} exchanges"),
+                &format!("give at most {most} at once"),
+            )),
+            _ => Ok(numbers),
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_i64(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn arguments(given: &Value) -> Arguments {
+        let known = ["agent", "limit", "exchanges"];
+        Arguments::read(given.as_object().cloned(), &known).unwrap()
+    }
+
+    #[test]
+    fn exchanges_are_given_as_models_write_them() {
+        for (given, numbers) in [
+            (json!("38"), vec![38]),
+            (json!(38), vec![38]),
+            (json!("#12–#14, 20"), vec![12, 13, 14, 20]),
+            (json!([1, "#2", "4-5"]), vec![1, 2, 4, 5]),
+        ] {
+            let given = arguments(&json!({ "exchanges": given }));
+            assert_eq!(given.exchanges("exchanges", 10), Ok(numbers));
+        }
+        for given in [
+            json!("first"),
+            json!([]),
+            json!("1-11"),
+            json!({}),
+            json!(-1),
+            json!(1.5),
+        ] {
+            let given = arguments(&json!({ "exchanges": given }));
+            let Wrong(text) = given.exchanges("exchanges", 10).unwrap_err();
+            assert!(text.starts_with("`exchanges` "), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_cure() {
+        let given = arguments(&json!({ "agent": "-x", "limit": 0 }));
+        let Wrong(text) = given.agent().unwrap_err();
+        assert!(text.starts_with("`agent` can't be used"), "{text}");
+        assert_eq!(
+            given.integer("limit", 1..=20),
+            Err(Wrong(
+                "`limit` can't be 0: give an integer from 1 to 20".to_owned()
+            ))
+        );
+        let given = json!({ "agnt": "x" });
+        assert_eq!(
+            Arguments::read(given.as_object().cloned(), &["agent"]).err(),
+            Some(Wrong("`agnt` is no argument: there are agent".to_owned()))
+        );
+        let given = arguments(&json!({ "agent": null, "limit": "7" }));
+        assert_eq!(given.agent_if_any(), Ok(None));
+        assert_eq!(given.integer("limit", 1..=20), Ok(Some(7)));
+    }
+}

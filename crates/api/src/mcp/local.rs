@@ -1,0 +1,187 @@
+//! A source in this process: the parts of a daemon, or a database opened for reading.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    TEXT_COLUMNS, WAIT_SECONDS,
+    source::{AgentLine, AgentsPage, Source, SourceError},
+};
+use crate::{
+    history::{self, HistoryQuery},
+    recall::{self, ExpandQuery, ExpandReply, RecallReply},
+};
+use recapd_client::Summary;
+use recapd_core::domain::{
+    agent::AgentId,
+    history::{HistoryView, render_text},
+    number::usize_or_max,
+    recall::Query,
+    time::DAY_MS,
+};
+use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
+use recapd_platform::clock::Clock;
+use recapd_store::{AgentRow, Sample, Store, StoreError};
+
+/// The parts that answer.
+pub struct Local {
+    /// The store, for everything but summaries.
+    pub store: Arc<dyn Store>,
+    /// The snapshots, for summaries.
+    pub snapshots: Arc<Snapshots>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The defaults for reading histories.
+    pub history: HistoryQuery,
+    /// Set if the snapshots are kept fresh, until it is cancelled; without it each summary is read from the database.
+    pub followed: Option<CancellationToken>,
+}
+
+impl Local {
+    async fn view(&self, agent: &AgentId, query: HistoryQuery) -> Result<HistoryView, SourceError> {
+        let (now, redactor) = (self.clock.now(), self.snapshots.redactor());
+        let view = history::load(self.store.as_ref(), agent, query, now, redactor).await?;
+        view.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
+    }
+
+    async fn reading(&self, agent: &AgentId) -> Result<Lookup, SourceError> {
+        let reading = match &self.followed {
+            Some(_) => self.snapshots.get(agent).await?,
+            None => self.snapshots.from_database(agent).await?.map(|snapshot| Lookup {
+                snapshot: Arc::new(snapshot),
+                stale_since: None,
+            }),
+        };
+        reading.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
+    }
+}
+
+#[async_trait]
+impl Source for Local {
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
+        let mut rows = self.store.agents(after, limit.saturating_add(1)).await?;
+        let shown = usize_or_max(limit);
+        let has_more = rows.len() > shown;
+        rows.truncate(shown);
+        let last = rows.last().map(|row| row.agent.clone());
+        Ok(AgentsPage {
+            agents: rows.into_iter().map(AgentLine::from).collect(),
+            next_cursor: last.filter(|_| has_more),
+        })
+    }
+
+    async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
+        let reading = self.reading(agent).await?;
+        Ok(document(agent, &reading))
+    }
+
+    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+        let reading = match &self.followed {
+            Some(stop) => {
+                let deadline = Instant::now() + Duration::from_secs(WAIT_SECONDS);
+                let is_known = |tag: &str| known == Some(tag);
+                self.snapshots
+                    .get_changed(agent, is_known, deadline, stop)
+                    .await?
+            }
+            None => match self.reading(agent).await {
+                Err(SourceError::UnknownAgent(_)) => None,
+                reading => Some(reading?),
+            },
+        };
+        Ok(reading.map(|reading| reading.snapshot.etag.clone()))
+    }
+
+    async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
+        let view = self.view(agent, self.history).await?;
+        Ok(render_text(&view, TEXT_COLUMNS))
+    }
+
+    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
+        let few = HistoryQuery {
+            archived: 0,
+            ..self.history
+        };
+        let view = self.view(agent, few).await?;
+        serde_json::to_value(&view).map_err(|error| SourceError::Unavailable(error.to_string()))
+    }
+
+    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
+        let query = Query::parse(words).map_err(|error| SourceError::Refused(error.to_string()))?;
+        let redactor = self.snapshots.redactor();
+        let found = recall::search(self.store.as_ref(), agent, &query, limit, redactor).await?;
+        found.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        query: ExpandQuery,
+    ) -> Result<ExpandReply, SourceError> {
+        if let Some(reply) = recall::expand(self.store.as_ref(), agent, exchange, query).await? {
+            return Ok(reply);
+        }
+        let agent = agent.clone();
+        Err(match self.store.agent(&agent).await? {
+            Some(_) => SourceError::UnknownExchange { agent, exchange },
+            None => SourceError::UnknownAgent(agent),
+        })
+    }
+
+    async fn sample(&self) -> Result<Sample, SourceError> {
+        Ok(self.store.sample(self.clock.now(), DAY_MS).await?)
+    }
+}
+
+fn document(agent: &AgentId, reading: &Lookup) -> Summary {
+    let snapshot: &Snapshot = &reading.snapshot;
+    Summary {
+        agent_id: agent.clone(),
+        content: snapshot.markdown.clone(),
+        tokens: snapshot.tokens,
+        version: snapshot.version,
+        updated_at: snapshot.written_at(),
+        covers_through: snapshot.covers_through,
+        first_exchange: snapshot.first_exchange,
+        pending_exchanges: snapshot.pending_exchanges,
+        pending_since: snapshot.pending_since,
+        stale_since: reading.stale_since,
+    }
+}
+
+impl From<AgentRow> for AgentLine {
+    fn from(row: AgentRow) -> Self {
+        Self {
+            exchanges: row.ledger.last_exchange,
+            pending_exchanges: row.pending_exchanges,
+            window_tokens: row.ledger.window_tokens(),
+            version: row.version,
+            summary_tokens: row.summary_tokens,
+            covers_through: row.ledger.summarized_through,
+            updated_at: row.updated_at,
+            agent_id: row.agent,
+        }
+    }
+}
+
+impl From<StoreError> for SourceError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::UnknownAgent(agent) => Self::UnknownAgent(agent),
+            StoreError::Unavailable(_) => {
+                tracing::warn!(%error, "mcp.database_unavailable");
+                Self::Unavailable("the database doesn't answer; ask again later".to_owned())
+            }
+            error @ StoreError::Panicked(_) => Self::Unavailable(error.to_string()),
+            error => {
+                tracing::error!(%error, "mcp.database_failed");
+                Self::Unavailable("recapd failed; its log says why".to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A source that is a daemon elsewhere, through its HTTP interface.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{
+    Method, RequestBuilder, StatusCode, Url,
+    header::{ACCEPT, IF_NONE_MATCH},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    WAIT_SECONDS,
+    source::{AgentsPage, Source, SourceError},
+};
+use crate::recall::{ExpandQuery, ExpandReply, RecallReply};
+use recapd_client::{Answerer, Credentials, DaemonEndpoint, PlaceError, Summary, Transport, answerer};
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{Cursor, PagedList},
+};
+use recapd_platform::wire::{HttpReply, HttpSettings, WireError};
+use recapd_store::Sample;
+
+/// How long the daemon may take to answer.
+const TIMEOUT_MS: u64 = 10_000;
+/// How long connecting to it may take.
+const CONNECT_TIMEOUT_MS: u64 = 1_000;
+/// How long to wait for a daemon to answer whether it is there: longer than for a connection, so that it is known
+/// whether there was one.
+const THERE_TIMEOUT_MS: u64 = 2_000;
+/// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+const JSON: &str = "application/json";
+
+/// A daemon somewhere.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    transport: Transport,
+}
+
+impl Remote {
+    /// The daemon at `base`, such as `http://127.0.0.1:7411`.
+    ///
+    /// # Errors
+    /// [`SourceError::Refused`] if that is no address.
+    pub fn new(base: &str) -> Result<Self, SourceError> {
+        let place: DaemonEndpoint = base
+            .parse()
+            .map_err(|error: PlaceError| SourceError::Refused(error.to_string()))?;
+        let settings = HttpSettings {
+            timeout_ms: TIMEOUT_MS,
+            connect_timeout_ms: CONNECT_TIMEOUT_MS,
+            proxy_url: None,
+        };
+        let transport = Transport::new(&place, &settings);
+        let transport = transport.map_err(|error| SourceError::Refused(error.to_string()))?;
+        Ok(Self { transport })
+    }
+
+    /// The same, asked with these credentials.
+    #[must_use]
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
+        Self {
+            transport: self.transport.with_credentials(credentials),
+        }
+    }
+
+    fn get(&self, url: Url) -> RequestBuilder {
+        self.transport.request(Method::GET, url)
+    }
+
+    /// Whether a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what,
+    /// and it may use another database than would be found without it. None is there if the connection is refused, or
+    /// if another program answers.
+    pub async fn is_there(&self) -> bool {
+        let asked = self
+            .get(self.url(&["version"], &[]))
+            .header(ACCEPT, JSON)
+            .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
+        match self.transport.send(asked, ANSWER_BYTES_MAX).await {
+            Ok(reply) => answerer(reply.status, &reply.body) != Answerer::Other,
+            Err(error) => matches!(error, WireError::Late(_)),
+        }
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        self.transport.url(path, query)
+    }
+
+    fn of_agent(&self, agent: &AgentId, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let path = [&["v1", "agents", agent.as_str()], path].concat();
+        self.url(&path, query)
+    }
+
+    async fn ask(
+        &self,
+        request: RequestBuilder,
+        about: RequestSubject<'_>,
+    ) -> Result<HttpReply, SourceError> {
+        let reply = self.transport.send(request, ANSWER_BYTES_MAX).await;
+        let reply = reply.map_err(|error| {
+            let place = self.transport.place();
+            tracing::warn!(%error, daemon = %place, "mcp.daemon_unreachable");
+            SourceError::Unavailable(match error {
+                WireError::Untrusted(why) => why,
+                WireError::Late(_) => {
+                    format!("the daemon at {place} doesn't answer in time: ask again later")
+                }
+                _ => format!("the daemon at {place} doesn't answer; is it running?"),
+            })
+        })?;
+        if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
+            return Ok(reply);
+        }
+        Err(about.error(&reply))
+    }
+
+    async fn json<T: DeserializeOwned>(&self, url: Url, about: RequestSubject<'_>) -> Result<T, SourceError> {
+        let reply = self.ask(self.get(url).header(ACCEPT, JSON), about).await?;
+        serde_json::from_slice(&reply.body).map_err(|error| {
+            tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
+            let cure = "has it the version of this recapd?";
+            SourceError::Unavailable(format!(
+                "the daemon at {} answers something else: {cure}",
+                self.transport.place()
+            ))
+        })
+    }
+}
+
+/// What a request was about, to report what is unknown.
+#[derive(Clone, Copy)]
+struct RequestSubject<'a> {
+    agent: Option<&'a AgentId>,
+    exchange: i64,
+}
+
+impl<'a> RequestSubject<'a> {
+    const ALL: Self = Self {
+        agent: None,
+        exchange: 0,
+    };
+
+    fn of(agent: &'a AgentId) -> Self {
+        Self {
+            agent: Some(agent),
+            exchange: 0,
+        }
+    }
+
+    fn error(self, reply: &HttpReply) -> SourceError {
+        let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let member = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
+        match (self.agent.cloned(), member("code")) {
+            (Some(agent), "unknown_agent") => SourceError::UnknownAgent(agent),
+            (Some(agent), "unknown_exchange") => SourceError::UnknownExchange {
+                agent,
+                exchange: self.exchange,
+            },
+            _ if reply.status.is_client_error() => {
+                SourceError::Refused(format!("{}; {}", member("detail"), member("hint")))
+            }
+            _ => SourceError::Unavailable(format!(
+                "the daemon answers {}: {}",
+                reply.status,
+                member("detail")
+            )),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Remote {
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
+        let limit = limit.to_string();
+        let mut query = vec![("limit", limit.as_str())];
+        let cursor = after.map(|after| Cursor::behind(PagedList::Agents, after).to_string());
+        query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+        self.json(self.url(&["v1", "agents"], &query), RequestSubject::ALL)
+            .await
+    }
+
+    async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
+        self.json(self.of_agent(agent, &["summary"], &[]), RequestSubject::of(agent))
+            .await
+    }
+
+    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+        let wait = WAIT_SECONDS.to_string();
+        let url = self.of_agent(agent, &["summary"], &[("wait", &wait)]);
+        let patience = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(TIMEOUT_MS);
+        let mut request = self.get(url).timeout(patience);
+        if let Some(known) = known {
+            request = request.header(IF_NONE_MATCH, known);
+        }
+        match self.ask(request, RequestSubject::of(agent)).await {
+            Err(SourceError::UnknownAgent(_)) => Ok(None),
+            Err(error) => Err(error),
+            Ok(reply) => Ok(reply.header("etag").map(str::to_owned)),
+        }
+    }
+
+    async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
+        let url = self.of_agent(agent, &["history"], &[]);
+        let request = self.get(url).header(ACCEPT, "text/plain");
+        let reply = self.ask(request, RequestSubject::of(agent)).await?;
+        Ok(String::from_utf8_lossy(&reply.body).into_owned())
+    }
+
+    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
+        self.json(
+            self.of_agent(agent, &["history"], &[("archived", "0")]),
+            RequestSubject::of(agent),
+        )
+        .await
+    }
+
+    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
+        let limit = limit.to_string();
+        let url = self.of_agent(agent, &["recall"], &[("limit", &limit), ("q", words)]);
+        self.json(url, RequestSubject::of(agent)).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        query: ExpandQuery,
+    ) -> Result<ExpandReply, SourceError> {
+        let (number, after, limit) = (
+            exchange.to_string(),
+            query.after_seq.to_string(),
+            query.limit.to_string(),
+        );
+        let mut parameters = vec![("after", after.as_str()), ("limit", limit.as_str())];
+        parameters.extend(query.format.map(|format| ("format", format.name())));
+        let about = RequestSubject {
+            agent: Some(agent),
+            exchange,
+        };
+        self.json(self.of_agent(agent, &["exchanges", &number], &parameters), about)
+            .await
+    }
+
+    async fn sample(&self) -> Result<Sample, SourceError> {
+        self.json(self.url(&["v1", "status"], &[]), RequestSubject::ALL)
+            .await
+    }
+}

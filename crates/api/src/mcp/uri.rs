@@ -1,0 +1,113 @@
+//! Names of resources.
+
+use recapd_core::domain::agent::AgentId;
+
+/// Which resource of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResourceKind {
+    Summary,
+    History,
+    Window,
+}
+
+impl ResourceKind {
+    pub(super) const ALL: [Self; 3] = [Self::Summary, Self::History, Self::Window];
+
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Self::Summary => "summary.md",
+            Self::History => "history.md",
+            Self::Window => "window.json",
+        }
+    }
+
+    pub(super) fn mime_type(self) -> &'static str {
+        match self {
+            Self::Summary | Self::History => "text/markdown",
+            Self::Window => "application/json",
+        }
+    }
+}
+
+/// The template of an alias for summaries.
+pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
+
+/// A resource, as its URI names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) agent: AgentId,
+    pub(super) kind: ResourceKind,
+}
+
+impl Name {
+    /// Parses a URI; `None` if it names no resource.
+    pub(super) fn read(uri: &str) -> Option<Self> {
+        let (agent, kind) = if let Some(rest) = uri.strip_prefix("ikigai:///summaries/") {
+            (rest.strip_suffix(".md")?, ResourceKind::Summary)
+        } else {
+            let (agent, file) = uri.strip_prefix("recapd://agents/")?.split_once('/')?;
+            (
+                agent,
+                ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?,
+            )
+        };
+        // Of the characters of ids, template expansion escapes only this one.
+        let agent = agent.replace("%3A", ":").replace("%3a", ":");
+        Some(Self {
+            agent: agent.parse().ok()?,
+            kind,
+        })
+    }
+}
+
+/// The template of all resources of a kind.
+pub(super) fn template(kind: ResourceKind) -> String {
+    of("{agent_id}", kind)
+}
+
+/// The URI of an agent's resource.
+pub(super) fn of(agent: &str, kind: ResourceKind) -> String {
+    format!("recapd://agents/{agent}/{}", kind.file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for kind in ResourceKind::ALL {
+            let name = Name::read(&of("team:coder.1", kind)).unwrap();
+            assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", kind));
+        }
+        for uri in [
+            "ikigai:///summaries/team:coder.1.md",
+            "recapd://agents/team%3Acoder.1/summary.md",
+        ] {
+            let name = Name::read(uri).unwrap();
+            assert_eq!(
+                (name.agent.as_str(), name.kind),
+                ("team:coder.1", ResourceKind::Summary)
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_a_name() {
+        for uri in [
+            "",
+            "recapd://agents/",
+            "recapd://agents/coder",
+            "recapd://agents/coder/",
+            "recapd://agents/coder/other.md",
+            "recapd://agents/coder/summary.md/more",
+            "recapd://agents/../coder/summary.md",
+            "recapd://agents/-x/summary.md",
+            "ikigai:///summaries/.md",
+            "ikigai:///summaries/a/b.md",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(Name::read(uri), None, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Notices of changes.
+
+use std::time::Duration;
+
+use super::{source::SourceError, way::Way};
+use recapd_core::domain::agent::AgentId;
+
+/// The least time between two notices of one resource.
+const NOTICE_SPACING: Duration = Duration::from_secs(1);
+/// The pause after a failure.
+const REST: Duration = Duration::from_secs(5);
+
+/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it
+/// returns false.
+pub(super) async fn follow<F: Future<Output = bool>>(
+    way: &Way,
+    agent: &AgentId,
+    mut known: Option<String>,
+    tell: impl Fn() -> F,
+) {
+    loop {
+        match look_again(way, agent, known.as_deref()).await {
+            Ok(tag) if tag != known => {
+                if !tell().await {
+                    return;
+                }
+                known = tag;
+                tokio::time::sleep(NOTICE_SPACING).await;
+            }
+            // A source that can't wait is asked again after the same time.
+            Ok(_) => tokio::time::sleep(NOTICE_SPACING).await,
+            Err(error) => {
+                tracing::debug!(%error, %agent, "mcp.watch_interrupted");
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+async fn look_again(way: &Way, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+    way.recent_source().await?.tag(agent, known).await
+}
+
+/// The tag of the summary as it is now.
+pub(super) async fn look(way: &Way, agent: &AgentId) -> Result<Option<String>, SourceError> {
+    way.source().await?.tag(agent, None).await
+}

@@ -1,0 +1,128 @@
+//! The window, message by message: what a model sees verbatim, for HTTP.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ShownMessage, shown_message};
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::{ExchangeState, PREAMBLE},
+    legs::settle,
+    time::Timestamp,
+};
+use recapd_store::{
+    ExchangeQuery, Store, StoreResult,
+    page::{PAGE_BYTES_MAX, PagedExchange, page},
+};
+
+/// Whole exchanges of the window, in order.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Window)]
+pub struct WindowReply {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// The first exchange of the window.
+    pub first_exchange: i64,
+    /// Tokens of the whole window, preamble included.
+    pub tokens: i64,
+    /// Its ceiling; 0 is none.
+    pub budget_tokens: i64,
+    /// The leading instructions, which never leave; only on the first page.
+    pub preamble: Vec<ShownMessage>,
+    /// Set if these are only the first of them, as in an exchange. They are exchange 0, or after a clear the one that came next.
+    pub preamble_next_after: Option<i64>,
+    /// The newest exchanges before the cursor, in order, each with all its messages, unless it is too big for any page. A page
+    /// has no more than 8 MB of payloads.
+    pub exchanges: Vec<WindowExchange>,
+    /// Older ones stand before this exchange; none on the last page. Over HTTP a cursor says so.
+    #[serde(skip)]
+    pub next_before: Option<i64>,
+}
+
+/// An exchange of the window.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WindowExchange {
+    /// Its number.
+    pub exchange: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<i64>,
+    /// Whether more is expected in its exchange.
+    pub state: ExchangeState,
+    /// Its tokens.
+    pub tokens: i64,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When the last thing in it was said.
+    pub ended_at: Timestamp,
+    /// Its messages, verbatim.
+    pub messages: Vec<ShownMessage>,
+    /// Set if these are only the first of them, since the exchange is too big for any page: the last number shown. What follows
+    /// is at `GET /v1/agents/{id}/exchanges/{n}?after=` this number.
+    pub next_after: Option<i64>,
+}
+
+/// The newest `limit` exchanges of the window of `agent`, of those before `before`; none if there is no such agent.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn window(
+    store: &dyn Store,
+    agent: &AgentId,
+    before: Option<i64>,
+    limit: i64,
+) -> StoreResult<Option<WindowReply>> {
+    let Some(row) = store.agent(agent).await? else {
+        return Ok(None);
+    };
+    let first_exchange = row.ledger.first_exchange.max(1);
+    let query = |from, through, limit| ExchangeQuery {
+        from,
+        through,
+        limit,
+        bytes_max: PAGE_BYTES_MAX,
+    };
+    let through = before.map_or(i64::MAX, |before| before - 1);
+    let mut found = page(store, agent, query(first_exchange, through, limit)).await?;
+    let last = found.last().map(|paged| paged.stored.exchange.exchange);
+    let rows = match last.filter(|_| before.is_some()) {
+        Some(last) => store.legs(agent, last).await?,
+        None => Vec::new(),
+    };
+    settle(
+        found.iter_mut().map(|paged| &mut paged.stored.exchange),
+        rows.last(),
+    );
+    let preamble = match before {
+        None => page(store, agent, query(PREAMBLE, PREAMBLE, 1)).await?,
+        Some(_) => Vec::new(),
+    };
+    let oldest = found.first().map(|paged| paged.stored.exchange.exchange);
+    Ok(Some(WindowReply {
+        agent_id: agent.clone(),
+        first_exchange,
+        tokens: row.ledger.window_tokens(),
+        budget_tokens: row.budget_tokens,
+        preamble: preamble.iter().flat_map(messages).collect(),
+        preamble_next_after: preamble.iter().find_map(|paged| paged.next_after),
+        next_before: oldest.filter(|oldest| *oldest > first_exchange),
+        exchanges: found.iter().map(exchange).collect(),
+    }))
+}
+
+fn exchange(paged: &PagedExchange) -> WindowExchange {
+    let exchange = &paged.stored.exchange;
+    WindowExchange {
+        exchange: exchange.exchange,
+        continues: exchange.headline.continues,
+        state: exchange.state,
+        tokens: exchange.tokens,
+        started_at: exchange.opened_at,
+        ended_at: exchange.last_at,
+        messages: messages(paged).collect(),
+        next_after: paged.next_after,
+    }
+}
+
+fn messages(paged: &PagedExchange) -> impl Iterator<Item = ShownMessage> {
+    paged.stored.messages.iter().map(shown_message)
+}

@@ -1,0 +1,114 @@
+//! Why there is no answer, by what the caller does next.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use recapd_platform::wire::{HttpReply, WireError};
+
+/// The most characters of an answer that are told in an error.
+const TOLD_CHARS_MAX: usize = 200;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Try again later: nobody answers, or not in time.
+    #[error("the daemon doesn't answer: {0}")]
+    Unreachable(String),
+    /// Try again later: the daemon can't do it now.
+    #[error("the daemon can't do it now: {0}")]
+    Unavailable(Problem),
+    /// Ask for something else: the daemon won't do that.
+    #[error("the daemon refuses it: {0}")]
+    Refused(Problem),
+    /// Look who is there: what answers is no daemon, or one of another version.
+    #[error("the answer is none of a daemon: {0}")]
+    Unreadable(String),
+    /// Change the place: it can't be reached from here.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// What the daemon says is wrong (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: u16,
+    /// The kind of problem, for programs.
+    pub code: String,
+    /// What went wrong this time.
+    pub detail: String,
+    /// What to do about it.
+    #[serde(default)]
+    pub hint: Option<String>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ClientError {
+    /// The daemon's name for what is wrong, such as `unknown_agent`.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable(problem) | Self::Refused(problem) => Some(&problem.code),
+            _ => None,
+        }
+    }
+
+    /// Whether it may go well the next time.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Unavailable(_))
+    }
+
+    pub(super) fn late(timeout: Duration) -> Self {
+        Self::Unreachable(format!("no answer within {} ms", timeout.as_millis()))
+    }
+
+    pub(super) fn unrepeatable() -> Self {
+        Self::Unusable("the request can't be sent twice".to_owned())
+    }
+}
+
+impl From<WireError> for ClientError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Unsendable(said) | WireError::Untrusted(said) => Self::Unusable(said),
+            WireError::Unreachable(said) | WireError::Late(said) | WireError::Broken(said) => {
+                Self::Unreachable(said)
+            }
+            WireError::TooLong(_) => Self::Unreadable(error.to_string()),
+        }
+    }
+}
+
+/// The answer as a `T`, or what is wrong.
+pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientError> {
+    if reply.status.is_success() {
+        return serde_json::from_slice(&reply.body)
+            .map_err(|error| ClientError::Unreadable(error.to_string()));
+    }
+    match serde_json::from_slice::<Problem>(&reply.body) {
+        Ok(problem) if is_busy(reply.status) => Err(ClientError::Unavailable(problem)),
+        Ok(problem) => Err(ClientError::Refused(problem)),
+        Err(_) => {
+            let text: String = String::from_utf8_lossy(&reply.body)
+                .chars()
+                .take(TOLD_CHARS_MAX)
+                .collect();
+            Err(ClientError::Unreadable(format!("{} {text}", reply.status)))
+        }
+    }
+}
+
+/// Whether the daemon may be able to do the same a little later.
+fn is_busy(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}

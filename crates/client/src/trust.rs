@@ -1,0 +1,242 @@
+//! Whose program may be talked to: on a machine with several users any of them can listen where a daemon is expected.
+
+use std::{
+    fs,
+    io::Read as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+use reqwest::Url;
+use secrecy::SecretString;
+use tokio::net::UnixStream;
+
+use super::{listeners::listeners, place::DaemonEndpoint};
+use recapd_platform::wire::WireError;
+
+/// The variable that names one more user whose daemon is believed, by name or number, or [`ANYBODY`].
+pub const USER_VARIABLE: &str = "RECAPD_SERVER_USER";
+/// What the variable holds to believe whoever listens.
+const ANYBODY: &str = "any";
+/// The account that the package makes for the daemon.
+const SERVICE_USER: &str = "recapd";
+const ROOT: u32 = 0;
+/// The name of this machine that needs no lookup.
+const LOCALHOST: &str = "localhost";
+const ACCOUNTS: &str = "/etc/passwd";
+/// The longest list of accounts that is read, in bytes.
+const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
+
+/// What a client shows to a daemon, and to whose.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// The token that the daemon asks for.
+    pub token: Option<SecretString>,
+    /// Whose daemon may have it.
+    pub trust: Trust,
+}
+
+/// Users whose daemons are believed: one's own, root, `recapd`, and one that is named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Nobody is named.
+    #[default]
+    Usual,
+    /// This user, too.
+    User(u32),
+    /// Everybody.
+    Anybody,
+}
+
+/// The user that is named has no account here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no user `{0}` in {ACCOUNTS}; give a name, a number, or `{ANYBODY}` for whoever listens")]
+pub struct UnknownUser(String);
+
+impl Trust {
+    /// The usual users, and `named` by name or number.
+    ///
+    /// # Errors
+    /// If nobody has that name.
+    pub fn of(named: Option<&str>) -> Result<Self, UnknownUser> {
+        let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
+            return Ok(Self::Usual);
+        };
+        if named == ANYBODY {
+            return Ok(Self::Anybody);
+        }
+        let user = named.parse().ok().or_else(|| user_named(named));
+        user.map(Self::User).ok_or_else(|| UnknownUser(named.to_owned()))
+    }
+
+    fn includes(self, user: u32) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::User(named) if named == user => true,
+            Self::User(_) | Self::Usual => {
+                user == ROOT || own_user() == Some(user) || user_named(SERVICE_USER) == Some(user)
+            }
+        }
+    }
+
+    /// Checks all of `users`, who listen at `place`.
+    fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), WireError> {
+        match users.iter().find(|user| !self.includes(**user)) {
+            None => Ok(()),
+            Some(user) => Err(WireError::Untrusted(format!(
+                "a program of user {user} listens at {place}, not one of yours, root's or {SERVICE_USER}'s, and is sent \
+                 nothing; if it is the daemon, set {USER_VARIABLE}={user}"
+            ))),
+        }
+    }
+}
+
+impl Credentials {
+    /// Checks who listens at `place`, a socket or an address of this machine, before a token or what was said is sent there.
+    /// Who listens elsewhere is shown by its certificate.
+    ///
+    /// # Errors
+    /// [`WireError::Untrusted`] if it is another user's program, [`WireError::Unreachable`] if it is nobody's.
+    pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), WireError> {
+        if self.trust == Trust::Anybody {
+            return Ok(());
+        }
+        match place {
+            DaemonEndpoint::Socket(path) => self.trust.check(place, &[socket_user(path).await?]),
+            DaemonEndpoint::Address(url) => match loopback(url) {
+                Some(addresses) => self.check_listeners(place, &addresses),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn check_listeners(&self, place: &DaemonEndpoint, addresses: &[SocketAddr]) -> Result<(), WireError> {
+        match listeners(addresses) {
+            // The system doesn't say.
+            None => Ok(()),
+            Some(users) if users.is_empty() => {
+                Err(WireError::Unreachable(format!("nobody listens at {place}")))
+            }
+            Some(users) => self.trust.check(place, &users),
+        }
+    }
+}
+
+/// The user whose program listens at a socket.
+async fn socket_user(path: &Path) -> Result<u32, WireError> {
+    let unreachable = |error: std::io::Error| WireError::Unreachable(error.to_string());
+    let stream = UnixStream::connect(path).await.map_err(unreachable)?;
+    Ok(stream.peer_cred().map_err(unreachable)?.uid())
+}
+
+/// The addresses of this machine alone that a URL names, if it does. No name is looked up.
+fn loopback(url: &Url) -> Option<Vec<SocketAddr>> {
+    let ips: Vec<IpAddr> = match url.host_str()?.trim_matches(['[', ']']) {
+        LOCALHOST => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        host => vec![host.parse().ok()?],
+    };
+    let port = url.port_or_known_default()?;
+    let is_near = ips.iter().all(IpAddr::is_loopback);
+    is_near.then(|| ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+}
+
+/// The user who runs this process.
+fn own_user() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|process| process.uid())
+}
+
+/// The number of a local account.
+fn user_named(name: &str) -> Option<u32> {
+    let mut accounts = String::new();
+    let file = fs::File::open(ACCOUNTS).ok()?;
+    file.take(ACCOUNTS_BYTES_MAX).read_to_string(&mut accounts).ok()?;
+    number_of(name, &accounts)
+}
+
+/// The number of an account in lines such as `recapd:x:998:998::/var/lib/recapd:/usr/sbin/nologin` (passwd(5)).
+fn number_of(name: &str, accounts: &str) -> Option<u32> {
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name))
+            .then(|| fields.nth(1)?.parse().ok())
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: u32 = 4_242_424;
+
+    fn address(url: &str) -> DaemonEndpoint {
+        url.parse().unwrap()
+    }
+
+    #[test]
+    fn own_programs_roots_and_those_of_who_is_named_are_believed() {
+        let place = address("http://127.0.0.1:7411");
+        let own = own_user().unwrap();
+        for trust in [Trust::Usual, Trust::User(OTHER), Trust::Anybody] {
+            assert_eq!(trust.check(&place, &[ROOT, own]), Ok(()));
+        }
+        let refused = Trust::Usual.check(&place, &[own, OTHER]).unwrap_err().to_string();
+        assert!(refused.contains("RECAPD_SERVER_USER=4242424"), "{refused}");
+        assert_eq!(Trust::User(OTHER).check(&place, &[OTHER]), Ok(()));
+        assert_eq!(Trust::Anybody.check(&place, &[OTHER]), Ok(()));
+    }
+
+    #[test]
+    fn users_are_named_by_name_or_number() {
+        assert_eq!(Trust::of(None), Ok(Trust::Usual));
+        assert_eq!(Trust::of(Some(" ")), Ok(Trust::Usual));
+        assert_eq!(Trust::of(Some("root")), Ok(Trust::User(0)));
+        assert_eq!(Trust::of(Some("1001")), Ok(Trust::User(1001)));
+        assert_eq!(Trust::of(Some("any")), Ok(Trust::Anybody));
+        let unknown = Trust::of(Some("no such user")).unwrap_err().to_string();
+        assert!(
+            unknown.contains("no such user") && unknown.contains("`any`"),
+            "{unknown}"
+        );
+        let accounts =
+            "root:x:0:0:root:/root:/bin/sh\nrecapd:x:998:997::/var/lib/recapd:/usr/sbin/nologin\nbroken\n";
+        assert_eq!(number_of("recapd", accounts), Some(998));
+        assert_eq!(number_of("broken", accounts), None);
+    }
+
+    #[test]
+    fn addresses_of_this_machine_alone_are_looked_up() {
+        for near in [
+            "http://127.0.0.1:7411",
+            "http://localhost:7411",
+            "http://127.8.0.1/",
+            "http://[::1]:80",
+        ] {
+            assert!(loopback(&near.parse().unwrap()).is_some(), "{near}");
+        }
+        for far in [
+            "http://192.0.2.1:7411",
+            "http://[2001:db8::1]:7411",
+            "https://recapd.example",
+        ] {
+            assert_eq!(loopback(&far.parse().unwrap()), None, "{far}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_listens_is_looked_up_at_sockets_and_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recapd.sock");
+        let _listener = tokio::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(socket_user(&path).await, Ok(own_user().unwrap()));
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = address(&format!("http://{}", listener.local_addr().unwrap()));
+        let credentials = Credentials::default();
+        assert_eq!(credentials.check(&there).await, Ok(()));
+        drop(listener);
+        let nobody = credentials.check(&there).await;
+        assert!(matches!(nobody, Err(WireError::Unreachable(_))), "{nobody:?}");
+    }
+}

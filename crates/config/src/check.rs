@@ -1,0 +1,412 @@
+//! What the types can't say: limits, and keys that must fit each other.
+
+use std::net::IpAddr;
+
+use toml::{Table, Value};
+
+use super::{
+    Config, FallbackMode, ModelConfig, ModelMode, Network, PricesError,
+    keys::{self, INTEGER_LIMITS},
+};
+use recapd_core::domain::{
+    price::Prices, settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone,
+};
+
+/// The longest tag, in bytes.
+const HUMAN_TAG_BYTES_MAX: usize = 128;
+/// The longest name of a daemon in leases, in bytes.
+const OWNER_BYTES_MAX: usize = 128;
+/// The most names of hosts, and the longest one in bytes.
+const HOSTS_MAX: usize = 100;
+const HOST_BYTES_MAX: usize = 261;
+/// Keys that are shares: above 0, at most 1.
+pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
+/// Keys of which the first must be less than the second.
+const LESS: [(&str, &str); 2] = [
+    ("summary.session_hours", "summary.yesterday_hours"),
+    ("summary.yesterday_hours", "summary.week_hours"),
+];
+/// Keys of which the first must not be more than the second.
+const NOT_MORE: [(&str, &str); 6] = [
+    ("summary.append_below", "summary.merge_below"),
+    ("context.system_reserve_tokens", "context.max_tokens"),
+    ("queue.debounce_ms", "queue.max_wait_ms"),
+    ("queue.backoff_base_ms", "queue.backoff_max_ms"),
+    ("queue.batch_exchanges", "worker.batch_exchanges_max"),
+    ("model.connect_timeout_ms", "model.timeout_ms"),
+];
+
+/// A value that is out of its limits, or two that don't fit each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The keys it is about.
+    pub keys: Vec<&'static str>,
+    /// What is wrong and what would be right, with the keys and their values.
+    pub text: String,
+}
+
+impl Violation {
+    pub(super) fn new(keys: &[&'static str], text: String) -> Self {
+        Self {
+            keys: keys.to_vec(),
+            text,
+        }
+    }
+}
+
+impl Config {
+    /// What is wrong with the values, each and together; nothing if all is well.
+    pub fn validate(&self) -> Vec<Violation> {
+        self.checked().err().unwrap_or_default()
+    }
+
+    /// The prices of models, or all that is wrong with the values. A file of prices is read here and not again, so that what was
+    /// checked is what counts.
+    pub(super) fn checked(&self) -> Result<Prices, Vec<Violation>> {
+        let prices = self.spend.prices();
+        let values = Table::try_from(self).expect("strings, numbers and enums are all TOML");
+        let mut found = beyond_limits(&values);
+        found.extend(out_of_order(&values));
+        found.extend(self.unusable_addresses());
+        found.extend(self.talk());
+        found.extend(self.unkeepable_spending(&prices));
+        found.extend(self.batchless());
+        found.extend(self.hosts());
+        found.extend(self.proxies());
+        found.extend(self.trace.violations());
+        let proxies = [
+            ("model.proxy", &self.model.proxy),
+            ("fallback.proxy", &self.fallback.proxy),
+        ];
+        found.extend(proxies.into_iter().filter_map(|(key, proxy)| {
+            let cure = proxy_cure(proxy)?;
+            Some(Violation::new(&[key], format!("{key} {cure}")))
+        }));
+        if Zone::parse(&self.summary.time_zone).is_none() {
+            let text = format!(
+                "summary.time_zone must be a name of the IANA database such as `Europe/Berlin` or `UTC`, not `{}`",
+                self.summary.time_zone
+            );
+            found.push(Violation::new(&["summary.time_zone"], text));
+        }
+        match prices {
+            Ok(prices) if found.is_empty() => Ok(prices),
+            _ => Err(found),
+        }
+    }
+
+    /// Names that no client can ask under.
+    fn hosts(&self) -> Option<Violation> {
+        const KEY: &str = "http.allowed_hosts";
+        let hosts = &self.http.allowed_hosts;
+        let is_host = |host: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+            !host.is_empty() && host.len() <= HOST_BYTES_MAX && host.bytes().all(is_plain)
+        };
+        if hosts.len() > HOSTS_MAX {
+            let text = format!("{KEY} must name at most {HOSTS_MAX} hosts, not {}", hosts.len());
+            return Some(Violation::new(&[KEY], text));
+        }
+        let wrong = hosts.iter().find(|host| !is_host(host))?;
+        let text = format!(
+            "{KEY}: `{wrong}` is no host name: give it as clients write it, such as `recapd.example.com` or \
+             `recapd.example.com:8443`"
+        );
+        Some(Violation::new(&[KEY], text))
+    }
+
+    /// Proxies that aren't named by an address.
+    fn proxies(&self) -> Option<Violation> {
+        const KEY: &str = "http.trusted_proxies";
+        let proxies = &self.http.trusted_proxies;
+        if proxies.len() > HOSTS_MAX {
+            let text = format!(
+                "{KEY} must name at most {HOSTS_MAX} proxies, not {}",
+                proxies.len()
+            );
+            return Some(Violation::new(&[KEY], text));
+        }
+        proxies.iter().find_map(|proxy| {
+            let error = proxy.parse::<Network>().err()?;
+            Some(Violation::new(&[KEY], format!("{KEY}: `{proxy}`: {error}")))
+        })
+    }
+
+    /// What is wrong with the settings for conversations of several speakers, and texts that are too long.
+    fn talk(&self) -> Vec<Violation> {
+        let (perspective, convergence) = (&self.perspective, &self.convergence);
+        let mut found = Vec::new();
+        let texts = [
+            (
+                "perspective.participants",
+                &perspective.participants,
+                PARTICIPANTS_BYTES_MAX,
+            ),
+            (
+                "perspective.human_tag",
+                &perspective.human_tag,
+                HUMAN_TAG_BYTES_MAX,
+            ),
+            ("queue.owner", &self.queue.owner, OWNER_BYTES_MAX),
+        ];
+        for (key, text, bytes_max) in texts {
+            if text.len() > bytes_max {
+                let said = format!("{key} must have at most {bytes_max} bytes, not {}", text.len());
+                found.push(Violation::new(&[key], said));
+            }
+        }
+        let scores = [
+            ("convergence.warn_at", convergence.warn_at),
+            ("convergence.stop_at", convergence.stop_at),
+        ];
+        for (key, score) in scores {
+            if !(0.0..=1.0).contains(&score) {
+                found.push(Violation::new(
+                    &[key],
+                    format!("{key} must be from 0 to 1, not {score}"),
+                ));
+            }
+        }
+        let (warn_at, stop_at) = (convergence.warn_at, convergence.stop_at);
+        if stop_at > 0.0 && warn_at > stop_at {
+            let text = format!(
+                "convergence.warn_at ({warn_at}) must not be more than convergence.stop_at ({stop_at}): 0 turns one off"
+            );
+            found.push(Violation::new(
+                &["convergence.warn_at", "convergence.stop_at"],
+                text,
+            ));
+        }
+        if let Err(error) = convergence.profile() {
+            let text = format!("convergence.weights: {error}");
+            found.push(Violation::new(
+                &["convergence.weights", "convergence.profile"],
+                text,
+            ));
+        }
+        found
+    }
+
+    fn batchless(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        let text = format!(
+            "model.batch needs a provider that answers batches, not model.mode `{}`: one of `anthropic`, `openai`, \
+             `openai-responses`, `gemini`",
+            mode.word()
+        );
+        (self.model.batch && !mode.has_batches())
+            .then(|| Violation::new(&["model.batch", "model.mode"], text))
+    }
+
+    fn unusable_addresses(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let unusable = self.database.unusable();
+        found.extend(
+            unusable
+                .iter()
+                .map(|(key, cure)| Violation::new(&[key], format!("{key} {cure}"))),
+        );
+        let base_url = &self.model.base_url;
+        if let Some(cure) = base_url_cure(base_url).filter(|_| !base_url.is_empty()) {
+            found.push(Violation::new(
+                &["model.base_url"],
+                format!("model.base_url {cure}"),
+            ));
+        }
+        let second_url = &self.fallback.base_url;
+        if let Some(cure) = base_url_cure(second_url).filter(|_| !second_url.is_empty()) {
+            let cure = cure.replace("model.api_key_file", "fallback.api_key_file");
+            found.push(Violation::new(
+                &["fallback.base_url"],
+                format!("fallback.base_url {cure}"),
+            ));
+        }
+        found.extend(self.unencrypted());
+        found.extend(self.nameless_model());
+        if self.fallback.mode == FallbackMode::Ollama && self.fallback.model.trim().is_empty() {
+            let text = "fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows";
+            found.push(Violation::new(
+                &["fallback.model", "fallback.mode"],
+                text.to_owned(),
+            ));
+        }
+        found
+    }
+
+    /// Providers that are asked over `http://` at another host, without a word that this is meant. A socket's other end is
+    /// this machine's.
+    fn unencrypted(&self) -> Vec<Violation> {
+        let (model, second) = (&self.model, self.fallback.model(&self.model));
+        let first = Some(model).filter(|model| model.mode != ModelMode::Offline);
+        let asked = [
+            (first, ["model.base_url", "model.allow_http"]),
+            (second.as_ref(), ["fallback.base_url", "fallback.allow_http"]),
+        ];
+        let is_open = |model: &ModelConfig| {
+            !model.allow_http && !model.proxy.starts_with("unix:") && leaves_in_the_clear(model.address())
+        };
+        let open = asked.into_iter().filter(|(model, _)| model.is_some_and(is_open));
+        open.map(|(_, keys)| {
+            let [url, consent] = keys;
+            let text = format!(
+                "{url} is `http://` at another host: whoever is between reads the key and what was said. Use \
+                 `https://`, or set {consent} = true"
+            );
+            Violation::new(&keys, text)
+        })
+        .collect()
+    }
+
+    /// Limits in dollars can only be kept where prices are known.
+    fn unkeepable_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
+        let spend = &self.spend;
+        let mut found = Vec::new();
+        let limits = [
+            ("spend.usd_per_day", spend.usd_per_day),
+            ("spend.agent_usd_per_day", spend.agent_usd_per_day),
+        ];
+        for (key, usd) in limits {
+            if !(0.0..=USD_PER_DAY_MAX).contains(&usd) {
+                let text = format!("{key} must be from 0 to {USD_PER_DAY_MAX}, not {usd}");
+                found.push(Violation::new(&[key], text));
+            }
+        }
+        let prices = match prices {
+            Ok(prices) => prices,
+            Err(error) => {
+                let text = format!("spend.prices_file: {error}");
+                found.push(Violation::new(&["spend.prices_file"], text));
+                return found;
+            }
+        };
+        let second = self.fallback.model(&self.model);
+        let models = [Some(&self.model), second.as_ref()].into_iter().flatten();
+        let unpriced = models
+            .filter(|model| model.mode != ModelMode::Offline)
+            .map(ModelConfig::name)
+            .find(|name| prices.of(name).is_none());
+        if let Some(name) = unpriced {
+            found.extend(limits.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(key, _)| {
+                let text = format!(
+                    "{key} can't be kept, since the price of `{name}` isn't known: put it into a file that \
+                     spend.prices_file names, or limit tokens or calls instead"
+                );
+                Violation::new(&[key], text)
+            }));
+        }
+        found
+    }
+
+    fn nameless_model(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        if mode == ModelMode::Offline || !self.model.name().trim().is_empty() {
+            return None;
+        }
+        let text = match mode {
+            ModelMode::Ollama => {
+                "model.model must name a model when model.mode is `ollama`: one that `ollama list` shows"
+                    .to_owned()
+            }
+            _ => format!(
+                "model.model must not be blank when model.mode is `{}`: leave it empty for the proposed model",
+                mode.word()
+            ),
+        };
+        Some(Violation::new(&["model.model", "model.mode"], text))
+    }
+}
+
+fn beyond_limits(values: &Table) -> Vec<Violation> {
+    let integers = INTEGER_LIMITS.iter().filter_map(|&(key, ..)| {
+        let text = keys::beyond_limits(key, value_of(values, key)?.as_integer()?)?;
+        Some(Violation::new(&[key], text))
+    });
+    let shares = SHARES.into_iter().filter_map(|key| {
+        let share = number(values, key)?;
+        let text = format!("{key} must be above 0 and at most 1, not {share}");
+        // Written so that a NaN is wrong too.
+        (!(0.0 < share && share <= 1.0)).then(|| Violation::new(&[key], text))
+    });
+    integers.chain(shares).collect()
+}
+
+fn out_of_order(values: &Table) -> Vec<Violation> {
+    let relation = |(one, other): (&'static str, &'static str), must: &str, holds: fn(f64, f64) -> bool| {
+        let (first, second) = (number(values, one)?, number(values, other)?);
+        let text = format!("{one} ({first}) {must} {other} ({second})");
+        (!holds(first, second)).then(|| Violation::new(&[one, other], text))
+    };
+    let less = LESS
+        .into_iter()
+        .filter_map(|pair| relation(pair, "must be less than", |first, second| first < second));
+    let not_more = NOT_MORE
+        .into_iter()
+        .filter_map(|pair| relation(pair, "must not be more than", |first, second| first <= second));
+    less.chain(not_more).collect()
+}
+
+fn value_of<'a>(values: &'a Table, key: &str) -> Option<&'a Value> {
+    let (section, key) = key.split_once('.')?;
+    values.get(section)?.get(key)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
+fn number(values: &Table, key: &str) -> Option<f64> {
+    let value = value_of(values, key)?;
+    value
+        .as_float()
+        .or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+/// What to do about a proxy, which may hold a password and isn't shown.
+fn proxy_cure(proxy: &str) -> Option<&'static str> {
+    const CURE: &str =
+        "must be a proxy such as `http://127.0.0.1:3128`, or a socket such as `unix:/run/recapd-egress.sock`";
+    if proxy.is_empty() {
+        return None;
+    }
+    match proxy.strip_prefix("unix:") {
+        Some(path) if path.starts_with('/') => None,
+        Some(_) => Some(CURE),
+        None if proxy.contains('@') => Some("must not carry a user or a password"),
+        None => base_url_cure(proxy).map(|_| CURE),
+    }
+}
+
+/// Whether a provider's URL is `http://` and of another host than this one.
+fn leaves_in_the_clear(url: &str) -> bool {
+    let authority = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split(['/', '?', '#']).next());
+    authority.is_some_and(|authority| !is_this_host(authority))
+}
+
+fn is_this_host(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split_once(':').map_or(authority, |(host, _)| host),
+    };
+    let host = host.to_ascii_lowercase();
+    // `localhost` and what is below it is never asked about elsewhere (RFC 6761, 6.3).
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// What to do about a provider's URL, which may hold a password and isn't shown.
+fn base_url_cure(url: &str) -> Option<&'static str> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    match host {
+        None | Some("") => Some("must be a URL such as `https://api.openai.com/v1`"),
+        Some(host) if host.contains('@') => {
+            Some("must not carry a user or a password: put the key into model.api_key_file")
+        }
+        Some(_) if url.contains(char::is_whitespace) => Some("must not contain white space"),
+        Some(_) => None,
+    }
+}

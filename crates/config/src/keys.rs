@@ -1,0 +1,263 @@
+//! The known keys: their defaults, which also say their types, and their limits.
+
+use toml::{Table, Value};
+
+use super::DEFAULT_TOML;
+use recapd_core::domain::{
+    spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX},
+    text,
+};
+
+/// How alike a name must be to be proposed, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.8;
+/// The most characters of a wrong value that an error shows.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// The limits of the integers, both ends included. `config.toml` states the same (a test compares).
+pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
+    ("database.connections", 2, 1_000),
+    ("database.read_lag_ms_max", 0, 3_600_000),
+    ("database.statement_timeout_ms", 100, 3_600_000),
+    ("database.group_commit_max", 1, 10_000),
+    ("database.readers", 1, 64),
+    ("database.busy_timeout_ms", 0, 600_000),
+    ("window.budget_tokens", 0, 100_000_000),
+    ("window.leg_tokens", -1, 100_000_000),
+    ("window.max_messages", 0, 1_000_000),
+    ("session.idle_gap_minutes", 0, 525_600),
+    ("context.max_tokens", 1_000, 100_000_000),
+    ("context.output_reserve_tokens", 0, 10_000_000),
+    ("context.system_reserve_tokens", 0, 10_000_000),
+    ("context.pins_max_tokens", 0, 1_000_000),
+    ("convergence.window_messages", 2, 1_000),
+    ("summary.max_tokens", 100, 10_000),
+    ("summary.session_hours", 1, 87_600),
+    ("summary.yesterday_hours", 1, 87_600),
+    ("summary.week_hours", 1, 87_600),
+    ("queue.batch_exchanges", 1, 1_000),
+    ("queue.batch_tokens_min", 0, 1_000_000),
+    ("queue.max_wait_ms", 0, 86_400_000),
+    ("queue.debounce_ms", 0, 3_600_000),
+    ("queue.poll_ms", 10, 60_000),
+    ("queue.lease_ms", 1_000, 3_600_000),
+    ("queue.attempts_max", 1, 100),
+    ("queue.crashes_max", 3, 100),
+    ("queue.backoff_base_ms", 1, 3_600_000),
+    ("queue.backoff_max_ms", 1, 86_400_000),
+    ("queue.revive_after_ms", 0, 86_400_000),
+    ("queue.reconcile_ms", 1_000, 86_400_000),
+    ("queue.project_spacing_ms", 0, 60_000),
+    ("worker.concurrency", 1, 256),
+    ("worker.input_tokens_max", 1_000, 1_000_000),
+    ("worker.batch_exchanges_max", 1, 1_000),
+    ("worker.tool_chars_max", 100, 1_000_000),
+    ("worker.said_chars_max", 100, 1_000_000),
+    ("worker.drain_ms", 0, 600_000),
+    ("model.timeout_ms", 100, 3_600_000),
+    ("model.connect_timeout_ms", 10, 600_000),
+    ("model.output_tokens_max", 100, 1_000_000),
+    ("model.thinking_reserve_tokens", 0, 1_000_000),
+    ("model.num_ctx", 0, 10_000_000),
+    ("model.concurrency", 1, 256),
+    ("model.requests_per_minute", 0, 1_000_000),
+    ("model.tokens_per_minute", 0, 1_000_000_000),
+    ("model.breaker_failures", 0, 1_000),
+    ("model.breaker_rest_ms", 10, 3_600_000),
+    ("fallback.concurrency", 1, 256),
+    ("fallback.requests_per_minute", 0, 1_000_000),
+    ("fallback.tokens_per_minute", 0, 1_000_000_000),
+    ("spend.calls_per_day", 0, CALLS_PER_DAY_MAX),
+    ("spend.tokens_per_day", 0, TOKENS_PER_DAY_MAX),
+    ("spend.agent_calls_per_day", 0, CALLS_PER_DAY_MAX),
+    ("spend.agent_tokens_per_day", 0, TOKENS_PER_DAY_MAX),
+    ("batch.gather_ms", 0, 86_400_000),
+    ("batch.requests_max", 1, 1_000),
+    ("batch.bytes_max", 1_000_000, 19_000_000),
+    ("batch.open_max", 1, 100),
+    ("batch.max_wait_ms", 60_000, 172_800_000),
+    ("schedule.runs_keep_days", 1, 36_500),
+    ("schedule.versions_keep", 1, 100_000),
+    ("schedule.journal_keep_hours", 1, 8_760),
+    ("schedule.sample_ms", 100, 120_000),
+    ("http.answers_bytes_max", 1_048_576, 68_719_476_736),
+    ("http.body_bytes_max", 1_024, 1_073_741_824),
+    ("http.request_timeout_ms", 100, 3_600_000),
+    ("http.head_timeout_ms", 100, 3_600_000),
+    ("http.idle_timeout_ms", 100, 3_600_000),
+    ("http.stall_timeout_ms", 100, 3_600_000),
+    ("http.connections_max", 1, 100_000),
+    ("http.connections_per_peer_max", 1, 100_000),
+    ("http.subscribers_max", 1, 10_000),
+    ("http.requests_per_second", 0, 1_000_000),
+    ("http.requests_burst", 1, 1_000_000),
+    ("http.batch_messages_max", 1, 1_000_000),
+    ("http.audit_rows_max", 0, 10_000_000),
+    ("http.snapshot_bytes_max", 1_048_576, 68_719_476_736),
+    ("hook.max_chars", 500, 9_000),
+    ("trace.timeout_ms", 10, 600_000),
+    ("trace.gather_ms", 10, 60_000),
+];
+
+/// What somebody gave for a key: text from the environment or `--set`, a value from a file.
+#[derive(Clone, Debug)]
+pub(super) enum RawValue {
+    Text(String),
+    Toml(Value),
+    /// A table, a date or a list with such in it, none of which any key takes; with the name of its type.
+    Compound(&'static str),
+}
+
+/// All keys, as `section.key`.
+pub(super) struct Keys(Table);
+
+impl Keys {
+    pub(super) fn new() -> Self {
+        Self(toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml"))
+    }
+
+    /// The defaults, as one table of sections.
+    pub(super) fn defaults(&self) -> &Table {
+        &self.0
+    }
+
+    /// The names of all keys.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(|(section, keys)| {
+            let keys = keys.as_table().into_iter().flat_map(Table::keys);
+            keys.map(move |key| format!("{section}.{key}"))
+        })
+    }
+
+    pub(super) fn is_section(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The value that `given` stands for, in the type and the limits that `key` has. The error says what was
+    /// expected; `spell` writes the name of another key as its source would.
+    pub(super) fn read(
+        &self,
+        key: &str,
+        given: &RawValue,
+        spell: impl Fn(&str) -> String,
+    ) -> Result<Value, String> {
+        let default = find(&self.0, key).ok_or_else(|| self.unknown(key, spell))?;
+        let value = match (default, given) {
+            (Value::Integer(_), RawValue::Toml(value @ Value::Integer(_)))
+            | (Value::Float(_), RawValue::Toml(value @ Value::Float(_)))
+            | (Value::Boolean(_), RawValue::Toml(value @ Value::Boolean(_)))
+            | (Value::String(_), RawValue::Toml(value @ Value::String(_))) => Some(value.clone()),
+            (Value::Array(_), RawValue::Toml(value)) => texts(value),
+            (Value::Array(_), RawValue::Text(text)) => toml::from_str::<Table>(&format!("list = {text}"))
+                .ok()
+                .and_then(|table| texts(table.get("list")?)),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a share is 0 or 1 when it is an integer"
+            )]
+            (Value::Float(_), RawValue::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
+            (Value::Integer(_), RawValue::Text(text)) => {
+                text.trim().replace('_', "").parse().ok().map(Value::Integer)
+            }
+            (Value::Float(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Float),
+            (Value::Boolean(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Boolean),
+            (Value::String(_), RawValue::Text(text)) => Some(Value::String(text.clone())),
+            _ => None,
+        };
+        let value = value.ok_or_else(|| format!("{key} must be {}, not {}", kind(default), shown(given)))?;
+        match value.as_integer().and_then(|integer| beyond_limits(key, integer)) {
+            Some(text) => Err(text),
+            None => Ok(value),
+        }
+    }
+
+    /// What to say about a key that doesn't exist; `spell` writes a proposal as its source would.
+    pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
+        if key.ends_with("api_key") {
+            return format!(
+                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or \
+                 the provider's variable, such as OPENAI_API_KEY"
+            );
+        }
+        match self.nearest(key) {
+            Some(name) => format!("unknown key {key}: did you mean {}?", spell(&name)),
+            None => format!("unknown key {key}: `recapd config show` lists all keys"),
+        }
+    }
+
+    /// What to say about a section that doesn't exist.
+    pub(super) fn unknown_section(&self, section: &str) -> String {
+        match most_alike(self.0.keys().cloned(), |name| strsim::jaro_winkler(name, section)) {
+            Some(name) => format!("unknown section [{section}]: did you mean [{name}]?"),
+            None => format!("unknown section [{section}]: `recapd config show` lists all keys"),
+        }
+    }
+
+    /// The known key most like `key`, by its whole name or by its last part (for one in the wrong section).
+    fn nearest(&self, key: &str) -> Option<String> {
+        most_alike(self.names(), |name| {
+            let whole = strsim::jaro_winkler(name, key);
+            let last = strsim::jaro_winkler(last_part(name), last_part(key));
+            // A whole name may agree in its section alone; that is no likeness of keys.
+            if last < LIKENESS_MIN {
+                0.0
+            } else {
+                f64::midpoint(whole, last).max(last - 0.1)
+            }
+        })
+    }
+}
+
+/// `value` if it is a list of texts.
+fn texts(value: &Value) -> Option<Value> {
+    let is_text = |value: &Value| matches!(value, Value::String(_));
+    value
+        .as_array()
+        .filter(|values| values.iter().all(is_text))
+        .map(|values| Value::Array(values.clone()))
+}
+
+/// What to say about an integer that `key` can't have.
+pub(super) fn beyond_limits(key: &str, value: i64) -> Option<String> {
+    let (_, min, max) = INTEGER_LIMITS.iter().find(|(name, ..)| *name == key)?;
+    let is_beyond = value < *min || *max < value;
+    is_beyond.then(|| format!("{key} must be from {min} to {max}, not {value}"))
+}
+
+fn most_alike(names: impl Iterator<Item = String>, likeness: impl Fn(&str) -> f64) -> Option<String> {
+    names
+        .map(|name| (likeness(&name), name))
+        .filter(|(likeness, _)| LIKENESS_MIN <= *likeness)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
+}
+
+fn last_part(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(_, last)| last)
+}
+
+fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let (section, key) = key.split_once('.')?;
+    table.get(section)?.get(key)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::Array(_) => "a list of texts such as `['ab+', 'c']`",
+        _ => "a text",
+    }
+}
+
+fn shown(given: &RawValue) -> String {
+    match given {
+        RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
+            format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
+        }
+        // It may tell what is secret.
+        RawValue::Toml(Value::Array(_)) => "a list with other values".to_owned(),
+        RawValue::Toml(value) => value.to_string(),
+        RawValue::Compound(kind) => format!("a value of type {kind}"),
+    }
+}

@@ -1,0 +1,265 @@
+//! Putting the sources together.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize as _;
+use toml::{Table, Value};
+
+use super::{
+    Config, LogFormat, Violation,
+    environment::{is_alias, key_of, variable_of},
+    error::{ConfigError, ConfigProblem, ConfigSource},
+    file::{self, Setting},
+    keys::{Keys, RawValue},
+    presets,
+    socket::RuntimeFolders,
+    spelling,
+};
+use recapd_core::domain::price::Prices;
+
+/// The file that is read if none is named, and if it exists.
+pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
+
+/// The key by which logs are written.
+const LOG_FORMAT: &str = "log.format";
+
+/// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`].
+/// Doesn't print: somebody may have put a secret where it doesn't belong.
+#[derive(Clone, Default)]
+pub struct Loader {
+    file: Option<PathBuf>,
+    variables: Vec<(String, String)>,
+    state_folder: Option<PathBuf>,
+    runtime_folders: RuntimeFolders,
+    sets: Vec<String>,
+}
+
+/// A configuration, and where each value of it comes from.
+#[derive(Clone, Debug)]
+pub struct LoadedConfig {
+    /// The configuration.
+    pub config: Config,
+    /// The prices of models: the shipped ones, and those of the file that it names.
+    pub prices: Prices,
+    /// Where each key's value comes from, by `section.key`; what isn't in here is a default.
+    pub origins: BTreeMap<String, ConfigSource>,
+}
+
+/// One key of a loaded configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigEntry {
+    /// `section.key`.
+    pub key: String,
+    /// Its value, as TOML spells it.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: ConfigSource,
+}
+
+impl Loader {
+    /// No source but the defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the file `given`, or if there is none [`SYSTEM_FILE`], if that exists.
+    #[must_use]
+    pub fn file(self, given: Option<&Path>) -> Self {
+        self.file_or(given, Path::new(SYSTEM_FILE))
+    }
+
+    pub(super) fn file_or(mut self, given: Option<&Path>, fallback: &Path) -> Self {
+        // Not knowing whether it exists counts as existing: reading it will then say what is wrong.
+        let fallback = (!matches!(fallback.try_exists(), Ok(false))).then_some(fallback);
+        self.file = given.or(fallback).map(Path::to_owned);
+        self
+    }
+
+    /// Takes what concerns recapd from environment variables (name, value).
+    #[must_use]
+    pub fn environment<K: Into<String>, V: Into<String>>(
+        mut self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.variables
+            .extend(pairs.filter(|(name, _)| key_of(name).is_some()));
+        self
+    }
+
+    /// Where the database is that nobody names; see [`super::Environment::state_folder`].
+    #[must_use]
+    pub fn state_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.state_folder = folder;
+        self
+    }
+
+    /// Where sockets lie that nobody names; see [`super::Environment::runtime_folders`].
+    #[must_use]
+    pub fn runtime_folders(mut self, folders: RuntimeFolders) -> Self {
+        self.runtime_folders = folders;
+        self
+    }
+
+    /// Sets one key, as `--set` does: `section.key=value`.
+    #[must_use]
+    pub fn set(mut self, assignment: impl Into<String>) -> Self {
+        self.sets.push(assignment.into());
+        self
+    }
+
+    /// Reads and checks everything. The error lists all that is wrong, not only the first.
+    pub fn load(self) -> Result<LoadedConfig, ConfigError> {
+        let keys = Keys::new();
+        let (settings, mut problems) = self.settings(&keys)?;
+        let mut origins = BTreeMap::new();
+        let mut table = keys.defaults().clone();
+        for Setting { origin, key, given } in settings.into_iter().map(spelling::meant) {
+            match read(&keys, &key, &given, &origin) {
+                Ok(value) => {
+                    insert(&mut table, &key, value);
+                    origins.insert(key, origin);
+                }
+                Err(text) => problems.push(ConfigProblem { origin, text }),
+            }
+        }
+        spelling::complete(&mut table, &mut origins);
+        presets::expand(&mut table, &mut origins);
+        let mut config = Config::deserialize(table).expect("each value has been tried by itself");
+        config.database.settle(self.state_folder.as_deref());
+        config.http.settle(&self.runtime_folders);
+        match config.checked() {
+            Ok(prices) if problems.is_empty() => Ok(LoadedConfig {
+                config,
+                prices,
+                origins,
+            }),
+            checked => {
+                problems.extend(blamed(checked.err().unwrap_or_default(), &origins));
+                Err(ConfigError::Invalid(problems))
+            }
+        }
+    }
+
+    /// How logs are to be written, as far as that can be told where the configuration may be wrong.
+    pub fn log_format(&self) -> LogFormat {
+        let keys = Keys::new();
+        let without_file = |_: ConfigError| {
+            let others = Self {
+                file: None,
+                ..self.clone()
+            };
+            others.settings(&keys)
+        };
+        let (settings, _) = self.settings(&keys).or_else(without_file).unwrap_or_default();
+        let mut said = settings.iter().rev().filter(|setting| setting.key == LOG_FORMAT);
+        let format = said.find_map(|setting| {
+            let value = read(&keys, LOG_FORMAT, &setting.given, &setting.origin).ok()?;
+            LogFormat::deserialize(value).ok()
+        });
+        format.unwrap_or(LogFormat::Auto)
+    }
+
+    /// What the sources say, in their order, and what of it can't be read.
+    fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
+        let (mut settings, mut problems) = match &self.file {
+            Some(path) => file::read(path, keys)?,
+            None => (Vec::new(), Vec::new()),
+        };
+        settings.extend(self.variable_settings());
+        for assignment in &self.sets {
+            match assigned(assignment) {
+                Ok(setting) => settings.push(setting),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Ok((settings, problems))
+    }
+
+    /// Older names come first, so that the present ones win.
+    fn variable_settings(&self) -> Vec<Setting> {
+        let mut variables: Vec<&(String, String)> = self.variables.iter().collect();
+        variables.sort_by_key(|(name, _)| !is_alias(name));
+        variables
+            .into_iter()
+            .filter_map(|(name, value)| {
+                Some(Setting {
+                    origin: ConfigSource::Environment(name.clone()),
+                    key: key_of(name)?,
+                    given: RawValue::Text(value.clone()),
+                })
+            })
+            .collect()
+    }
+}
+
+impl LoadedConfig {
+    /// Where a key's value comes from.
+    pub fn origin(&self, key: &str) -> &ConfigSource {
+        self.origins.get(key).unwrap_or(&ConfigSource::Default)
+    }
+
+    /// All keys with their values and origins, sorted by key. None of the values is a secret.
+    pub fn entries(&self) -> Vec<ConfigEntry> {
+        let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
+        let entry = |key: String| {
+            let (section, name) = key.split_once('.')?;
+            let value = values.get(section)?.get(name)?.to_string();
+            let origin = self.origin(&key).clone();
+            Some(ConfigEntry { key, value, origin })
+        };
+        Keys::new().names().filter_map(entry).collect()
+    }
+}
+
+/// Reads one value and tries it alone among the defaults, so that it is known who is to blame.
+fn read(keys: &Keys, key: &str, given: &RawValue, origin: &ConfigSource) -> Result<Value, String> {
+    let value = keys.read(key, given, |name| match origin {
+        ConfigSource::Environment(_) => variable_of(name),
+        _ => name.to_owned(),
+    })?;
+    let mut table = keys.defaults().clone();
+    insert(&mut table, key, value.clone());
+    match Config::deserialize(table) {
+        Ok(_) => Ok(value),
+        Err(error) => Err(format!("{key}: {}", error.message())),
+    }
+}
+
+pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
+    let Some((section, key)) = key.split_once('.') else {
+        return;
+    };
+    if let Some(Value::Table(section)) = table.get_mut(section) {
+        section.insert(key.to_owned(), value);
+    }
+}
+
+fn assigned(assignment: &str) -> Result<Setting, ConfigProblem> {
+    match assignment.split_once('=') {
+        Some((key, value)) => Ok(Setting {
+            origin: ConfigSource::Set,
+            key: key.trim().to_owned(),
+            given: RawValue::Text(value.to_owned()),
+        }),
+        None => Err(ConfigProblem {
+            origin: ConfigSource::Set,
+            text: "expected section.key=value, such as window.budget_tokens=50000".to_owned(),
+        }),
+    }
+}
+
+/// Blames the source that set one of the keys; the defaults fit each other.
+fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, ConfigSource>) -> Vec<ConfigProblem> {
+    let blame = |keys: &[&'static str]| keys.iter().find_map(|key| origins.get(*key)).cloned();
+    violations
+        .into_iter()
+        .map(|violation| ConfigProblem {
+            origin: blame(&violation.keys).unwrap_or(ConfigSource::Default),
+            text: violation.text,
+        })
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! What a daemon takes over from a configuration that is read again while it runs.
+
+use serde::Deserialize as _;
+use toml::Table;
+
+use super::{Config, ConfigError, ConfigProblem, ConfigSource, keys::Keys, loader::insert};
+use recapd_core::domain::price::Prices;
+
+/// The sections, and the keys, that take effect without a restart. They are the worker's and the schedule's: these are
+/// replaced, and those of before finish what they hold. `config.toml` says the same.
+pub const RELOADED: [&str; 13] = [
+    "batch.",
+    "fallback.",
+    "log.level",
+    "model.",
+    "queue.attempts_max",
+    "queue.backoff_base_ms",
+    "queue.backoff_max_ms",
+    "queue.crashes_max",
+    "queue.lease_ms",
+    "queue.reconcile_ms",
+    "schedule.",
+    "spend.",
+    "worker.",
+];
+
+/// Whether a daemon takes this key over without a restart.
+pub(super) fn is_reloaded(key: &str) -> bool {
+    RELOADED.iter().any(|part| key.starts_with(part))
+}
+
+/// What comes of reading a configuration again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReloadOutcome {
+    /// What is in force from now on.
+    pub config: Config,
+    /// What models cost from now on: the file may say something else than before under the same name.
+    pub prices: Prices,
+    /// Keys that have another value now.
+    pub changed: Vec<String>,
+    /// Keys that would have one after a restart.
+    pub waiting: Vec<String>,
+}
+
+impl ReloadOutcome {
+    /// What becomes of `running` when `fresh` is read.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] when what is taken over doesn't go together with what isn't.
+    pub fn of(running: &Config, fresh: &Config) -> Result<Self, ConfigError> {
+        let table =
+            |config: &Config| Table::try_from(config).expect("strings, numbers and enums are all TOML");
+        let (mut now, then) = (table(running), table(fresh));
+        let (mut changed, mut waiting) = (Vec::new(), Vec::new());
+        for key in Keys::new().names() {
+            let Some((section, name)) = key.split_once('.') else {
+                continue;
+            };
+            let value_in = |table: &Table| table.get(section)?.get(name).cloned();
+            let Some(value) = value_in(&then).filter(|value| value_in(&now).as_ref() != Some(value)) else {
+                continue;
+            };
+            if is_reloaded(&key) {
+                insert(&mut now, &key, value);
+                changed.push(key);
+            } else {
+                waiting.push(key);
+            }
+        }
+        let config = Config::deserialize(now).expect("each value has been read before");
+        let problem = |text: String| ConfigProblem {
+            origin: ConfigSource::Default,
+            text: format!("{text}, as long as the daemon isn't restarted"),
+        };
+        match config.checked() {
+            Ok(prices) => Ok(Self {
+                config,
+                prices,
+                changed,
+                waiting,
+            }),
+            Err(violations) => Err(ConfigError::Invalid(
+                violations
+                    .into_iter()
+                    .map(|violation| problem(violation.text))
+                    .collect(),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_keys_take_effect_and_the_others_wait() {
+        let running = Config::default();
+        let mut fresh = running.clone();
+        fresh.worker.concurrency = 9;
+        fresh.model.timeout_ms = 61_234;
+        fresh.window.budget_tokens = 5;
+        fresh.spend.calls_per_day = 7;
+        fresh.queue.attempts_max = 8;
+        fresh.queue.poll_ms = 999;
+        let reloaded = ReloadOutcome::of(&running, &fresh).unwrap();
+        assert_eq!(
+            reloaded.changed,
+            [
+                "model.timeout_ms",
+                "queue.attempts_max",
+                "spend.calls_per_day",
+                "worker.concurrency"
+            ]
+        );
+        assert_eq!(reloaded.waiting, ["queue.poll_ms", "window.budget_tokens"]);
+        fresh.queue.poll_ms = running.queue.poll_ms;
+        fresh.window.budget_tokens = running.window.budget_tokens;
+        assert_eq!(reloaded.config, fresh);
+        let nothing = ReloadOutcome::of(&running, &running).unwrap();
+        assert!(nothing.changed.is_empty() && nothing.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let running = Config::default();
+        let mut fresh = running.clone();
+        fresh.queue.batch_exchanges = 1;
+        fresh.worker.batch_exchanges_max = 2;
+        assert!(fresh.validate().is_empty());
+        let error = ReloadOutcome::of(&running, &fresh).unwrap_err().to_string();
+        assert!(
+            error.contains("worker.batch_exchanges_max") && error.contains("isn't restarted"),
+            "{error}"
+        );
+    }
+}

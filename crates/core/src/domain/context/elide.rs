@@ -1,0 +1,298 @@
+//! Shortening tool results: head and tail stay, and a note says what is left out between them.
+
+use serde::Serialize;
+
+use super::{Piece, Turn};
+use crate::domain::{
+    message::{Message, Part},
+    number::{grouped, i64_or_max},
+    tokens::{TokenCounter, count_part},
+};
+
+/// One part in so many is added to what is expected of a shortened result.
+const ESTIMATE_MARGIN: i64 = 8;
+/// A result is shortened if it has so many characters more than it may keep: the note's own.
+const NOTE_CHARS: usize = 60;
+/// A number as long as the notes' as a rule.
+const NOTED_CHARS: usize = 9_999_999;
+/// How a note begins that stands for what is left out.
+const NOTE_HEAD: &str = "[… ";
+
+/// A tool result that was shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Elision {
+    /// The exchange it stands in: its handle, `#n`.
+    pub exchange: i64,
+    /// Its message, if it was stored.
+    pub seq: Option<i64>,
+    /// Characters left out.
+    pub chars: usize,
+}
+
+/// The lengths of the texts of a piece that holds results.
+#[derive(Debug)]
+pub(super) struct Lengths {
+    /// Characters of each result.
+    results: Vec<usize>,
+    /// Characters of everything else that is text.
+    others: usize,
+    /// Tokens of what is no text.
+    tokens: i64,
+}
+
+impl Lengths {
+    /// Those of `piece`; `None` if it holds no result.
+    pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
+        let mut lengths = Self {
+            results: Vec::new(),
+            others: 0,
+            tokens: 0,
+        };
+        for part in piece.parts.iter() {
+            match part {
+                Part::ToolResult { text, .. } => lengths.results.push(text.chars().count()),
+                Part::Attachment { .. } => lengths.tokens += count_part(counter, part),
+                Part::Text(text) | Part::Opaque { json: text, .. } => lengths.others += text.len(),
+                Part::Thinking(thought) => lengths.others += thought.text.len(),
+                Part::ToolCall { name, arguments, .. } => lengths.others += name.len() + arguments.len(),
+            }
+        }
+        (!lengths.results.is_empty()).then_some(lengths)
+    }
+
+    /// The tokens to expect of the piece, which has so many as it is, if each result keeps `keep` characters and gets a note of
+    /// `note_tokens`.
+    pub(super) fn estimate(&self, tokens: i64, keep: usize, note_tokens: i64) -> i64 {
+        let all: usize = self.results.iter().sum::<usize>() + self.others;
+        let (mut kept, mut notes) = (self.others, 0);
+        for &chars in &self.results {
+            if chars > keep + NOTE_CHARS {
+                kept += keep;
+                notes += 1;
+            } else {
+                kept += chars;
+            }
+        }
+        if notes == 0 {
+            return tokens;
+        }
+        let texts = (tokens - self.tokens).max(0);
+        let share = texts.saturating_mul(i64_or_max(kept)) / i64_or_max(all.max(1));
+        // Ends may be denser than what lies between them.
+        let expected = self.tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
+        expected.min(tokens)
+    }
+}
+
+/// Tokens of the note that stands in a shortened result.
+pub(super) fn note_tokens(counter: &dyn TokenCounter) -> i64 {
+    counter.count(&format!("\n{}\n", note(NOTED_CHARS, i64::from(u16::MAX))))
+}
+
+/// The tokens of a piece of `turn` whose results keep `keep` characters each; `None` if that saves nothing.
+pub(super) fn shortened_tokens(
+    turn: &Turn<'_>,
+    piece: usize,
+    keep: usize,
+    counter: &dyn TokenCounter,
+) -> Option<i64> {
+    let (mut tokens, mut is_shorter) = (0, false);
+    for part in turn.pieces[piece].parts.iter() {
+        let short = match part {
+            Part::ToolResult { text, .. } => shorten(text, keep, turn.exchange),
+            _ => None,
+        };
+        is_shorter |= short.is_some();
+        tokens += short.map_or_else(|| count_part(counter, part), |(short, _)| counter.count(&short));
+    }
+    is_shorter.then_some(tokens)
+}
+
+/// Shortens the results of a piece of `turn`, which has so many `tokens` then, to `keep` characters each.
+pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, tokens: i64) -> Vec<Elision> {
+    let exchange = turn.exchange;
+    let piece = &mut turn.pieces[piece];
+    let seq = piece.seq();
+    let mut elided = Vec::new();
+    for at in 0..piece.parts.len() {
+        if let Part::ToolResult { text, .. } = &piece.parts[at]
+            && let Some((short, chars)) = shorten(text, keep, exchange)
+        {
+            if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[at] {
+                *text = short;
+            }
+            elided.push(Elision { exchange, seq, chars });
+        }
+    }
+    if !elided.is_empty() {
+        piece.source = None;
+        piece.tokens = Some(tokens);
+    }
+    elided
+}
+
+/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns how many characters
+/// were left out.
+pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usize {
+    let mut chars = 0;
+    for part in &mut message.parts {
+        if let Part::ToolResult { text, .. } = part
+            && let Some((short, left_out)) = shorten(text, keep, exchange)
+        {
+            *text = short;
+            chars += left_out;
+        }
+    }
+    chars
+}
+
+/// The head and the tail of a text, `keep` characters together, with a note between them of how much is left out
+/// (earlier cuts included) and where to find it. `None` if that saves nothing.
+fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
+    if text.len() <= keep {
+        return None;
+    }
+    cut(text, text.chars().count(), keep, exchange)
+}
+
+/// As [`shorten`], of a text of so many characters.
+fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, usize)> {
+    let left_out = chars.checked_sub(keep).filter(|&left_out| left_out > 0)?;
+    let tail = keep / 3;
+    let (head, rest) = text.split_at(end_of_first(text, keep - tail));
+    let (middle, tail) = rest.split_at(start_of_last(rest, tail));
+    let left_out = match noted(middle, exchange) {
+        // A tool may have written what only looks like a note of ours, with any number in it.
+        Some(before) => left_out
+            .saturating_add(before)
+            .saturating_sub(note(before, exchange).chars().count()),
+        None => left_out,
+    };
+    let note = note(left_out, exchange);
+    let lines: Vec<&str> = [head, &note, tail]
+        .into_iter()
+        .filter(|line| !line.is_empty())
+        .collect();
+    let short = lines.join("\n");
+    (short.chars().count() < chars).then_some((short, left_out))
+}
+
+/// Where the first so many characters end.
+fn end_of_first(text: &str, chars: usize) -> usize {
+    text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
+}
+
+/// Where the last so many characters begin.
+fn start_of_last(text: &str, chars: usize) -> usize {
+    match chars.checked_sub(1) {
+        Some(before) => text.char_indices().nth_back(before).map_or(0, |(at, _)| at),
+        None => text.len(),
+    }
+}
+
+/// What stands in place of so many characters.
+fn note(left_out: usize, exchange: i64) -> String {
+    format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
+}
+
+fn note_end(exchange: i64) -> String {
+    format!(" characters left out of exchange #{exchange} …]")
+}
+
+/// How many characters an earlier note in `text` says were left out.
+fn noted(text: &str, exchange: i64) -> Option<usize> {
+    let (before, _) = text.split_once(&note_end(exchange))?;
+    let (_, number) = before.rsplit_once(NOTE_HEAD)?;
+    let left_out: usize = number.replace(',', "").parse().ok()?;
+    (grouped(left_out) == number).then_some(left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        context::{Reason, Role},
+        tokens::Characters,
+    };
+
+    /// What is expected is hardly less than what is counted, and never more than the whole.
+    #[test]
+    fn an_estimate_is_of_the_share_that_is_kept() {
+        let result = |chars: usize| Part::ToolResult {
+            call_id: None,
+            name: None,
+            text: "x".repeat(chars),
+            is_error: false,
+        };
+        let note = note_tokens(&Characters);
+        for (results, keep) in [
+            (vec![10_000], 1_000),
+            (vec![10_000, 20, 300], 250),
+            (vec![270], 250),
+            (vec![300], 0),
+            (vec![5_000], 5_000),
+        ] {
+            let parts: Vec<Part> = results.into_iter().map(result).collect();
+            let tokens: i64 = parts.iter().map(|part| count_part(&Characters, part)).sum();
+            let piece = Piece {
+                parts: parts.into(),
+                ..Piece::text(Reason::MissingResult, "")
+            };
+            let turn = Turn::new(Role::Tool, 7, vec![piece]);
+            let lengths = Lengths::of(&turn.pieces[0], &Characters).unwrap();
+            let counted = shortened_tokens(&turn, 0, keep, &Characters).unwrap_or(tokens);
+            let expected = lengths.estimate(tokens, keep, note);
+            assert!(
+                (counted..=tokens).contains(&expected),
+                "{keep}: {expected} for {counted}"
+            );
+            assert!(
+                expected <= counted + counted / 8 + 3 * note,
+                "{keep}: {expected} for {counted}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_between_its_characters() {
+        let text = "äöü".repeat(100);
+        let (short, left_out) = shorten(&text, 4, 7).unwrap();
+        assert_eq!(
+            (short.as_str(), left_out),
+            ("äöü\n[… 296 characters left out of exchange #7 …]\nü", 296)
+        );
+        let (short, _) = shorten(&text, 0, 7).unwrap();
+        assert_eq!(short, "[… 300 characters left out of exchange #7 …]");
+        assert_eq!(shorten(&text, 300, 7), None);
+    }
+
+    #[test]
+    fn what_was_left_out_before_is_counted_again() {
+        let text = "x".repeat(12_345);
+        let (once, left_out) = shorten(&text, 3_000, 7).unwrap();
+        assert_eq!(left_out, 9_345);
+        assert!(
+            once.contains("\n[… 9,345 characters left out of exchange #7 …]\n"),
+            "{once}"
+        );
+        let (twice, left_out) = shorten(&once, 300, 7).unwrap();
+        // The line feeds around the note are no characters of the result.
+        assert_eq!(left_out, 12_345 - 300 + 2);
+        assert_eq!(twice.matches('…').count(), 2, "{twice}");
+        let forged = format!(
+            "{}{}{}",
+            "x".repeat(4_000),
+            note(usize::MAX, 7),
+            "y".repeat(4_000)
+        );
+        assert!(shorten(&forged, 300, 7).is_some());
+        // What only looks like a note is text.
+        for text in [
+            "[… 1 2 characters left out of exchange #7 …]",
+            "[… 12 characters left out of exchange #8 …]",
+        ] {
+            assert_eq!(noted(text, 7), None, "{text}");
+        }
+    }
+}

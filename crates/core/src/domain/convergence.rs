@@ -1,0 +1,478 @@
+//! Convergence: how alike two speakers sound by now (seed 002; Pidgin's live calculation).
+//!
+//! A turn is one message of each speaker. After each turn the last messages of both, as many of one as of the other,
+//! are compared in five ways, each from 0 to 1; the score is their weighted sum, or the likeness of the content alone
+//! where that is above 0.9.
+//!
+//! Invariant: memory is bounded by the window, however long the conversation: of each message a few counts are kept,
+//! and of each speaker the last text.
+
+mod features;
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use self::features::{Features, clean, content_likeness};
+use super::number::i64_or_max;
+
+/// How many of the last messages are compared, of both speakers together.
+pub const WINDOW_MESSAGES: usize = 10;
+/// Above this likeness of the content, that alone is the score.
+const CONTENT_DECIDES_ABOVE: f64 = 0.9;
+/// How many scores make a trend.
+const TREND_SCORES: usize = 3;
+/// A trend whose scores differ by less than this is stable.
+const STABLE_BELOW: f64 = 0.1;
+/// The components' names, in their order.
+const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
+/// How far the sum of a profile's weights may be from 1.
+const WEIGHTS_TOLERANCE: f64 = 0.001;
+
+/// How alike, in five ways, each from 0 to 1; also how much each weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceComponents))]
+pub struct Components {
+    /// The last texts: the same words.
+    pub content: f64,
+    /// Paragraphs, lists, questions, code blocks.
+    pub structure: f64,
+    /// Sentences per message.
+    pub sentences: f64,
+    /// Characters per message.
+    pub length: f64,
+    /// Marks per character.
+    pub punctuation: f64,
+}
+
+/// The weight of each component.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile(Components);
+
+/// Why weights are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidWeights {
+    /// Their sum isn't 1, or one is negative.
+    #[error("weights must be 0 or more and 1 together, not {sum}")]
+    Sum {
+        /// Their sum; not a number if one of them isn't.
+        sum: f64,
+    },
+    /// A name is missing, unknown or given twice, or a value is no number.
+    #[error("weights must be content=… structure=… sentences=… length=… punctuation=…, each once")]
+    Names,
+}
+
+impl Profile {
+    /// A bit of everything.
+    pub const BALANCED: Self = Self::of([0.40, 0.15, 0.20, 0.15, 0.10]);
+    /// Above all the form.
+    pub const STRUCTURAL: Self = Self::of([0.25, 0.35, 0.20, 0.10, 0.10]);
+    /// Above all the words.
+    pub const SEMANTIC: Self = Self::of([0.60, 0.10, 0.15, 0.10, 0.05]);
+    /// Words and form.
+    pub const STRICT: Self = Self::of([0.50, 0.25, 0.15, 0.05, 0.05]);
+
+    const fn of([content, structure, sentences, length, punctuation]: [f64; 5]) -> Self {
+        Self(Components {
+            content,
+            structure,
+            sentences,
+            length,
+            punctuation,
+        })
+    }
+
+    /// Custom weights.
+    ///
+    /// # Errors
+    /// [`InvalidWeights`] when one is negative, or their sum isn't 1 (within 0.001).
+    pub fn custom(weights: Components) -> Result<Self, InvalidWeights> {
+        let sum: f64 = weights.all().iter().sum();
+        let is_valid =
+            weights.all().iter().all(|weight| *weight >= 0.0) && (sum - 1.0).abs() <= WEIGHTS_TOLERANCE;
+        is_valid
+            .then_some(Self(weights))
+            .ok_or(InvalidWeights::Sum { sum })
+    }
+
+    /// Custom weights as text, such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any
+    /// order.
+    ///
+    /// # Errors
+    /// [`InvalidWeights`] when a component isn't there exactly once, or the sum isn't 1.
+    pub fn parse(text: &str) -> Result<Self, InvalidWeights> {
+        let mut weights = [None; COMPONENTS.len()];
+        let given = text.split([' ', ',']).filter(|given| !given.is_empty());
+        for given in given {
+            let (name, weight) = given.split_once('=').ok_or(InvalidWeights::Names)?;
+            let place = COMPONENTS.iter().position(|known| *known == name.trim());
+            let place = place.and_then(|place| weights.get_mut(place));
+            let weight: f64 = weight.trim().parse().map_err(|_| InvalidWeights::Names)?;
+            match place {
+                Some(empty @ None) => *empty = Some(weight),
+                _ => return Err(InvalidWeights::Names),
+            }
+        }
+        let [
+            Some(content),
+            Some(structure),
+            Some(sentences),
+            Some(length),
+            Some(punctuation),
+        ] = weights
+        else {
+            return Err(InvalidWeights::Names);
+        };
+        Self::custom(Components {
+            content,
+            structure,
+            sentences,
+            length,
+            punctuation,
+        })
+    }
+}
+
+impl Components {
+    fn all(&self) -> [f64; 5] {
+        [
+            self.content,
+            self.structure,
+            self.sentences,
+            self.length,
+            self.punctuation,
+        ]
+    }
+
+    fn score(&self, profile: &Profile) -> f64 {
+        if self.content > CONTENT_DECIDES_ABOVE {
+            return self.content;
+        }
+        let weighed = self.all().into_iter().zip(profile.0.all());
+        // The weights' sum may be a little more than 1.
+        weighed
+            .map(|(likeness, weight)| likeness * weight)
+            .sum::<f64>()
+            .min(1.0)
+    }
+}
+
+/// The scores from which on a warning or a stop is due; `None` for never.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// From this score on someone should be warned.
+    pub warn_at: Option<f64>,
+    /// From this score on the conversation should end.
+    pub stop_at: Option<f64>,
+}
+
+impl Default for Thresholds {
+    /// Pidgin's constants and documents warn at 0.80; its command line stops at 0.95.
+    fn default() -> Self {
+        Self {
+            warn_at: Some(0.80),
+            stop_at: Some(0.95),
+        }
+    }
+}
+
+/// The rules by which speakers are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The weights of the components.
+    pub profile: Profile,
+    /// How many of the last messages, of both speakers together, are compared.
+    pub window_messages: usize,
+    /// The scores from which on a warning or a stop is due.
+    pub thresholds: Thresholds,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            profile: Profile::BALANCED,
+            window_messages: WINDOW_MESSAGES,
+            thresholds: Thresholds::default(),
+        }
+    }
+}
+
+/// What a score calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceState))]
+pub enum ConvergenceState {
+    /// Nothing.
+    Ok,
+    /// Somebody should know.
+    Warn,
+    /// The conversation should end, for `high_convergence`.
+    Stop,
+}
+
+impl ConvergenceState {
+    /// `ok`, `warn` or `stop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// Where the last scores go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceTrend))]
+pub enum Trend {
+    /// Fewer than three scores.
+    InsufficientData,
+    /// Each higher than the one before.
+    Increasing,
+    /// Each lower than the one before.
+    Decreasing,
+    /// Each within 0.1 of the one before.
+    Stable,
+    /// None of these.
+    Fluctuating,
+}
+
+impl Trend {
+    /// The trend in a word; none while there are too few scores.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::InsufficientData => None,
+            Self::Increasing => Some("increasing"),
+            Self::Decreasing => Some("decreasing"),
+            Self::Stable => Some("stable"),
+            Self::Fluctuating => Some("fluctuating"),
+        }
+    }
+}
+
+/// How alike two speakers sound after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceScore))]
+pub struct Score {
+    /// From 0 (nothing alike) to 1 (the same), rounded to two decimals.
+    pub score: f64,
+    /// What it is made of, not rounded.
+    pub components: Components,
+    /// Where it goes.
+    pub trend: Trend,
+    /// What it calls for.
+    pub state: ConvergenceState,
+}
+
+/// A message of one of the speakers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeakerMessage {
+    /// The exchange in which it was said.
+    pub exchange: i64,
+    /// Who said it.
+    pub speaker: String,
+    /// What was said.
+    pub text: String,
+}
+
+/// What the end of a conversation comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Convergence))]
+pub struct ConvergenceScore {
+    /// Who is compared: the two that spoke last.
+    pub speakers: [String; 2],
+    /// After the last whole turn.
+    #[serde(flatten)]
+    pub score: Score,
+    /// What the turn before it called for, if there was one.
+    #[serde(skip)]
+    pub before: Option<ConvergenceState>,
+    /// The last message completed the turn.
+    #[serde(skip)]
+    pub is_fresh: bool,
+}
+
+impl Rules {
+    /// How many of the last messages are enough: those that are compared in as many turns as make a trend, and one
+    /// exchange more, which may be incomplete.
+    pub fn messages_needed(&self) -> i64 {
+        i64_or_max(self.window_messages + 2 * TREND_SCORES)
+    }
+}
+
+/// How alike the last two speakers sound, judged by the last messages `said`, in order. If these aren't the whole
+/// conversation (`is_whole` is false), the first exchange may be incomplete and is skipped. `None` before the first
+/// turn.
+pub fn listen(said: &[SpeakerMessage], is_whole: bool, rules: &Rules) -> Option<ConvergenceScore> {
+    let first = said.first()?.exchange;
+    let whole = said.iter().position(|said| is_whole || said.exchange != first);
+    let said = said.get(whole.unwrap_or(0)..)?;
+    let last = &said.last()?.speaker;
+    let other = said
+        .iter()
+        .rev()
+        .map(|said| &said.speaker)
+        .find(|name| *name != last)?;
+    let opener = said
+        .iter()
+        .map(|said| &said.speaker)
+        .find(|name| [last, other].contains(name))?;
+    let second = if opener == last { other } else { last };
+    let mut talk = Convergence::new([opener, second], rules.profile, rules.window_messages)
+        .with_thresholds(rules.thresholds);
+    let (mut before, mut newest, mut is_fresh) = (None, None, false);
+    for said in said {
+        let score = talk.push(&said.speaker, &said.text);
+        is_fresh = score.is_some();
+        if let Some(score) = score {
+            before = newest.replace(score).map(|score| score.state);
+        }
+    }
+    Some(ConvergenceScore {
+        speakers: [opener.clone(), second.clone()],
+        score: newest?,
+        before,
+        is_fresh,
+    })
+}
+
+/// Measures a conversation of two speakers, message by message.
+#[derive(Clone, Debug)]
+pub struct Convergence {
+    speakers: [String; 2],
+    profile: Profile,
+    thresholds: Thresholds,
+    window: usize,
+    messages: VecDeque<(usize, Features)>,
+    last_texts: [String; 2],
+    /// Which speaker has begun a turn that the other hasn't answered yet.
+    opened_by: Option<usize>,
+    scores: VecDeque<f64>,
+}
+
+impl Convergence {
+    /// A conversation between `speakers`, of whose messages the last `window` are compared ([`WINDOW_MESSAGES`] is
+    /// usual; with fewer than 2 there is never a score).
+    pub fn new(speakers: [&str; 2], profile: Profile, window: usize) -> Self {
+        Self {
+            speakers: speakers.map(str::to_owned),
+            profile,
+            thresholds: Thresholds::default(),
+            window,
+            messages: VecDeque::with_capacity(window.min(WINDOW_MESSAGES) + 1),
+            last_texts: [String::new(), String::new()],
+            opened_by: None,
+            scores: VecDeque::with_capacity(TREND_SCORES + 1),
+        }
+    }
+
+    /// The same, with other thresholds.
+    #[must_use]
+    pub fn with_thresholds(self, thresholds: Thresholds) -> Self {
+        Self { thresholds, ..self }
+    }
+
+    /// Takes in a message. Returns the score if it completes a turn; messages of others are ignored.
+    pub fn push(&mut self, speaker: &str, text: &str) -> Option<Score> {
+        let side = self.speakers.iter().position(|known| known == speaker)?;
+        let text = clean(text);
+        self.messages.push_back((side, Features::of(&text)));
+        if self.messages.len() > self.window {
+            self.messages.pop_front();
+        }
+        if let Some(last) = self.last_texts.get_mut(side) {
+            *last = text;
+        }
+        match self.opened_by {
+            Some(opener) if opener != side => {
+                self.opened_by = None;
+                self.score()
+            }
+            _ => {
+                self.opened_by = Some(side);
+                None
+            }
+        }
+    }
+
+    /// How many messages are kept.
+    pub fn remembered(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn score(&mut self) -> Option<Score> {
+        let components = self.compare()?;
+        let exact = components.score(&self.profile);
+        self.scores.push_back(exact);
+        if self.scores.len() > TREND_SCORES {
+            self.scores.pop_front();
+        }
+        let score = rounded(exact);
+        Some(Score {
+            score,
+            components,
+            trend: trend(self.scores.make_contiguous()),
+            state: self.thresholds.state(score),
+        })
+    }
+
+    /// Compares as many messages of one as of the other; `None` while one of them hasn't spoken.
+    fn compare(&self) -> Option<Components> {
+        let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
+        let each = of(0).count().min(of(1).count());
+        if each == 0 {
+            return None;
+        }
+        let sum = |side| {
+            of(side)
+                .take(each)
+                .map(|(_, features)| *features)
+                .sum::<Features>()
+        };
+        let [one, other] = &self.last_texts;
+        Some(Features::likeness(
+            &sum(0),
+            &sum(1),
+            each,
+            content_likeness(one, other),
+        ))
+    }
+}
+
+impl Thresholds {
+    fn state(&self, score: f64) -> ConvergenceState {
+        let reaches = |threshold: Option<f64>| threshold.is_some_and(|threshold| score >= threshold);
+        if reaches(self.stop_at) {
+            ConvergenceState::Stop
+        } else if reaches(self.warn_at) {
+            ConvergenceState::Warn
+        } else {
+            ConvergenceState::Ok
+        }
+    }
+}
+
+fn trend(scores: &[f64]) -> Trend {
+    let &[first, second, third] = scores else {
+        return Trend::InsufficientData;
+    };
+    if first < second && second < third {
+        Trend::Increasing
+    } else if first > second && second > third {
+        Trend::Decreasing
+    } else if (second - first).abs() < STABLE_BELOW && (third - second).abs() < STABLE_BELOW {
+        Trend::Stable
+    } else {
+        Trend::Fluctuating
+    }
+}
+
+/// The score to two decimals, by the number's exact value: 0.285 is a little less than that, and becomes 0.28.
+fn rounded(score: f64) -> f64 {
+    format!("{score:.2}").parse().unwrap_or(score)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001,
+//! "Horizontal Rule").
+//!
+//! The rule between what the model no longer sees and what it sees is computed from the boundary on each rendering
+//! and stored nowhere, so that the command line, the API and the dashboard can't disagree.
+
+mod text;
+
+use serde::{Serialize, Serializer};
+
+pub use self::text::{age, render_text, rule, rule_label};
+use super::{
+    agent::AgentId,
+    convergence::ConvergenceScore,
+    exchange::{Exchange, ExchangeState},
+    text::one_line,
+    time::Timestamp,
+    transcript::Voice,
+    window::Budget,
+};
+
+/// A line of what was said in an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryLine {
+    /// Who said it.
+    pub voice: Voice,
+    /// What was said; its control characters and line feeds are removed when it is shown.
+    pub text: String,
+    /// The tokens of its message, on the message's first line; `None` if they aren't asked for.
+    pub tokens: Option<i64>,
+}
+
+/// An exchange of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryExchange {
+    /// Its row.
+    pub exchange: Exchange,
+    /// When it left the window, if it did.
+    pub evicted_at: Option<Timestamp>,
+    /// The first version of the summary that covers it, if known.
+    pub summary_version: Option<i64>,
+    /// What was said in it; empty if that isn't asked for.
+    pub lines: Vec<HistoryLine>,
+}
+
+/// The newest summary in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HistorySummary {
+    /// Its version.
+    pub version: i64,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Its ceiling.
+    pub max_tokens: i64,
+}
+
+/// What there is to show. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
+/// {first_exchange, after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryView {
+    /// The agent whose history it is.
+    pub agent: AgentId,
+    /// The window's budget.
+    pub budget: Budget,
+    /// The newest summary, if there is one.
+    pub summary: Option<HistorySummary>,
+    /// The boundary: first exchange in the window.
+    pub first_exchange: i64,
+    /// The last exchange that the summary covers.
+    pub summarized_through: i64,
+    /// Tokens of the window, preamble included.
+    pub window_tokens: i64,
+    /// The exchanges shown, oldest first: the newest of the window and of the archive, as many as was asked for.
+    pub exchanges: Vec<HistoryExchange>,
+    /// How many live exchanges lie behind the boundary, shown or not.
+    pub archived_total: i64,
+    /// How many live exchanges stand in the window, shown or not.
+    pub window_total: i64,
+    /// How alike the speakers sound, where there are several.
+    pub convergence: Option<ConvergenceScore>,
+    /// The current time, to which ages are relative.
+    pub now: Timestamp,
+}
+
+/// Where an exchange is, and in what state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeStanding {
+    /// Set aside by a rewind.
+    SetAside,
+    /// Archived, and covered by the summary since that version, if it is known.
+    Covered(Option<i64>),
+    /// Archived, but not summarised yet.
+    Pending,
+    /// In the window, complete.
+    Window,
+    /// In the window, more messages are expected.
+    Open,
+    /// In the window, the user interrupted it.
+    Interrupted,
+}
+
+impl ExchangeStanding {
+    /// `archived`, `window`, `open`, `interrupted`, `set_aside`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SetAside => "set_aside",
+            Self::Covered(_) | Self::Pending => "archived",
+            Self::Window => "window",
+            Self::Open => "open",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl HistoryView {
+    /// The standing of `shown`.
+    pub fn standing(&self, shown: &HistoryExchange) -> ExchangeStanding {
+        let exchange = &shown.exchange;
+        match (shown.summary_version, exchange.state) {
+            _ if exchange.set_aside_at.is_some() => ExchangeStanding::SetAside,
+            (version, _) if self.is_archived(shown) => {
+                if version.is_some() || exchange.exchange <= self.summarized_through {
+                    ExchangeStanding::Covered(version)
+                } else {
+                    ExchangeStanding::Pending
+                }
+            }
+            (_, ExchangeState::Open) => ExchangeStanding::Open,
+            (_, ExchangeState::Interrupted) => ExchangeStanding::Interrupted,
+            (_, ExchangeState::Closed) => ExchangeStanding::Window,
+        }
+    }
+
+    /// Whether `shown` is before the boundary, in the archive.
+    pub fn is_archived(&self, shown: &HistoryExchange) -> bool {
+        shown.exchange.exchange < self.first_exchange
+    }
+
+    /// Whether `shown` is the newest exchange of a window that is over its budget.
+    pub fn is_over_budget(&self, shown: &HistoryExchange) -> bool {
+        let is_newest = self.exchanges.last() == Some(shown);
+        is_newest && !self.is_archived(shown) && self.budget.is_exceeded_by(self.window_tokens)
+    }
+
+    /// The exchange after which the rule is drawn; `None` while nothing has left the window.
+    pub fn after_exchange(&self) -> Option<i64> {
+        (self.archived_total > 0).then(|| self.first_exchange - 1)
+    }
+
+    /// How full the window is: 1.0 is its budget; `None` without a budget.
+    pub fn fill_ratio(&self) -> Option<f64> {
+        fill_ratio(self.window_tokens, self.budget.budget_tokens())
+    }
+}
+
+/// How full a window is: 1.0 is its budget; `None` without a budget (0).
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+pub fn fill_ratio(window_tokens: i64, budget_tokens: i64) -> Option<f64> {
+    (budget_tokens > 0).then(|| window_tokens as f64 / budget_tokens as f64)
+}
+
+impl Serialize for HistoryView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        WireHistory {
+            agent_id: &self.agent,
+            budget_tokens: self.budget.budget_tokens(),
+            summary: self.summary,
+            window: WireWindow {
+                tokens: self.window_tokens,
+                fill_ratio: self.fill_ratio(),
+            },
+            boundary: WireBoundary {
+                first_exchange: self.first_exchange,
+                after_exchange: self.after_exchange(),
+                tokens_visible: self.window_tokens,
+            },
+            convergence: self.convergence.as_ref(),
+            archived_total: self.archived_total,
+            window_total: self.window_total,
+            exchanges: self.exchanges.iter().map(|shown| self.wire(shown)).collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl HistoryView {
+    fn wire<'a>(&self, shown: &'a HistoryExchange) -> WireExchange<'a> {
+        let exchange = &shown.exchange;
+        let standing = self.standing(shown);
+        WireExchange {
+            n: exchange.exchange,
+            continues: exchange.headline.continues,
+            title: one_line(&exchange.headline.title),
+            state: standing.name(),
+            waiting: standing == ExchangeStanding::Pending,
+            over_budget: self.is_over_budget(shown),
+            tokens: exchange.tokens,
+            started_at: exchange.opened_at,
+            ended_at: exchange.last_at,
+            evicted_at: shown.evicted_at,
+            summary_version: shown.summary_version,
+            messages: shown.lines.iter().map(WireLine::new).collect(),
+        }
+    }
+}
+
+/// The name of a voice, as shown.
+fn voice_name(voice: Voice) -> &'static str {
+    match voice {
+        Voice::User => "user",
+        Voice::Assistant => "assistant",
+        Voice::Program => "program",
+        Voice::Call => "tool",
+        Voice::Result => "result",
+        Voice::FailedResult => "failed",
+    }
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = History))]
+struct WireHistory<'a> {
+    agent_id: &'a AgentId,
+    budget_tokens: i64,
+    summary: Option<HistorySummary>,
+    window: WireWindow,
+    boundary: WireBoundary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<&'a ConvergenceScore>,
+    archived_total: i64,
+    window_total: i64,
+    exchanges: Vec<WireExchange<'a>>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HistoryWindow))]
+struct WireWindow {
+    tokens: i64,
+    fill_ratio: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HistoryBoundary))]
+struct WireBoundary {
+    first_exchange: i64,
+    after_exchange: Option<i64>,
+    tokens_visible: i64,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HistoryExchange))]
+struct WireExchange<'a> {
+    n: i64,
+    /// The first leg of its exchange, if it is a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues: Option<i64>,
+    title: String,
+    state: &'static str,
+    waiting: bool,
+    over_budget: bool,
+    tokens: i64,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    /// When it left the window, if it did.
+    evicted_at: Option<Timestamp>,
+    summary_version: Option<i64>,
+    messages: Vec<WireLine<'a>>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HistoryLine))]
+struct WireLine<'a> {
+    voice: &'static str,
+    text: &'a str,
+    /// Of the whole message, at its first line, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<i64>,
+}
+
+impl<'a> WireLine<'a> {
+    fn new(line: &'a HistoryLine) -> Self {
+        Self {
+            voice: voice_name(line.voice),
+            text: &line.text,
+            tokens: line.tokens,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+/// The shape that a view is written in, for those who describe it.
+#[cfg(feature = "openapi")]
+mod schema {
+    use utoipa::{
+        PartialSchema, ToSchema,
+        openapi::{RefOr, schema::Schema},
+    };
+
+    use super::{HistoryView, WireHistory};
+
+    impl PartialSchema for HistoryView {
+        fn schema() -> RefOr<Schema> {
+            WireHistory::schema()
+        }
+    }
+
+    impl ToSchema for HistoryView {
+        fn name() -> std::borrow::Cow<'static, str> {
+            WireHistory::name()
+        }
+
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            WireHistory::schemas(schemas);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Presets: settings that behave like the windows of recapd's predecessors (origins, resolution M).
+//!
+//! | preset | window | whole request | cut | legs | overflow |
+//! |---|---|---|---|---|---|
+//! | `ikigai` | what the request leaves | 100,000 | just enough | none | evict |
+//! | `structured-memory` | 90,000 | window, summary, pins, reserves | just enough | one step | evict |
+//! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
+//! | `last-n` | the newest 20 messages | as configured | just enough | none | evict |
+//!
+//! Where an origin keeps the newest exchange whole whatever its size, or ends the session by it, no exchange is cut into legs.
+//! Only `last-n` keeps an anchor, together with the lecture's acknowledgement. Settings that are given explicitly win
+//! over the preset's, and derived values are derived from them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    context::{Alternation, ContextOptions, SHARE_MAX},
+    perspective::limit_of,
+    settings::{AgentSettings, OnOverflow},
+};
+
+/// The tokens of a whole request in seed 001.
+pub const IKIGAI_TOKENS: i64 = 100_000;
+/// The tokens of the structured memory's window (origins 2.1).
+pub const STRUCTURED_MEMORY_TOKENS: i64 = 90_000;
+/// The number of messages that `last-n` keeps if none is given (lecture 4.2: "system + last 20").
+pub const LAST_N_MESSAGES: i64 = 20;
+/// The percentage of a provider's limit that `pidgin` uses: its estimates may be wrong.
+const PIDGIN_SAFETY_PERCENT: i64 = 90;
+
+/// A name for a set of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Preset {
+    /// Nothing.
+    #[default]
+    None,
+    /// Seeds 000 and 001: 100,000 tokens in all, evict just enough, no anchor.
+    Ikigai,
+    /// Seed 003's layers: a window of 90,000 tokens and a summary of 10,000.
+    StructuredMemory,
+    /// Seed 002: the provider's limit, with a margin; when one exchange is too big the session ends.
+    Pidgin,
+    /// Seed 004: the newest messages, the first one as anchor, and an acknowledgement between.
+    LastN,
+}
+
+/// The values that a preset's are derived from where they aren't given explicitly: the configuration's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Basis {
+    /// Tokens of a request that stay free for the answer.
+    pub output_reserve_tokens: i64,
+    /// Tokens of a request that the agent fills itself, with system prompt and tools.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of a summary.
+    pub summary_max_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
+    /// The limit of the configured provider, in tokens ([`provider_limit_tokens`]).
+    pub provider_limit_tokens: i64,
+}
+
+impl Default for Basis {
+    fn default() -> Self {
+        Self {
+            output_reserve_tokens: 8_000,
+            system_reserve_tokens: 0,
+            summary_max_tokens: 10_000,
+            pins_max_tokens: 4_000,
+            provider_limit_tokens: provider_limit_tokens("openai"),
+        }
+    }
+}
+
+/// The limit of a provider, in tokens, by seed 002's table.
+pub fn provider_limit_tokens(provider: &str) -> i64 {
+    limit_of(match provider {
+        "gemini" => "google",
+        provider => provider,
+    })
+}
+
+impl Preset {
+    /// All presets, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Ikigai,
+        Self::StructuredMemory,
+        Self::Pidgin,
+        Self::LastN,
+    ];
+
+    /// The name in the configuration and in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Ikigai => "ikigai",
+            Self::StructuredMemory => "structured-memory",
+            Self::Pidgin => "pidgin",
+            Self::LastN => "last-n",
+        }
+    }
+
+    /// The settings that this preset stands for. Those that are `given` explicitly aren't replaced, and the others are
+    /// derived from them.
+    pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
+        match self {
+            Self::None => AgentSettings::default(),
+            Self::Ikigai => AgentSettings {
+                output_reserve_tokens: Some(0),
+                leg_tokens: Some(0),
+                ..within(
+                    IKIGAI_TOKENS,
+                    given,
+                    &Basis {
+                        output_reserve_tokens: 0,
+                        ..*basis
+                    },
+                )
+            },
+            Self::StructuredMemory => structured_memory(given, basis),
+            Self::Pidgin => {
+                let provider = given.provider.as_deref();
+                let limit = provider.map_or(basis.provider_limit_tokens, provider_limit_tokens);
+                AgentSettings {
+                    on_overflow: Some(OnOverflow::End),
+                    leg_tokens: Some(0),
+                    ..within(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
+                }
+            }
+            Self::LastN => AgentSettings {
+                low_water: Some(1.0),
+                leg_tokens: Some(0),
+                max_messages: Some(LAST_N_MESSAGES),
+                anchor: Some(true),
+                alternation: Some(Alternation::Ack),
+                ..AgentSettings::default()
+            },
+        }
+    }
+}
+
+/// A first-in-first-out window, cut just enough, and no anchor.
+fn pure() -> AgentSettings {
+    AgentSettings {
+        low_water: Some(1.0),
+        anchor: Some(false),
+        ..AgentSettings::default()
+    }
+}
+
+/// Settings for a request of at most `total_tokens`; the window gets what the other parts leave of it.
+fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
+    let options = ContextOptions {
+        max_tokens: given.context_max_tokens.unwrap_or(total_tokens),
+        output_reserve_tokens: given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens),
+        system_reserve_tokens: given.system_reserve_tokens.unwrap_or(basis.system_reserve_tokens),
+        ..ContextOptions::default()
+    };
+    let window = |limit: i64| {
+        let share = |tokens: i64| tokens.min(limit / SHARE_MAX);
+        // 0 would never evict.
+        (limit - share(basis.summary_max_tokens) - share(basis.pins_max_tokens)).max(1)
+    };
+    AgentSettings {
+        context_max_tokens: Some(total_tokens),
+        budget_tokens: options.limit_tokens().map(window),
+        ..pure()
+    }
+}
+
+/// Settings with fixed sizes of window and summary; the request is their sum.
+fn structured_memory(given: &AgentSettings, basis: &Basis) -> AgentSettings {
+    let window = given.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
+    let reserves = given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens)
+        + given.system_reserve_tokens.unwrap_or(basis.system_reserve_tokens);
+    let copies = basis.summary_max_tokens + basis.pins_max_tokens;
+    AgentSettings {
+        budget_tokens: Some(window),
+        context_max_tokens: (window > 0).then_some(window + copies + reserves),
+        ..pure()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The basis without anything that takes a share beside the summary.
+    const PLAIN: Basis = Basis {
+        output_reserve_tokens: 0,
+        system_reserve_tokens: 0,
+        summary_max_tokens: 10_000,
+        pins_max_tokens: 0,
+        provider_limit_tokens: 100_000,
+    };
+
+    fn expanded(settings: Value, basis: &Basis) -> Value {
+        let settings: AgentSettings = serde_json::from_value(settings).unwrap();
+        json!(settings.expanded(basis))
+    }
+
+    #[test]
+    fn each_preset_stands_for_plain_values() {
+        let cases = [
+            (json!({}), json!({})),
+            (json!({"preset": "none"}), json!({"preset": "none"})),
+            (
+                json!({"preset": "ikigai"}),
+                json!({"preset": "ikigai", "budget_tokens": 90_000, "context_max_tokens": 100_000,
+                       "output_reserve_tokens": 0, "low_water": 1.0, "leg_tokens": 0, "anchor": false}),
+            ),
+            (
+                json!({"preset": "structured-memory"}),
+                json!({"preset": "structured-memory", "budget_tokens": 90_000, "context_max_tokens": 100_000,
+                       "low_water": 1.0, "anchor": false}),
+            ),
+            (
+                json!({"preset": "pidgin", "provider": "anthropic"}),
+                json!({"preset": "pidgin", "provider": "anthropic", "budget_tokens": 134_000,
+                       "context_max_tokens": 144_000, "low_water": 1.0, "leg_tokens": 0,
+                       "anchor": false, "on_overflow": "end"}),
+            ),
+            (
+                json!({"preset": "last-n"}),
+                json!({"preset": "last-n", "max_messages": 20, "low_water": 1.0, "leg_tokens": 0, "anchor": true,
+                       "alternation": "ack"}),
+            ),
+        ];
+        for (settings, plain) in cases {
+            assert_eq!(expanded(settings.clone(), &PLAIN), plain, "{settings}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_beside_a_preset_wins_and_the_rest_is_derived_from_it() {
+        let cases = [
+            (
+                json!({"preset": "ikigai", "context_max_tokens": 50_000}),
+                "budget_tokens",
+                json!(40_000),
+            ),
+            (
+                json!({"preset": "ikigai", "budget_tokens": 70_000}),
+                "budget_tokens",
+                json!(70_000),
+            ),
+            (
+                json!({"preset": "ikigai", "system_reserve_tokens": 8_000}),
+                "budget_tokens",
+                json!(82_000),
+            ),
+            (
+                json!({"preset": "ikigai", "context_max_tokens": 0}),
+                "budget_tokens",
+                Value::Null,
+            ),
+            (
+                json!({"preset": "ikigai", "low_water": 0.5}),
+                "low_water",
+                json!(0.5),
+            ),
+            (
+                json!({"preset": "structured-memory", "budget_tokens": 20_000}),
+                "context_max_tokens",
+                json!(30_000),
+            ),
+            (
+                json!({"preset": "structured-memory", "budget_tokens": 0}),
+                "context_max_tokens",
+                Value::Null,
+            ),
+            (
+                json!({"preset": "pidgin", "on_overflow": "evict"}),
+                "on_overflow",
+                json!("evict"),
+            ),
+            (json!({"preset": "pidgin"}), "context_max_tokens", json!(90_000)),
+            (
+                json!({"preset": "pidgin", "provider": "gemini"}),
+                "context_max_tokens",
+                json!(720_000),
+            ),
+            (
+                json!({"preset": "last-n", "max_messages": 6}),
+                "max_messages",
+                json!(6),
+            ),
+            (
+                json!({"preset": "last-n", "anchor": false}),
+                "anchor",
+                json!(false),
+            ),
+        ];
+        for (settings, name, value) in cases {
+            assert_eq!(expanded(settings.clone(), &PLAIN)[name], value, "{settings}");
+        }
+    }
+
+    /// A small limit leaves a window all the same: 0 would never evict.
+    #[test]
+    fn a_derived_window_is_never_unlimited() {
+        let basis = Basis::default();
+        for provider in ["openai", "anthropic", "gemini", "xai", "local", "unheard-of"] {
+            for system_reserve_tokens in [0, 1_000, 10_000_000] {
+                let settings = AgentSettings {
+                    preset: Some(Preset::Pidgin),
+                    provider: Some(provider.to_owned()),
+                    system_reserve_tokens: Some(system_reserve_tokens),
+                    ..AgentSettings::default()
+                }
+                .expanded(&basis);
+                let (window, all) = (
+                    settings.budget_tokens.unwrap(),
+                    settings.context_max_tokens.unwrap(),
+                );
+                assert!(0 < window && window < all, "{provider}: {window} of {all}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_wire() {
+        for preset in Preset::ALL {
+            assert_eq!(json!(preset), json!(preset.name()));
+        }
+    }
+}

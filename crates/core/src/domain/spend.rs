@@ -1,0 +1,305 @@
+//! The limits on what models may cost in a day.
+//!
+//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone.
+//! Limits are checked before each call. A call under way is finished, so a day may cost more than its limit by one call
+//! per running update. What the updates of another daemon on the same database spend counts when they end.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    settings::AgentSettings,
+    time::{DAY_MS, Timestamp},
+};
+
+/// Micro-dollars in a dollar.
+pub const MICROUSD_PER_USD: i64 = 1_000_000;
+/// The largest limit on calls.
+pub const CALLS_PER_DAY_MAX: i64 = 1_000_000_000;
+/// The largest limit on tokens.
+pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
+/// The largest limit in dollars.
+pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
+
+/// What may be spent in a day; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SpendLimits {
+    /// Calls to models, failed ones too.
+    pub calls: i64,
+    /// Tokens, read and written.
+    pub tokens: i64,
+    /// Micro-dollars.
+    pub cost_microusd: i64,
+}
+
+/// The limits of all agents together, and of each agent without limits of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DailyLimits {
+    /// The limits of all agents together.
+    pub all: SpendLimits,
+    /// The limits of each agent.
+    pub agent: SpendLimits,
+}
+
+/// What was spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SpendTotal {
+    /// Calls to models.
+    pub calls: i64,
+    /// Tokens, read and written.
+    pub tokens: i64,
+    /// Micro-dollars, of the calls whose price is known.
+    pub cost_microusd: i64,
+    /// Calls whose price isn't known.
+    pub unpriced_calls: i64,
+}
+
+/// A limit that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SpendLimit {
+    /// The calls of all agents together.
+    Calls,
+    /// The tokens of all agents together.
+    Tokens,
+    /// The dollars of all agents together.
+    Usd,
+    /// The agent's calls.
+    AgentCalls,
+    /// The agent's tokens.
+    AgentTokens,
+    /// The agent's dollars.
+    AgentUsd,
+    /// Dollars, of which nothing is known while a model that may be asked has no price.
+    Price,
+}
+
+impl SpendLimit {
+    /// All limits.
+    pub const ALL: [Self; 7] = [
+        Self::Calls,
+        Self::Tokens,
+        Self::Usd,
+        Self::AgentCalls,
+        Self::AgentTokens,
+        Self::AgentUsd,
+        Self::Price,
+    ];
+
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Tokens => "tokens",
+            Self::Usd => "usd",
+            Self::AgentCalls => "agent_calls",
+            Self::AgentTokens => "agent_tokens",
+            Self::AgentUsd => "agent_usd",
+            Self::Price => "price",
+        }
+    }
+
+    /// The limit of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+
+    /// The key of the configuration that sets it; for a missing price, the key that remedies that.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Calls => "spend.calls_per_day",
+            Self::Tokens => "spend.tokens_per_day",
+            Self::Usd => "spend.usd_per_day",
+            Self::AgentCalls => "spend.agent_calls_per_day",
+            Self::AgentTokens => "spend.agent_tokens_per_day",
+            Self::AgentUsd => "spend.agent_usd_per_day",
+            Self::Price => "spend.prices_file",
+        }
+    }
+}
+
+impl SpendTotal {
+    /// The sum of this and `more`.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_add(more.calls),
+            tokens: self.tokens.saturating_add(more.tokens),
+            cost_microusd: self.cost_microusd.saturating_add(more.cost_microusd),
+            unpriced_calls: self.unpriced_calls.saturating_add(more.unpriced_calls),
+        }
+    }
+}
+
+impl SpendLimits {
+    /// These limits, overridden by those of an agent's settings.
+    #[must_use]
+    pub fn overridden(self, settings: &AgentSettings) -> Self {
+        Self {
+            calls: settings.calls_per_day.unwrap_or(self.calls),
+            tokens: settings.tokens_per_day.unwrap_or(self.tokens),
+            cost_microusd: settings.usd_per_day.map_or(self.cost_microusd, microusd),
+        }
+    }
+
+    /// Which of the limits are used up: on calls, on tokens, on cost.
+    fn used_up(self, spent: SpendTotal) -> [bool; 3] {
+        [
+            (self.calls, spent.calls),
+            (self.tokens, spent.tokens),
+            (self.cost_microusd, spent.cost_microusd),
+        ]
+        .map(|(limit, spent)| 0 < limit && limit <= spent)
+    }
+}
+
+impl DailyLimits {
+    /// Whether an agent with these `settings` has a limit in dollars, which can only be kept if prices are known.
+    /// Limits in the configuration are refused without prices; an agent's can be set at any time.
+    pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
+        self.all.cost_microusd > 0 || self.agent.overridden(settings).cost_microusd > 0
+    }
+
+    /// The first limit that allows no further call of an agent with these `settings`.
+    pub fn used_up(
+        &self,
+        settings: &AgentSettings,
+        agent: SpendTotal,
+        all: SpendTotal,
+    ) -> Option<SpendLimit> {
+        let of_all = self.all.used_up(all);
+        let of_agent = self.agent.overridden(settings).used_up(agent);
+        let used_up = of_all.into_iter().chain(of_agent);
+        let mut limits = SpendLimit::ALL.into_iter().zip(used_up);
+        limits.find_map(|(limit, is_used_up)| is_used_up.then_some(limit))
+    }
+}
+
+/// Dollars as micro-dollars, to the nearest.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "limits are far below 2^53 micro-dollars"
+)]
+pub fn microusd(usd: f64) -> i64 {
+    (usd * 1e6).round() as i64
+}
+
+/// When the day of `now` began.
+pub fn day_start(now: Timestamp) -> Timestamp {
+    Timestamp(now.0 - now.0.rem_euclid(DAY_MS))
+}
+
+/// When the day after that of `now` begins.
+pub fn next_day(now: Timestamp) -> Timestamp {
+    day_start(now).plus_ms(DAY_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
+        SpendTotal {
+            calls,
+            tokens,
+            cost_microusd,
+            unpriced_calls: 0,
+        }
+    }
+
+    #[test]
+    fn a_limit_is_used_up_when_nothing_of_it_is_left() {
+        let limits = DailyLimits {
+            all: SpendLimits {
+                calls: 10,
+                tokens: 1_000,
+                cost_microusd: 5_000_000,
+            },
+            agent: SpendLimits {
+                calls: 2,
+                tokens: 0,
+                cost_microusd: 1_000_000,
+            },
+        };
+        let none = SpendTotal::default();
+        let own = AgentSettings::default();
+        for (agent, all, expected) in [
+            (none, none, None),
+            (none, spent(9, 999, 4_999_999), None),
+            (none, spent(10, 0, 0), Some(SpendLimit::Calls)),
+            (none, spent(0, 1_000, 0), Some(SpendLimit::Tokens)),
+            (none, spent(0, 0, 5_000_000), Some(SpendLimit::Usd)),
+            (spent(1, 999, 999_999), none, None),
+            (spent(2, 0, 0), none, Some(SpendLimit::AgentCalls)),
+            (spent(0, 0, 1_000_000), none, Some(SpendLimit::AgentUsd)),
+        ] {
+            assert_eq!(limits.used_up(&own, agent, all), expected, "{agent:?} {all:?}");
+        }
+        let generous = AgentSettings {
+            calls_per_day: Some(0),
+            tokens_per_day: Some(500),
+            usd_per_day: Some(2.5),
+            ..AgentSettings::default()
+        };
+        assert_eq!(limits.used_up(&generous, spent(99, 499, 2_499_999), none), None);
+        let none_in_force = DailyLimits::default();
+        assert!(limits.are_in_dollars(&own) && none_in_force.are_in_dollars(&generous));
+        assert!(!none_in_force.are_in_dollars(&own));
+        let tokens = limits.used_up(&generous, spent(0, 500, 0), none);
+        assert_eq!(tokens, Some(SpendLimit::AgentTokens));
+        let cost = limits.used_up(&generous, spent(0, 0, 2_500_000), none);
+        assert_eq!(cost, Some(SpendLimit::AgentUsd));
+    }
+
+    #[test]
+    fn a_day_is_one_of_utc() {
+        let at = |text| Timestamp::parse(text).unwrap();
+        for (now, start, next) in [
+            (
+                "2026-11-20T00:00:00Z",
+                "2026-11-20T00:00:00Z",
+                "2026-11-21T00:00:00Z",
+            ),
+            (
+                "2026-11-20T23:59:59.999Z",
+                "2026-11-20T00:00:00Z",
+                "2026-11-21T00:00:00Z",
+            ),
+            (
+                "2026-12-31T23:00:00-02:00",
+                "2027-01-01T00:00:00Z",
+                "2027-01-02T00:00:00Z",
+            ),
+            (
+                "1969-12-31T12:00:00Z",
+                "1969-12-31T00:00:00Z",
+                "1970-01-01T00:00:00Z",
+            ),
+        ] {
+            assert_eq!(
+                (day_start(at(now)), next_day(at(now))),
+                (at(start), at(next)),
+                "{now}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_their_limits_and_dollars_are_exact() {
+        for limit in SpendLimit::ALL {
+            assert_eq!(SpendLimit::from_name(limit.name()), Some(limit));
+            assert!(limit.key().contains(limit.name()), "{limit:?}");
+        }
+        for (usd, expected) in [
+            (0.0, 0),
+            (5.0, 5_000_000),
+            (0.1, 100_000),
+            (1.92, 1_920_000),
+            (0.000_001, 1),
+        ] {
+            assert_eq!(microusd(usd), expected);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A shorter form of a document, for readers without room for all of it: its newest lines, and where the rest is.
+//!
+//! Coding agents drop what a hook adds entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond
+//! 2,500 tokens. The brief stays below both.
+//!
+//! Invariant: the text never exceeds the limits it is given.
+
+use serde::Serialize;
+
+use super::{
+    pending::PENDING_HEADING,
+    reading::{DAY_MARK, ReadLine, SECTION_MARK, name_and_span, read_lines},
+    render::is_footer,
+    state::HEADING,
+};
+use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::TokenCounter};
+
+/// The longest brief, in characters.
+pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
+/// The longest brief, in tokens.
+pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
+/// The shortest piece of a line that is worth showing, in characters.
+const PIECE_CHARS_MIN: usize = 40;
+
+/// The limits on a text's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most characters.
+    pub chars_max: usize,
+    /// The most tokens.
+    pub tokens_max: i64,
+}
+
+impl Limits {
+    /// The limits of the brief.
+    pub const BRIEF: Self = Self {
+        chars_max: BRIEF_DOCUMENT_CHARS_MAX,
+        tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
+    };
+
+    /// What is left of them beside `head`. Two texts may have a token more together than apart.
+    fn less(self, head: &str, counter: &dyn TokenCounter) -> Self {
+        Self {
+            chars_max: self.chars_max.saturating_sub(head.chars().count()),
+            tokens_max: (self.tokens_max - counter.count(head) - 1).max(0),
+        }
+    }
+}
+
+/// The order of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As in the document: by section, within each the oldest first.
+    Document,
+    /// The newest first.
+    NewestFirst,
+}
+
+/// How much of a document is wanted, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BriefOptions {
+    order: Order,
+    limits: Limits,
+}
+
+/// A part of a document, or all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// Markdown.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Whether lines of the document are missing.
+    pub truncated: bool,
+}
+
+impl BriefOptions {
+    /// The brief, or the document in its own order, within these limits; `None` if the whole document is wanted.
+    pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
+        if !is_brief && chars_max.is_none() && tokens_max.is_none() {
+            return None;
+        }
+        let (order, most) = if is_brief {
+            (Order::NewestFirst, Limits::BRIEF)
+        } else {
+            let most = Limits {
+                chars_max: usize::MAX,
+                tokens_max: i64::MAX,
+            };
+            (Order::Document, most)
+        };
+        let limits = Limits {
+            chars_max: chars_max.map_or(most.chars_max, |chars| chars.min(most.chars_max)),
+            tokens_max: tokens_max.map_or(most.tokens_max, |tokens| tokens.min(most.tokens_max)),
+        };
+        Some(Self { order, limits })
+    }
+
+    /// Whether it is the brief.
+    pub fn is_brief(self) -> bool {
+        self.order == Order::NewestFirst
+    }
+
+    /// The wanted part of the `document` of `agent`. Counting a full document takes some milliseconds.
+    pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
+        let closing = closing(agent);
+        let (text, truncated) = cut_down(document, &closing, self.order, self.limits, counter);
+        Excerpt {
+            tokens: counter.count(&text),
+            text,
+            truncated,
+        }
+    }
+
+    /// The same with a line in front that says what is `running`, as far as there is room for both.
+    pub fn with_running(
+        self,
+        running: &RunningExchange,
+        agent: &AgentId,
+        document: &str,
+        counter: &dyn TokenCounter,
+    ) -> Excerpt {
+        let head = running.line() + "\n\n";
+        let less = self.limits.less(&head, counter);
+        let part = Self { limits: less, ..self }.of(agent, document, counter);
+        let text = format!("{head}{}", part.text);
+        let tokens = counter.count(&text);
+        let has_room = text.chars().count() <= self.limits.chars_max && tokens <= self.limits.tokens_max;
+        if part.text.trim().is_empty() || !has_room {
+            return self.of(agent, document, counter);
+        }
+        Excerpt { text, tokens, ..part }
+    }
+}
+
+/// The line that says where the whole document is.
+fn closing(agent: &AgentId) -> String {
+    format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
+}
+
+/// A section of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SummarySection))]
+pub struct DocumentSection<'d> {
+    /// Its heading, without the dates that follow.
+    pub title: &'d str,
+    /// The dates in its heading: `9–12 March 2026`.
+    pub span: Option<&'d str>,
+    /// What stands below it, as Markdown.
+    pub content: &'d str,
+}
+
+/// The sections of a document, in order. A footer belongs to none.
+pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
+    let document = document.trim_end();
+    let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
+    let is_remark = last.starts_with('*') && last.ends_with('*');
+    let document = if is_remark { above } else { document };
+    let mut sections = Vec::new();
+    for (place, part) in document.split("\n## ").enumerate() {
+        // Text before the first heading is no section.
+        let part = match place {
+            0 => part.strip_prefix(SECTION_MARK),
+            _ => Some(part),
+        };
+        sections.extend(part.map(|part| {
+            let (heading, content) = part.split_once('\n').unwrap_or((part, ""));
+            let (title, span) = name_and_span(heading);
+            DocumentSection {
+                title,
+                span,
+                content: content.trim(),
+            }
+        }));
+    }
+    sections
+}
+
+/// Whether a line says how things stand.
+fn is_stated(line: &ReadLine<'_>) -> bool {
+    line.section() == HEADING
+}
+
+/// The brief of `document`: the newest lines first, within [`Limits::BRIEF`]. Its last line is `closing`, which says
+/// where the whole is. The brief of an empty document is empty.
+pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
+    excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
+}
+
+/// The newest lines of `document`, as many as `limits` allow, with `closing` as the last line. A document within the
+/// limits is returned unchanged if it is wanted in its own order. If there is no room even for `closing`, the text is
+/// empty.
+pub fn excerpt(
+    document: &str,
+    closing: &str,
+    order: Order,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> String {
+    cut_down(document, closing, order, limits, counter).0
+}
+
+/// As [`excerpt`]; returns also whether lines of the document are missing.
+fn cut_down(
+    document: &str,
+    closing: &str,
+    order: Order,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> (String, bool) {
+    let fits =
+        |text: &str| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max;
+    let is_as_wanted = order == Order::Document || is_footer(document.trim_end());
+    if document.trim().is_empty() || (is_as_wanted && fits(document)) {
+        return (document.to_owned(), false);
+    }
+    let newest = newest_first(document);
+    let most = fitting(&newest, closing, limits, counter);
+    let mut tried = (1..=most).rev().map(|kept| {
+        let shown = newest.get(..kept).unwrap_or_default();
+        (text(shown, order, closing), kept < newest.len())
+    });
+    let found = tried.find(|(text, _)| fits(text));
+    found.unwrap_or_else(|| {
+        let piece = newest
+            .first()
+            .and_then(|line| piece(line, closing, limits, counter));
+        let least = || Some(format!("{closing}\n")).filter(|text| fits(text));
+        (piece.or_else(least).unwrap_or_default(), true)
+    })
+}
+
+/// How many lines may fit, by the sum of their tokens; rather a few too many than too few.
+fn fitting(lines: &[ReadLine<'_>], closing: &str, limits: Limits, counter: &dyn TokenCounter) -> usize {
+    let mut room = (limits.chars_max, limits.tokens_max - counter.count(closing));
+    lines
+        .iter()
+        .take_while(|line| {
+            let texts = || std::iter::once(line.text).chain(line.points.iter().copied());
+            let chars = room.0.checked_sub(texts().map(|text| text.chars().count()).sum());
+            let tokens: i64 = texts().map(|text| counter.count(text)).sum();
+            room = (chars.unwrap_or_default(), room.1 - tokens);
+            chars.is_some() && room.1 >= 0
+        })
+        .count()
+}
+
+/// As much of the newest line as fits, if not even that fits whole.
+fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn TokenCounter) -> Option<String> {
+    let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
+        Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
+    });
+    lengths
+        .map(|chars| {
+            let shorter = cut(line.text, chars);
+            let line = ReadLine {
+                text: &shorter,
+                points: Vec::new(),
+                ..line.clone()
+            };
+            text(&[line], Order::NewestFirst, closing)
+        })
+        .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
+}
+
+/// The lines of a document, the newest first: exchanges that just left the window come after the sections, of which the
+/// first is the newest; within each the last line is. How things stand comes before all of them, in its own order: that is
+/// what holds now.
+fn newest_first(document: &str) -> Vec<ReadLine<'_>> {
+    let lines = read_lines(document);
+    let (stated, told): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_stated);
+    let (pending, summarised): (Vec<_>, Vec<_>) = told
+        .into_iter()
+        .partition(|line| line.section() == PENDING_HEADING);
+    let sections = summarised.chunk_by(|one, next| one.heading == next.heading);
+    stated
+        .into_iter()
+        .chain(pending.into_iter().rev())
+        .chain(sections.flat_map(|section| section.iter().rev().cloned()))
+        .collect()
+}
+
+/// The text of `newest` with their headings, and `closing` at the end.
+fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
+    let lines = match order {
+        Order::NewestFirst => newest.to_vec(),
+        Order::Document => in_order(newest),
+    };
+    let (mut text, mut above) = (String::new(), ("", None));
+    for line in lines {
+        if line.heading != above.0 {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.extend([SECTION_MARK, line.heading, "\n"]);
+            above = (line.heading, None);
+        }
+        if let Some(day) = line.day.filter(|_| line.day != above.1) {
+            text.extend([DAY_MARK, day, "\n"]);
+        }
+        above.1 = line.day;
+        text.extend(["- ", line.text, "\n"]);
+        for point in line.points {
+            text.extend(["  - ", point, "\n"]);
+        }
+    }
+    text.extend(["\n", closing, "\n"]);
+    text
+}
+
+/// The newest lines, in the document's order again.
+fn in_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
+    let sections: Vec<&[ReadLine<'d>]> = newest.chunk_by(|one, next| one.heading == next.heading).collect();
+    let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
+        section
+            .first()
+            .is_some_and(|line| line.section() == PENDING_HEADING)
+    });
+    summarised
+        .into_iter()
+        .chain(pending)
+        .flat_map(|section| {
+            let mut lines = section.to_vec();
+            if !lines.iter().all(is_stated) {
+                lines.reverse();
+            }
+            lines
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,566 @@
+//! Exchanges as a summariser reads them: who said what, with tool calls and results, long texts cut to head and tail,
+//! without thinking (provider documentation: never feed reasoning to a summariser).
+
+mod pairs;
+mod reminders;
+
+use self::{pairs::LinkedLine, reminders::without_reminders};
+use super::{
+    effects::Effects,
+    exchange::Exchange,
+    message::{Kind, Message, Part},
+    outcome,
+    own_words::{self, OwnWords},
+    redaction::Redactor,
+    text::{cut, head_tail, one_line},
+    time::Timestamp,
+    zone::Zone,
+};
+
+/// The longest media type that is shown, in characters.
+const MEDIA_CHARS_MAX: usize = 80;
+
+/// Who or what a line of a transcript comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+    /// A program that writes in the user's place: no word of the user's, and perhaps a tool's result.
+    Program,
+    /// A tool call: the line's `label` is the tool's name, its text the arguments.
+    Call,
+    /// A tool result, right after its call: the line's `label` is the tool's name, if known. A result elsewhere belongs
+    /// to no call of the exchange.
+    Result,
+    /// A tool result that reports a failure.
+    FailedResult,
+}
+
+impl Voice {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::User,
+        Self::Assistant,
+        Self::Program,
+        Self::Call,
+        Self::Result,
+        Self::FailedResult,
+    ];
+
+    /// The name used in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Program => "program",
+            Self::Call => "call",
+            Self::Result => "result",
+            Self::FailedResult => "failed_result",
+        }
+    }
+
+    /// The voice of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|voice| voice.name() == name)
+    }
+}
+
+/// One line of a transcript; may hold line feeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The kind of speaker.
+    pub voice: Voice,
+    /// The speaker's or the tool's name; empty if unknown.
+    pub label: String,
+    /// What was said.
+    pub text: String,
+    /// When it was said.
+    pub at: Timestamp,
+}
+
+/// What a later leg continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// The first leg of the exchange.
+    pub exchange: i64,
+    /// What the user asked for there; empty where it is told with an earlier leg, or isn't known.
+    pub request: String,
+}
+
+/// One exchange, or one leg of one, for a summariser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transcript {
+    /// Its number.
+    pub exchange: i64,
+    /// What it continues, if it is a later leg.
+    pub continues: Option<Continuation>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The agent's time zone, by whose days `yesterday` is meant.
+    pub zone: Zone,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Whether the user interrupted it.
+    pub interrupted: bool,
+    /// What it changed outside of the conversation, read from the whole of its calls.
+    pub effects: Effects,
+    /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
+    pub lines: Vec<Line>,
+}
+
+#[cfg(any(test, feature = "fixtures"))]
+impl Transcript {
+    /// An uninterrupted exchange of voices, labels and texts, for tests.
+    pub fn of_lines(exchange: i64, started_at: Timestamp, lines: &[(Voice, &str, &str)]) -> Self {
+        Self {
+            exchange,
+            continues: None,
+            started_at,
+            zone: Zone::UTC,
+            tokens: 0,
+            interrupted: false,
+            effects: Effects::default(),
+            lines: pairs::side_by_side(
+                lines
+                    .iter()
+                    .map(|&(voice, label, text)| LinkedLine {
+                        id: None,
+                        line: Line {
+                            voice,
+                            label: label.to_owned(),
+                            text: text.to_owned(),
+                            at: started_at,
+                        },
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// How much of each text a transcript keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TranscriptLimits {
+    /// Characters kept of what a user or a model says: two thirds from its head, one third from its tail.
+    pub said_chars_max: usize,
+    /// Characters kept of a tool call's arguments and of a tool's result, likewise.
+    pub tool_chars_max: usize,
+}
+
+impl Default for TranscriptLimits {
+    fn default() -> Self {
+        Self {
+            said_chars_max: 6_000,
+            tool_chars_max: 1_200,
+        }
+    }
+}
+
+impl Transcript {
+    /// Renders an exchange and its messages, with secrets redacted by the rules of `redactor`.
+    pub fn new(
+        exchange: &Exchange,
+        messages: &[Message],
+        limits: TranscriptLimits,
+        redactor: &Redactor,
+    ) -> Self {
+        Self {
+            exchange: exchange.exchange,
+            continues: exchange.headline.continues.map(|exchange| Continuation {
+                exchange,
+                request: String::new(),
+            }),
+            started_at: exchange.opened_at,
+            zone: Zone::UTC,
+            tokens: exchange.tokens,
+            interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
+            effects: Effects::of(messages).redacted(redactor),
+            lines: pairs::side_by_side(
+                messages
+                    .iter()
+                    .filter(|message| is_told(message))
+                    .flat_map(|message| linked(message, limits, redactor, exchange.opened_at))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The same, with what the exchange works on, if it is a later leg.
+    #[must_use]
+    pub fn working_on(mut self, request: &Message, limits: TranscriptLimits, redactor: &Redactor) -> Self {
+        if let Some(continued) = &mut self.continues {
+            let said = OwnWords::of(request).text();
+            let whole = redactor.redact(said.trim());
+            let chars_max = limits.said_chars_max;
+            continued.request = head_tail(&whole, chars_max * 2 / 3, chars_max / 3);
+        }
+        self
+    }
+
+    /// Whether a transcript of these messages has any line: of what was forgotten, or said without a word, there is nothing to
+    /// tell, and who is asked would have to make something up.
+    pub fn has_lines<'a>(mut messages: impl Iterator<Item = &'a Message>) -> bool {
+        messages.any(|message| is_told(message) && message.parts.iter().any(has_line))
+    }
+
+    /// The characters of all lines.
+    pub fn chars(&self) -> usize {
+        self.lines
+            .iter()
+            .map(|line| line.text.len() + line.label.len())
+            .sum()
+    }
+}
+
+/// Instructions and metadata aren't.
+fn is_told(message: &Message) -> bool {
+    message.kind.is_conversation() && message.kind != Kind::System
+}
+
+/// Whether a part has a line in the end: a result that says nothing, not even that it failed, has none.
+fn has_line(part: &Part) -> bool {
+    match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::ToolResult { text, is_error, .. } => *is_error || !without_reminders(text).trim().is_empty(),
+        Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
+        Part::Thinking(_) => false,
+    }
+}
+
+/// The lines of a message, of its texts with the user's own words.
+fn linked<'m>(
+    message: &'m Message,
+    limits: TranscriptLimits,
+    redactor: &Redactor,
+    opened_at: Timestamp,
+) -> Vec<LinkedLine<'m>> {
+    let mut own_words = OwnWords::of(message).texts.into_iter();
+    let parts = message.parts.iter();
+    let lines = parts.filter_map(|part| {
+        let own = match part {
+            Part::Text(_) => own_words.next(),
+            _ => None,
+        };
+        let line = line(message, part, own.as_deref(), limits, redactor, opened_at)?;
+        let id = part.call_id();
+        Some(LinkedLine { line, id })
+    });
+    lines.collect()
+}
+
+/// The line of a part; `own` are the user's own words in it, if it is a text.
+fn line(
+    message: &Message,
+    part: &Part,
+    own: Option<&str>,
+    limits: TranscriptLimits,
+    redactor: &Redactor,
+    opened_at: Timestamp,
+) -> Option<Line> {
+    let at = message.at.unwrap_or(opened_at);
+    let said = if matches!(message.kind, Kind::User | Kind::ToolResult) {
+        Voice::User
+    } else {
+        Voice::Assistant
+    };
+    let (voice, label, text, chars_max) = match part {
+        Part::Text(text) => match own.unwrap_or(text) {
+            own if own.trim().is_empty() && !text.trim().is_empty() => {
+                (Voice::Program, None, text.as_str(), limits.tool_chars_max)
+            }
+            own => (said, message.speaker.clone(), own, limits.said_chars_max),
+        },
+        Part::ToolCall { name, arguments, .. } => (
+            Voice::Call,
+            Some(name.clone()),
+            arguments.as_str(),
+            limits.tool_chars_max,
+        ),
+        Part::ToolResult { name, text, .. } => {
+            let voice = if part.is_failed() {
+                Voice::FailedResult
+            } else {
+                Voice::Result
+            };
+            // The user's answer to a tool is as good as what they say elsewhere.
+            let chars_max = if own_words::are_in(text) {
+                limits.said_chars_max
+            } else {
+                limits.tool_chars_max
+            };
+            (voice, name.clone(), text.as_str(), chars_max)
+        }
+        Part::Attachment { media: named, .. } | Part::Opaque { kind: named, .. } => {
+            let what = if matches!(part, Part::Opaque { .. }) {
+                "block"
+            } else {
+                "attachment"
+            };
+            let text = format!("[{what}: {}]", cut(&one_line(named), MEDIA_CHARS_MAX));
+            let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
+            return Some(Line {
+                voice: said,
+                label,
+                text,
+                at,
+            });
+        }
+        Part::Thinking(_) => return None,
+    };
+    let text = match part {
+        Part::ToolResult { .. } => without_reminders(text),
+        _ => text.into(),
+    };
+    // Before it is cut: half a secret has no shape.
+    let whole = redactor.redact(text.trim());
+    let shortened = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
+    let mut text = shortened(&whole);
+    // JSON that was cut is none any more, and no longer says why it failed.
+    if voice == Voice::FailedResult
+        && text != *whole
+        && let Some(reason) = outcome::reason(&whole)
+    {
+        text = shortened(&format!("{reason}\n{whole}"));
+    }
+    // An empty result still answers its call.
+    (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant | Voice::Program)).then(|| Line {
+        voice,
+        label: one_line(&redactor.redact(&label.unwrap_or_default())),
+        text,
+        at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        attachment::Extent,
+        exchange::LedgerEntry,
+        message::Format,
+        prompt::{Prompt, PromptLimits, PromptMaterial},
+    };
+
+    fn result(text: String) -> Part {
+        Part::ToolResult {
+            call_id: None,
+            name: Some("bash".to_owned()),
+            text,
+            is_error: false,
+        }
+    }
+
+    fn failed(text: String) -> Part {
+        Part::ToolResult {
+            call_id: None,
+            name: None,
+            text,
+            is_error: true,
+        }
+    }
+
+    fn transcript(messages: &[Message]) -> Transcript {
+        let redactor = Redactor::standard();
+        let entry = LedgerEntry::new(&messages[0], 1, Timestamp(0), &redactor);
+        Transcript::new(
+            &Exchange::open(1, 1, 0, 1, &entry),
+            messages,
+            TranscriptLimits::default(),
+            &redactor,
+        )
+    }
+
+    #[test]
+    fn what_a_program_writes_in_the_users_place_is_the_programs() {
+        let message = Message {
+            format: Format::Anthropic,
+            ..Message::new(
+                Kind::User,
+                vec![
+                    Part::Text("[read_file for 'a.rs'] Result:\nfn f()".to_owned()),
+                    Part::Text(
+                        "The user provided the following feedback:\n<feedback>\nSort it.\n</feedback>"
+                            .to_owned(),
+                    ),
+                ],
+            )
+        };
+        let lines = transcript(std::slice::from_ref(&message)).lines;
+        let told: Vec<(Voice, &str)> = lines
+            .iter()
+            .map(|line| (line.voice, line.text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Voice::Program, "[read_file for 'a.rs'] Result:\nfn f()"),
+                (Voice::User, "Sort it.")
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_lines_is_known_without_reading_it() {
+        let call = Part::ToolCall {
+            id: None,
+            name: "bash".to_owned(),
+            arguments: "{}".to_owned(),
+        };
+        let image = Part::Attachment {
+            media: "image/png".to_owned(),
+            extent: Extent::Unknown,
+        };
+        for (kind, part) in [
+            (Kind::User, Part::Text(" \n".to_owned())),
+            (Kind::User, Part::Text("Look".to_owned())),
+            (Kind::System, Part::Text("Be brief".to_owned())),
+            (Kind::Assistant, Part::Thinking("Hm".to_owned().into())),
+            (Kind::Assistant, image),
+            (Kind::ToolCall, call),
+            (Kind::ToolResult, result(" ".to_owned())),
+            (Kind::ToolResult, result("ok".to_owned())),
+            (Kind::ToolResult, failed(String::new())),
+        ] {
+            let said = [Message::new(kind, vec![part])];
+            let has_lines = Transcript::has_lines(said.iter());
+            assert_eq!(has_lines, !transcript(&said).lines.is_empty(), "{said:?}");
+        }
+        let forgotten = [Message::new(Kind::User, Vec::new())];
+        assert!(!Transcript::has_lines(forgotten.iter()));
+    }
+
+    #[test]
+    fn a_result_fails_by_its_mark_or_by_what_it_says() {
+        let said = [
+            result(r#"{"success": false, "log": "long"}"#.to_owned()),
+            result("Exit code: 0\nerror: none".to_owned()),
+            failed(String::new()),
+            failed("gone".to_owned()),
+        ];
+        let voices = transcript(&[Message::new(Kind::ToolResult, said.to_vec())]).lines;
+        assert_eq!(
+            voices.iter().map(|line| line.voice).collect::<Vec<_>>(),
+            [
+                Voice::FailedResult,
+                Voice::Result,
+                Voice::FailedResult,
+                Voice::FailedResult
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_result_says_first_why_it_failed() {
+        let rows = "x".repeat(TranscriptLimits::default().tool_chars_max);
+        let failed = format!(r#"{{"rows":"{rows}","success":false,"error":"no such order"}}"#);
+        let lines = transcript(&[Message::new(Kind::ToolResult, vec![result(failed)])]).lines;
+        assert_eq!(lines[0].voice, Voice::FailedResult);
+        assert!(lines[0].text.starts_with("no such order\n{"), "{}", lines[0].text);
+    }
+
+    #[test]
+    fn the_users_answer_to_a_tool_is_cut_no_shorter_than_what_they_say() {
+        let limits = TranscriptLimits::default();
+        let words = "tabs ".repeat(limits.said_chars_max / 10);
+        let answer = format!("User has answered your questions: \"Which?\"=\"{words}\".");
+        let said = [result(answer.clone()), result(answer.replace("User", "Nobody"))];
+        let lines = transcript(&[Message::new(Kind::ToolResult, said.to_vec())]).lines;
+        assert_eq!(lines[0].text, answer);
+        assert!(lines[1].text.contains("characters left out"));
+    }
+
+    #[test]
+    fn thinking_is_left_out_and_attachments_and_sealed_blocks_are_named() {
+        let said = [
+            Message::new(
+                Kind::User,
+                vec![
+                    Part::Text("Look".to_owned()),
+                    Part::Attachment {
+                        media: "image/png".to_owned(),
+                        extent: Extent::Unknown,
+                    },
+                ],
+            ),
+            Message::new(
+                Kind::Assistant,
+                vec![
+                    Part::Thinking("SECRET-THOUGHT".to_owned().into()),
+                    Part::Opaque {
+                        kind: "web_search_tool_result".to_owned(),
+                        json: r#"{"encrypted_content":"SECRET-PAGE"}"#.to_owned(),
+                    },
+                    Part::Text("A cat.".to_owned()),
+                ],
+            ),
+        ];
+        let transcript = transcript(&said);
+        let texts: Vec<&str> = transcript.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "Look",
+                "[attachment: image/png]",
+                "[block: web_search_tool_result]",
+                "A cat."
+            ]
+        );
+        let prompt = Prompt::new(
+            PromptMaterial::of(&[transcript]),
+            "k3v9x2m7",
+            PromptLimits::default(),
+        );
+        assert!(!prompt.user.contains("SECRET-"));
+    }
+
+    #[test]
+    fn secrets_go_before_texts_are_cut() {
+        let token = format!("ghp_{}", "a1B2c3D4e".repeat(4));
+        for at in 780..820 {
+            let text = format!("{}{token} {}", "x ".repeat(at / 2), "y ".repeat(5_000));
+            let said = [Message::new(Kind::ToolResult, vec![result(text)])];
+            let shown = format!("{:?}", transcript(&said));
+            assert!(!shown.contains("ghp_") && !shown.contains("D4ea1B2"), "{at}");
+        }
+    }
+
+    /// Sizes as they occur, and a bound on the prompt whatever comes in.
+    #[test]
+    fn an_exchange_of_any_size_makes_a_prompt_of_a_bounded_one() {
+        let call = |n: usize| Part::ToolCall {
+            id: None,
+            name: "bash".to_owned(),
+            arguments: format!("{{\"command\": \"step {n} {}\"}}", "of many ".repeat(100)),
+        };
+        let user = || Message::new(Kind::User, vec![Part::Text("the first words".to_owned())]);
+        let answer = || Message::new(Kind::Assistant, vec![Part::Text("the last words".to_owned())]);
+        let steps = (0..370).flat_map(|n| {
+            [
+                Message::new(Kind::ToolCall, vec![call(n)]),
+                Message::new(Kind::ToolResult, vec![result("line\n".repeat(300))]),
+            ]
+        });
+        let many_calls: Vec<Message> = [user()].into_iter().chain(steps).chain([answer()]).collect();
+        let big_result = vec![
+            user(),
+            Message::new(Kind::ToolResult, vec![result("5 MB of output, ".repeat(350_000))]),
+            answer(),
+        ];
+        let many_lines = vec![
+            user(),
+            Message::new(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]),
+            answer(),
+        ];
+        let limits = PromptLimits {
+            material_chars_max: 20_000,
+            ..PromptLimits::default()
+        };
+        for messages in [many_calls, big_result, many_lines] {
+            let prompt = Prompt::new(PromptMaterial::of(&[transcript(&messages)]), "k3v9x2m7", limits).user;
+            assert!(prompt.chars().count() < 23_000, "{}", prompt.len());
+            assert!(prompt.contains("the first words") && prompt.contains("the last words"));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Outgoing: the turns of a context as the content of a provider's request.
+//!
+//! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, blocks
+//! that nobody here knows included; only the envelope of a transcript, fields that no request takes, markers of the
+//! prompt cache, which are the request's, and the reasoning and the ids of OpenAI's Responses API stay behind.
+//! Ids and names that the target wouldn't take are spelled as it does ([`spelling`]).
+//! What can't be carried over is named in the notes.
+
+mod anthropic;
+mod calls;
+mod chat;
+mod gemini;
+mod own;
+mod responses;
+mod spelling;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::{
+    context::{Role, Turn},
+    message::Part,
+};
+use calls::{Names, TurnCalls, arguments_text};
+
+/// What a failed result says that says nothing, where there is no mark for failure.
+const FAILED: &str = "(failed)";
+/// What stands between texts that become one.
+const TEXT_SEPARATOR: &str = "\n\n";
+
+/// Whose request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum RequestFormat {
+    /// Anthropic Messages: `{system, messages}`.
+    Anthropic,
+    /// OpenAI Chat Completions: `{messages}`.
+    #[serde(rename = "openai")]
+    OpenAiChat,
+    /// OpenAI Responses: `{instructions, input}`.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Gemini: `{systemInstruction, contents}`.
+    Gemini,
+}
+
+impl RequestFormat {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Anthropic,
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::Gemini,
+    ];
+
+    /// The name on the command line and in HTTP queries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAiChat => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The format of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Whether a conversation there must end with what the user says, or with results.
+    pub fn ends_with_user(self) -> bool {
+        self == Self::Gemini
+    }
+
+    /// Whether messages there say who speaks, and users may speak one after the other.
+    pub fn names_speakers(self) -> bool {
+        self == Self::OpenAiChat
+    }
+
+    /// Whether every model there takes instructions in the middle of a conversation.
+    pub fn takes_system_in_place(self) -> bool {
+        matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
+    }
+}
+
+/// A request's content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outgoing {
+    /// The fields of the provider's request that hold the conversation.
+    pub body: Value,
+    /// What could not be carried over, each thing once.
+    pub notes: Vec<String>,
+}
+
+/// Writes `turns` for `target`.
+pub fn render(target: RequestFormat, turns: &[Turn<'_>]) -> Outgoing {
+    let names = calls::names(target, turns);
+    let mut notes = Notes::default();
+    let body = match target {
+        RequestFormat::Anthropic => anthropic::body(turns, &names, &mut notes),
+        RequestFormat::OpenAiChat => chat::body(turns, &names, &mut notes),
+        RequestFormat::OpenAiResponses => responses::body(turns, &names, &mut notes),
+        RequestFormat::Gemini => gemini::body(turns, &names, &mut notes),
+    };
+    Outgoing { body, notes: notes.0 }
+}
+
+/// What could not be carried over.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn add(&mut self, note: &str) {
+        if !self.0.iter().any(|known| known == note) {
+            self.0.push(note.to_owned());
+        }
+    }
+
+    fn thinking(&mut self) {
+        self.add("thinking is left out: only the provider that wrote it can read it, as it wrote it");
+    }
+
+    fn failed_result(&mut self) {
+        self.add("failed tool results are not marked as failed: this format has no mark for it");
+    }
+
+    /// The text that stands for an image or a document, of which only the media type is known.
+    fn attachment(&mut self, media: &str) -> String {
+        self.add(&format!(
+            "attachments of type {media} are named, not sent: their data is not at hand in this format"
+        ));
+        format!("[attachment: {media}]")
+    }
+
+    /// The text that stands for a block of another provider's, so that a turn of nothing else isn't empty.
+    fn opaque(&mut self, kind: &str) -> String {
+        self.add(&format!(
+            "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, as it wrote them"
+        ));
+        format!("[block: {kind}]")
+    }
+}
+
+/// A turn with the names of its calls, or of the calls that its results answer.
+fn named<'t, 'a>(
+    turns: &'t [Turn<'a>],
+    names: &'t [Vec<Names>],
+) -> impl Iterator<Item = (&'t Turn<'a>, TurnCalls<'t>)> {
+    turns
+        .iter()
+        .zip(names)
+        .map(|(turn, names)| (turn, TurnCalls::new(names)))
+}
+
+/// The texts of a turn that isn't a turn of calls or results; attachments by their names.
+fn texts(turn: &Turn<'_>, notes: &mut Notes) -> Vec<String> {
+    turn.parts().filter_map(|part| text(part, notes)).collect()
+}
+
+/// What a part says in a text, if it is not a call or a result.
+fn text(part: &Part, notes: &mut Notes) -> Option<String> {
+    match part {
+        Part::Text(text) => Some(text.clone()),
+        Part::Attachment { media, .. } => Some(notes.attachment(media)),
+        Part::Opaque { kind, .. } => Some(notes.opaque(kind)),
+        Part::Thinking(_) => {
+            notes.thinking();
+            None
+        }
+        Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    }
+}
+
+/// What a result says where there is no mark for failure: with nothing to say it would be taken for success.
+fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
+    if is_error {
+        notes.failed_result();
+    }
+    if is_error && text.trim().is_empty() {
+        FAILED
+    } else {
+        text
+    }
+}
+
+/// A call's arguments as the object that Anthropic and Gemini ask for.
+fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(object)) => object,
+        _ if arguments.trim().is_empty() => Map::new(),
+        other => {
+            notes.add("arguments that are no JSON object are wrapped in one, as `arguments`");
+            let value = other.unwrap_or_else(|_| Value::String(arguments.to_owned()));
+            Map::from_iter([("arguments".to_owned(), value)])
+        }
+    }
+}
+
+/// The instructions among `turns`, as far as they all come first.
+fn instructions<'t, 'a>(turns: &'t [Turn<'a>]) -> impl Iterator<Item = &'t Turn<'a>> {
+    turns.iter().filter(|turn| turn.role == Role::System)
+}

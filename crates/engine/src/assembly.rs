@@ -1,0 +1,523 @@
+//! From configuration to parts: the one place that knows which implementation stands behind which seam.
+
+mod model;
+
+use std::{convert::Infallible, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fleet,
+    journal::live::{Journal, LiveJournal},
+    keeper::{Keeper, Operator},
+    schedule::{Schedule, ScheduleSettings},
+    snapshot::{Snapshots, project::ProjectSnapshots},
+    worker::{BatchServices, BatchSettings, Worker, WorkerParts, WorkerSettings},
+};
+use recapd_config::{self as config, Config, ModelMode};
+use recapd_core::{
+    domain::{
+        number::{i64_or_max, usize_or_max},
+        price::Prices,
+        prompt::PromptLimits,
+        summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
+        time::{HOUR_MS, MINUTE_MS},
+        transcript::TranscriptLimits,
+        zone::Zone,
+    },
+    tokenizer,
+};
+use recapd_llm::{
+    ChatModel,
+    batch::{BatchModel, RESULTS_BYTES_MAX},
+};
+use recapd_platform::{
+    clock::Clock,
+    notice::{LoopProgress, Notices},
+};
+use recapd_store::{
+    AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
+    archive::Archive,
+    batch::BatchStore,
+    operate::OperatorStore,
+    postgres::{self, Member, PostgresSettings, READ_PATIENCE_MS},
+    sqlite::{MissingFolder, SqliteSettings, Synchronous},
+};
+use recapd_telemetry::metrics::Metrics;
+
+pub use model::{Models, model, models};
+
+/// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
+const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+/// What an item of three texts takes in an answer.
+const ITEM_TOKENS: i64 = 230;
+/// How many small exchanges one item stands for where there are many: of the five that models may join mostly not all belong
+/// together.
+const EXCHANGES_PER_ITEM: i64 = 3;
+/// A worker that knows of nothing to do looks at the queue after so many polls all the same: whoever writes to the
+/// database by hand wakes nobody.
+const POLLS_RESTED: u64 = 30;
+/// And where other daemons may put rows there, of which nobody is told before they are due.
+const POLLS_RESTED_SHARED: u64 = 5;
+/// But after so long at the latest, if a poll isn't longer.
+const REST_MS_MAX: u64 = 60_000;
+
+/// Bytes of a token in the results of a batch, at most: few tokens have more than a word, and JSON escapes some letters.
+const RESULT_BYTES_PER_TOKEN: i64 = 16;
+/// Bytes of one result beside its answer.
+const RESULT_BYTES_AROUND: i64 = 16_384;
+/// Hours of most days: the calendar counts days where the configuration counts hours.
+const HOURS_OF_DAY: i64 = 24;
+
+/// All that runs in a daemon, over one store.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Takes messages in.
+    pub keeper: Keeper,
+    /// Updates summaries.
+    pub worker: Worker,
+    /// Fires what happens by the clock.
+    pub schedule: Schedule,
+    /// Answers readers.
+    pub snapshots: Arc<Snapshots>,
+    /// Answers readers of projects' summaries.
+    pub projects: Arc<ProjectSnapshots>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    notices: Notices,
+    given_to_worker: WorkerParts,
+}
+
+impl Parts {
+    /// An operator of `store`, who rings this daemon's bells. It must be the database that these parts work on.
+    pub fn operator(&self, store: Arc<dyn OperatorStore>) -> Operator {
+        Operator::new(store, Arc::clone(&self.clock), self.notices.clone())
+    }
+
+    /// The bells of this process.
+    pub fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Puts the parts together. `prices` are those that came with `config`, `owner` names this daemon over restarts, `seed` feeds
+    /// jitter and nonces.
+    pub fn new(
+        (config, prices): (&Config, Prices),
+        store: Arc<dyn Store>,
+        model: Arc<dyn ChatModel>,
+        clock: Arc<dyn Clock>,
+        owner: &str,
+        seed: u64,
+    ) -> Self {
+        let metrics = model::metrics(config, &prices, &model, clock.now());
+        metrics.updates.workers(config.worker.concurrency);
+        let notices = Notices::default();
+        let redactor = config.summary.redactor().telling({
+            let metrics = metrics.clone();
+            Arc::new(move |rule| metrics.documents.redacted(rule))
+        });
+        let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
+        let ceiling = tokenizer::ceiling_counter();
+        let worker = WorkerParts {
+            store: shared(),
+            model,
+            counter: Arc::clone(&ceiling),
+            clock: time(),
+            notices: notices.clone(),
+            metrics: metrics.clone(),
+            redactor: redactor.clone(),
+        };
+        Self {
+            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone())
+                .redacting(redactor.clone()),
+            worker: Worker::new(worker.clone(), worker_settings(config, prices, owner, seed)),
+            given_to_worker: worker,
+            schedule: Schedule::new(
+                shared(),
+                time(),
+                notices.clone(),
+                metrics.clone(),
+                schedule_settings(config),
+            ),
+            projects: Arc::new(
+                ProjectSnapshots::new(
+                    shared(),
+                    Arc::clone(&ceiling),
+                    time(),
+                    summary_policy(config),
+                    redactor.clone(),
+                )
+                .in_contact(notices.contact().clone()),
+            ),
+            snapshots: Arc::new(
+                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
+                    .redacting(redactor)
+                    .in_contact(notices.contact().clone())
+                    .ageing(summary_policy(config).ageing)
+                    .within(config.http.snapshot_bytes_max),
+            ),
+            store,
+            metrics,
+            clock,
+            notices,
+        }
+    }
+
+    /// The same parts with another worker and another schedule, by a configuration of which the sections differ that
+    /// [`config::RELOADED`] names. Those of before are to be stopped; they finish what they hold.
+    #[must_use]
+    pub fn renewed(
+        self,
+        (config, prices): (&Config, Prices),
+        model: Arc<dyn ChatModel>,
+        owner: &str,
+        seed: u64,
+    ) -> Self {
+        model::introduce(&self.metrics, config, &prices, &model);
+        self.metrics.updates.workers(config.worker.concurrency);
+        let given_to_worker = WorkerParts {
+            model,
+            ..self.given_to_worker
+        };
+        Self {
+            worker: Worker::new(
+                given_to_worker.clone(),
+                worker_settings(config, prices, owner, seed),
+            ),
+            schedule: Schedule::new(
+                Arc::clone(&self.store),
+                Arc::clone(&self.clock),
+                self.notices.clone(),
+                self.metrics.clone(),
+                schedule_settings(config),
+            ),
+            given_to_worker,
+            ..self
+        }
+    }
+
+    /// Whether the worker gets round.
+    pub fn progress(&self) -> &LoopProgress {
+        self.notices.progress()
+    }
+
+    /// The same parts, of which the keeper writes what it accepts to `journal` too.
+    #[must_use]
+    pub fn with_journal(self, journal: LiveJournal) -> Self {
+        let keeper = self.keeper.with_journal(journal);
+        Self { keeper, ..self }
+    }
+
+    /// The same parts, of which the worker puts what may wait into batches for `model`, written down in `store`.
+    #[must_use]
+    pub fn with_batches(
+        self,
+        config: &Config,
+        store: Arc<dyn BatchStore>,
+        model: Option<Arc<dyn BatchModel>>,
+    ) -> Self {
+        let Some(model) = model else { return self };
+        let worker = self.worker.with_batches(BatchServices {
+            store,
+            model,
+            settings: batch_settings(config),
+        });
+        Self { worker, ..self }
+    }
+
+    /// The same parts, whose sampler looks after the connections to `store`, their database, and its pauses.
+    #[must_use]
+    pub fn with_database(self, store: &Arc<SqlStore>) -> Self {
+        let pool = Arc::clone(store);
+        let connections = move || pool.connections();
+        let schedule = self.schedule.with_database(Arc::clone(store) as _, connections);
+        Self { schedule, ..self }
+    }
+
+    /// Hears through `member` what other daemons on the same database do, until this future is dropped.
+    pub async fn follow_fleet(&self, member: Member) -> Infallible {
+        fleet::follow(member, &self.notices, self.clock.as_ref()).await
+    }
+
+    /// Keeps the snapshots fresh until `stop`.
+    pub async fn follow_changes(self, stop: CancellationToken) {
+        let agents = self.snapshots.follow(self.notices.changes(), stop.clone());
+        let projects = self.projects.follow(self.notices.changes(), stop);
+        tokio::join!(agents, projects);
+    }
+}
+
+/// A keeper for commands that change something beside the daemon, with what the database knows about counters. It redacts as
+/// the daemon does.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn keeper_alone(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> StoreResult<Keeper> {
+    let metrics = Metrics::new(clock.now(), &[]);
+    let keeper =
+        keeper(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
+    keeper.recall_calibrations().await?;
+    Ok(keeper)
+}
+
+/// An operator for commands that look at the queue beside the daemon, or change it where none runs.
+pub fn operator_alone(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>) -> Operator {
+    Operator::new(store, clock, Notices::default())
+}
+
+fn keeper(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+    metrics: Metrics,
+) -> Keeper {
+    let (provider, model) = (&config.window.provider, &config.window.model);
+    let counter = tokenizer::counter_for(provider, model);
+    Keeper::new(store, counter, clock, append_rules(config), notices, metrics)
+        .counting_each(provider, model, Arc::new(tokenizer::counter_for))
+        .comparing(config.convergence.rules())
+}
+
+/// The live journal of the agents in `archive`, if the configuration wants one.
+///
+/// # Errors
+/// When its folder can't be made.
+pub fn live_journal(
+    settings: &config::JournalConfig,
+    archive: Arc<dyn Archive>,
+) -> std::io::Result<LiveJournal> {
+    if settings.dir.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
+}
+
+/// How the database is opened.
+pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
+    if config.is_postgres() {
+        postgres_settings(config).into()
+    } else {
+        sqlite_settings(config).into()
+    }
+}
+
+/// Opens the database for daemon work. Who brings its schema up to date is as the configuration says.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn open_store(config: &Config) -> StoreResult<SqlStore> {
+    let settings = database_settings(&config.database);
+    let store = match config.database.migrate {
+        config::Migrate::Auto => SqlStore::open(&settings).await,
+        config::Migrate::Manual => SqlStore::open_as_is(&settings).await,
+    }?;
+    Ok(store.with_fairness(config.queue.fairness()))
+}
+
+fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
+    SqliteSettings {
+        url: config.url.clone(),
+        readers: config.readers,
+        group_commit_max: config.group_commit_max,
+        busy_timeout_ms: config.busy_timeout_ms,
+        synchronous: match config.synchronous {
+            config::Synchronous::Full => Synchronous::Full,
+            config::Synchronous::Normal => Synchronous::Normal,
+            config::Synchronous::Off => Synchronous::Off,
+        },
+        missing_folder: if config.is_in_state_folder {
+            MissingFolder::Make
+        } else {
+            MissingFolder::Refuse
+        },
+    }
+}
+
+fn postgres_settings(config: &config::DatabaseConfig) -> PostgresSettings {
+    PostgresSettings {
+        url: config.url.clone(),
+        read_url: Some(config.read_url.clone()).filter(|url| !url.is_empty()),
+        read_lag_ms_max: config.read_lag_ms_max,
+        read_patience_ms: READ_PATIENCE_MS,
+        connections: config.connections,
+        acquire_timeout_ms: config.busy_timeout_ms,
+        statement_timeout_ms: config.statement_timeout_ms,
+        clock: postgres::Clock::Database,
+    }
+}
+
+fn append_rules(config: &Config) -> AppendRules {
+    AppendRules {
+        budget: config.window.budget(),
+        on_overflow: config.window.on_overflow,
+        basis: config.basis(),
+        context: config.context.options(),
+        idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
+        batch_exchanges: config.queue.batch_exchanges,
+        batch_tokens_min: batch_tokens_min(config),
+        debounce_ms: config.queue.debounce_ms,
+        max_wait_ms: config.queue.max_wait_ms,
+        revive_after_ms: config.queue.revive_after_ms,
+        policy: summary_policy(config),
+    }
+}
+
+/// The tokens that a batch must have: calls of the built-in summariser cost nothing.
+fn batch_tokens_min(config: &Config) -> i64 {
+    match config.model.mode {
+        ModelMode::Offline => 0,
+        _ => config.queue.batch_tokens_min,
+    }
+}
+
+/// The most items that an answer has room for. One that is cut off is billed and of no use.
+fn items_max(config: &Config) -> i64 {
+    match config.model.mode {
+        ModelMode::Offline => i64::MAX,
+        _ => (config.model.output_tokens_max / ITEM_TOKENS).max(1),
+    }
+}
+
+/// The most exchanges of a question: small ones are joined to as many items as an answer has room for.
+fn exchanges_max(config: &Config) -> i64 {
+    let joined = items_max(config).saturating_mul(EXCHANGES_PER_ITEM);
+    config.worker.batch_exchanges_max.min(joined)
+}
+
+fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> WorkerSettings {
+    let (queue, worker) = (&config.queue, &config.worker);
+    let chars_max = worker.input_tokens_max.saturating_mul(PROMPT_CHARS_PER_TOKEN);
+    let rest = if config.database.is_postgres() {
+        POLLS_RESTED_SHARED
+    } else {
+        POLLS_RESTED
+    };
+    WorkerSettings {
+        owner: owner.to_owned(),
+        concurrency: worker.concurrency,
+        poll_ms: queue.poll_ms,
+        rest_ms: queue.poll_ms.saturating_mul(rest).min(REST_MS_MAX),
+        lease_ms: queue.lease_ms,
+        retry: queue.retry_policy(),
+        limits: MaterialLimits {
+            exchanges_max: exchanges_max(config),
+            tokens_max: worker.input_tokens_max,
+        },
+        transcript: TranscriptLimits {
+            said_chars_max: worker.said_chars_max,
+            tool_chars_max: worker.tool_chars_max,
+        },
+        prompt: PromptLimits {
+            material_chars_max: usize_or_max(chars_max),
+            items_max: usize_or_max(items_max(config)),
+        },
+        output_tokens_max: config.model.output_tokens_max,
+        thinking_reserve_tokens: config.model.thinking_reserve_tokens,
+        batch_exchanges: queue.batch_exchanges,
+        batch_tokens_min: batch_tokens_min(config),
+        max_wait_ms: queue.max_wait_ms,
+        policy: summary_policy(config),
+        compact_by_model: config.summary.compact_by_model,
+        spend: config.spend.limits(),
+        prices,
+        seed,
+    }
+}
+
+fn batch_settings(config: &Config) -> BatchSettings {
+    let (batch, model) = (&config.batch, &config.model);
+    let answer_tokens = model
+        .output_tokens_max
+        .saturating_add(model.thinking_reserve_tokens);
+    let answer_bytes = answer_tokens
+        .saturating_mul(RESULT_BYTES_PER_TOKEN)
+        .saturating_add(RESULT_BYTES_AROUND);
+    let readable = i64_or_max(RESULTS_BYTES_MAX) / answer_bytes;
+    BatchSettings {
+        gather_ms: batch.gather_ms,
+        requests_max: batch.requests_max.min(readable).max(1),
+        bytes_max: batch.bytes_max,
+        open_max: batch.open_max,
+        max_wait_ms: batch.max_wait_ms,
+    }
+}
+
+/// How documents are composed: how long they may be, and how they age.
+pub fn summary_policy(config: &Config) -> SummaryPolicy {
+    let idle_gap_minutes = config.session.idle_gap_minutes;
+    let config = &config.summary;
+    SummaryPolicy {
+        max_tokens: config.max_tokens,
+        append_below: config.append_below,
+        merge_below: config.merge_below,
+        ageing: match config.ageing {
+            config::Ageing::Off => Ageing::Off,
+            config::Ageing::Calendar => Ageing::Calendar(Calendar {
+                zone: Zone::parse(&config.time_zone).unwrap_or_default(),
+                session_ms: config.session_hours * HOUR_MS,
+                days: (config.week_hours + HOURS_OF_DAY - 1) / HOURS_OF_DAY,
+                drops_older: config.drop_older,
+                idle_gap_ms: idle_gap_minutes * MINUTE_MS,
+                session: None,
+            }),
+            config::Ageing::Age => Ageing::Age {
+                session_ms: config.session_hours * HOUR_MS,
+                yesterday_ms: config.yesterday_hours * HOUR_MS,
+                week_ms: config.week_hours * HOUR_MS,
+                drops_older: config.drop_older,
+            },
+        },
+        style: config.style,
+    }
+}
+
+fn schedule_settings(config: &Config) -> ScheduleSettings {
+    ScheduleSettings {
+        ageing: config.schedule.ageing.clone(),
+        prune: config.schedule.prune.clone(),
+        runs_keep_days: config.schedule.runs_keep_days,
+        versions_keep: config.schedule.versions_keep,
+        journal_keep_hours: config.schedule.journal_keep_hours,
+        sample_ms: config.schedule.sample_ms,
+        reconcile_ms: config.queue.reconcile_ms,
+        max_wait_ms: config.queue.max_wait_ms,
+        attempts_max: config.queue.attempts_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_about_no_more_than_its_answer_has_room_for() {
+        let mut config = Config::default();
+        let sizes = |config: &Config| (items_max(config), exchanges_max(config));
+        assert_eq!(sizes(&config), (i64::MAX, config.worker.batch_exchanges_max));
+        config.model.mode = ModelMode::Anthropic;
+        assert_eq!(sizes(&config), (17, 51));
+        config.model.output_tokens_max = 100;
+        assert_eq!(sizes(&config), (1, 3));
+        config.worker.batch_exchanges_max = 2;
+        assert_eq!(sizes(&config), (1, 2));
+    }
+
+    #[test]
+    fn the_results_of_a_batch_can_be_read() {
+        let mut config = Config::default();
+        assert_eq!(batch_settings(&config).requests_max, config.batch.requests_max);
+        config.model.output_tokens_max = 1_000_000;
+        assert_eq!(batch_settings(&config).requests_max, 4);
+        config.model.thinking_reserve_tokens = i64::MAX;
+        assert_eq!(batch_settings(&config).requests_max, 1);
+    }
+}

@@ -1,0 +1,290 @@
+//! From `[model]` to the model that writes the summaries.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+use recapd_config::{self as config, Config, FallbackMode, ModelConfig, ModelMode};
+use recapd_core::domain::{price::Prices, time::Timestamp};
+use recapd_llm::{
+    ChatModel, LlmError,
+    anthropic::{Anthropic, AnthropicModel, ApiVersion},
+    batch::BatchModel,
+    breaker::{Breaker, BreakerListener, BreakerSettings, CircuitState},
+    chain::Chain,
+    gemini::{Gemini, GeminiModel},
+    http::HttpSettings,
+    limits::{LimitedModel, MinuteLimits},
+    offline::OfflineModel,
+    ollama::{Ollama, OllamaModel},
+    openai::{OpenAiChat, OpenAiModel, OutputLimitField},
+    remote::{Effort, RemoteSettings},
+    responses::{Responses, ResponsesModel},
+};
+use recapd_platform::clock::Clock;
+use recapd_telemetry::metrics::Metrics;
+
+/// Tokens of a prompt beside its material: the instructions, which have some 900, and what frames them.
+const INSTRUCTIONS_TOKENS: i64 = 2_000;
+/// A context is a multiple of this many tokens.
+const CONTEXT_STEP_TOKENS: i64 = 1_024;
+
+/// Who writes summaries.
+pub struct Models {
+    /// Who is asked directly.
+    pub model: Arc<dyn ChatModel>,
+    /// Who is asked in batches, if the configuration wants them.
+    pub batch: Option<Arc<dyn BatchModel>>,
+}
+
+impl Models {
+    fn direct(model: impl ChatModel + 'static) -> Self {
+        Self {
+            model: Arc::new(model),
+            batch: None,
+        }
+    }
+
+    /// One model for both: what it learns of its server from direct questions is known in batches, whose refusals come
+    /// hours later.
+    fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
+        let model = Arc::new(model);
+        Self {
+            model: Arc::<M>::clone(&model),
+            batch: Some(model),
+        }
+    }
+}
+
+/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
+///
+/// # Errors
+/// When the client can't be built.
+pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn ChatModel>, LlmError> {
+    Ok(named(config, api_key)?.model)
+}
+
+fn named(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmError> {
+    let remote = remote_settings(&config.model, api_key);
+    Ok(match config.model.mode {
+        ModelMode::Offline => Models::direct(OfflineModel),
+        ModelMode::Anthropic => Models::both(AnthropicModel::new(anthropic(&config.model), remote)?),
+        ModelMode::OpenAi => Models::both(OpenAiModel::new(openai(&config.model), remote)?),
+        ModelMode::OpenAiResponses => Models::both(ResponsesModel::new(Responses, remote)?),
+        ModelMode::Gemini => Models::both(GeminiModel::new(Gemini, remote)?),
+        ModelMode::Ollama => {
+            let num_ctx = num_ctx(config);
+            Models::direct(OllamaModel::new(Ollama { num_ctx }, remote)?)
+        }
+    })
+}
+
+/// The model that the configuration names, within its limits, with a breaker, and with those who are asked in its
+/// place; and the same for batches. The keys are the model's and the second one's.
+///
+/// # Errors
+/// When a client can't be built.
+pub fn models(
+    config: &Config,
+    keys: [Option<SecretString>; 2],
+    clock: &Arc<dyn Clock>,
+) -> Result<Models, LlmError> {
+    let [key, second_key] = keys;
+    let Models { model, batch } = named(config, key)?;
+    let first = guarded(config, model, clock);
+    Ok(Models {
+        model: chained(config, first, second_key, clock)?,
+        batch: batch.filter(|_| config.model.batch),
+    })
+}
+
+/// `first`, with those who are asked in its place.
+fn chained(
+    config: &Config,
+    first: Arc<dyn ChatModel>,
+    second_key: Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn ChatModel>, LlmError> {
+    if config.model.mode == ModelMode::Offline || config.fallback.mode == FallbackMode::None {
+        return Ok(first);
+    }
+    let mut others = Vec::new();
+    if let Some(second) = config.fallback.model(&config.model) {
+        let config = Config {
+            model: second,
+            ..config.clone()
+        };
+        others.push(guarded(&config, model(&config, second_key)?, clock));
+    }
+    others.push(Arc::new(OfflineModel));
+    Ok(Arc::new(Chain::new(first, others)))
+}
+
+/// `model`, within the limits of its key and left alone while it fails.
+fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -> Arc<dyn ChatModel> {
+    let settings = &config.model;
+    if settings.mode == ModelMode::Offline {
+        return model;
+    }
+    let limits = MinuteLimits {
+        requests: settings.requests_per_minute,
+        tokens: settings.tokens_per_minute,
+    };
+    let limited = LimitedModel::new(model, settings.concurrency, limits, Arc::clone(clock));
+    let breaker = BreakerSettings {
+        failures: settings.breaker_failures,
+        rest_ms: settings.breaker_rest_ms,
+    };
+    Arc::new(Breaker::new(Arc::new(limited), breaker, Arc::clone(clock)))
+}
+
+/// Metrics that know the models, what they cost, and hear of their circuits.
+pub(super) fn metrics(
+    config: &Config,
+    prices: &Prices,
+    model: &Arc<dyn ChatModel>,
+    now: Timestamp,
+) -> Metrics {
+    let metrics = Metrics::new(now, &[]);
+    introduce(&metrics, config, prices, model);
+    metrics
+}
+
+/// Makes the models known to metrics, what they cost and may cost, and how long they may take over a batch; from then on
+/// these hear of their circuits.
+pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, model: &Arc<dyn ChatModel>) {
+    for model in std::iter::once(model).chain(model.fallbacks()) {
+        let (provider, name) = (model.provider(), model.model());
+        metrics.provider.know(provider, name);
+        if prices.of(name).is_some() {
+            metrics.provider.cost(provider, name, 0);
+        }
+    }
+    metrics.provider.limit(config.spend.limits().all);
+    metrics.batches.may_wait(config.batch_wait_ms());
+    let listener: BreakerListener = Arc::new({
+        let metrics = metrics.clone();
+        move |provider: &str, model: &str, state| {
+            let open_until = match state {
+                CircuitState::Closed => None,
+                CircuitState::Open { until } => Some(until),
+                // Until it has answered, it isn't asked by others.
+                CircuitState::HalfOpen => return,
+            };
+            metrics.provider.circuit(provider, model, open_until);
+        }
+    });
+    model.watch(&listener);
+}
+
+fn anthropic(config: &ModelConfig) -> Anthropic {
+    Anthropic {
+        version: match config.anthropic_version {
+            config::AnthropicVersion::June2023 => ApiVersion::June2023,
+            config::AnthropicVersion::October2026 => ApiVersion::October2026,
+        },
+    }
+}
+
+fn openai(config: &ModelConfig) -> OpenAiChat {
+    OpenAiChat {
+        output_limit_field: match config.output_limit_field {
+            config::OutputLimitField::Auto => OutputLimitField::Auto,
+            config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
+            config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
+        },
+    }
+}
+
+fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> RemoteSettings {
+    RemoteSettings {
+        base_url: model.address().to_owned(),
+        model: model.name().to_owned(),
+        api_key,
+        http: HttpSettings {
+            timeout_ms: model.timeout_ms,
+            connect_timeout_ms: model.connect_timeout_ms,
+            proxy_url: Some(model.proxy.clone()).filter(|proxy| !proxy.is_empty()),
+        },
+        effort: match model.effort {
+            config::Effort::Default => Effort::Default,
+            config::Effort::Low => Effort::Low,
+            config::Effort::Medium => Effort::Medium,
+            config::Effort::High => Effort::High,
+        },
+        thinking_reserve_tokens: model.thinking_reserve_tokens,
+    }
+}
+
+/// What Ollama loads a model with: what is configured, else what the largest update may need. Its tokens are not those
+/// by which updates are measured, hence a quarter more for the material.
+fn num_ctx(config: &Config) -> i64 {
+    let Config { model, worker, .. } = config;
+    if model.num_ctx > 0 {
+        return model.num_ctx;
+    }
+    let material = worker.input_tokens_max.saturating_mul(5) / 4;
+    let needed = [
+        model.output_tokens_max,
+        model.thinking_reserve_tokens,
+        INSTRUCTIONS_TOKENS,
+    ]
+    .into_iter()
+    .fold(material, i64::saturating_add);
+    let steps = needed.saturating_add(CONTEXT_STEP_TOKENS - 1) / CONTEXT_STEP_TOKENS;
+    steps.saturating_mul(CONTEXT_STEP_TOKENS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_has_its_provider() {
+        for (mode, provider, name) in [
+            (ModelMode::Offline, "offline", "extractive"),
+            (ModelMode::Anthropic, "anthropic", "claude-haiku-5-5"),
+            (ModelMode::OpenAi, "openai", "gpt-5.4-mini"),
+            (ModelMode::OpenAiResponses, "openai-responses", "gpt-5.4-mini"),
+            (ModelMode::Gemini, "gemini", "gemini-3.8-flash"),
+        ] {
+            let mut config = Config::default();
+            config.model.mode = mode;
+            let model = model(&config, Some("key".into())).unwrap();
+            assert_eq!((model.provider(), model.model()), (provider, name));
+        }
+        let mut config = Config::default();
+        config.model.mode = ModelMode::Ollama;
+        config.model.model = "qwen3:8b".to_owned();
+        let model = model(&config, None).unwrap();
+        assert_eq!((model.provider(), model.model()), ("ollama", "qwen3:8b"));
+    }
+
+    #[test]
+    fn metrics_know_how_long_batches_may_take() {
+        let wait_ms = |config: &Config| {
+            let model = model(config, Some("key".into())).unwrap();
+            let prices = config::shipped_prices();
+            metrics(config, &prices, &model, Timestamp(0))
+                .batches
+                .wait_limit_ms()
+        };
+        let mut config = Config::default();
+        config.model.mode = ModelMode::Anthropic;
+        assert_eq!(wait_ms(&config), 0);
+        config.model.batch = true;
+        assert_eq!(wait_ms(&config), config.batch.max_wait_ms);
+    }
+
+    #[test]
+    fn ollamas_context_holds_what_an_update_may_need() {
+        let mut config = Config::default();
+        assert_eq!(num_ctx(&config), 40_960);
+        config.model.num_ctx = 8_192;
+        assert_eq!(num_ctx(&config), 8_192);
+        config.model.num_ctx = 0;
+        config.worker.input_tokens_max = 1_000_000;
+        config.model.output_tokens_max = 1_000_000;
+        assert!(num_ctx(&config) > 2_250_000);
+    }
+}

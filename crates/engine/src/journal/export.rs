@@ -1,0 +1,49 @@
+//! Exporting a history from the database to a journal.
+
+use std::io::{self, Write};
+
+use super::chunk;
+use recapd_core::domain::agent::AgentId;
+use recapd_store::archive::{Archive, ArchiveError};
+
+/// Why an agent can't be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The database fails, or holds what a journal can't.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The file can't be written.
+    #[error("can't write the journal: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Writes an agent's history to `out`, up to the message that is its last one now. `progress` is called with the number
+/// of messages that each step wrote. Returns how many there were; `None` for an unknown agent.
+///
+/// # Errors
+/// [`ExportError`]; what was written until then stays.
+pub async fn export(
+    archive: &dyn Archive,
+    agent: &AgentId,
+    out: &mut (dyn Write + Send),
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Option<u64>, ExportError> {
+    let Some(head) = archive.head(agent).await? else {
+        return Ok(None);
+    };
+    writeln!(out, "{}", head.line())?;
+    let (mut after_seq, mut messages) = (0, 0);
+    loop {
+        let range = chunk(after_seq, head.last_seq);
+        let records = archive.records(agent, range).await.map_err(ArchiveError::from)?;
+        let Some(last) = records.last() else { break };
+        after_seq = last.seq;
+        for record in &records {
+            writeln!(out, "{}", record.line())?;
+        }
+        let written = records.len() as u64;
+        messages += written;
+        progress(written);
+    }
+    Ok(Some(messages))
+}

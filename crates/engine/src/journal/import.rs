@@ -1,0 +1,460 @@
+//! Importing a journal into the database.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::{self, BufRead, Read as _},
+    mem,
+    sync::Arc,
+};
+
+use super::{CHUNK_BYTES_MAX, CHUNK_MESSAGES_MAX, chunk};
+use recapd_core::domain::{
+    agent::AgentId,
+    journal::{ForkRecord, Head, ImportState, JournalError, JournalLine, LineError, MessageRecord, take_in},
+    ledger::Ledger,
+    lineage::Step,
+    number::i64_or_max,
+    redaction::Redactor,
+};
+use recapd_platform::clock::Clock;
+use recapd_store::{
+    Store,
+    archive::{AgentOrigin, Archive, ArchiveError, ReadRecord, Restore, RestoreOutcome},
+};
+
+/// The longest line that is read, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// A database that histories can be written to.
+pub trait ImportTarget: Store + Archive {}
+impl<T: Store + Archive> ImportTarget for T {}
+
+/// The result of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Agents whose messages were read.
+    pub agents: u64,
+    /// Messages written.
+    pub accepted: i64,
+    /// Messages that were there already.
+    pub duplicates: i64,
+    /// How many lines could not be read or did not fit; the rest of such a line's agent is left out.
+    pub refused: u64,
+    /// Agents that aren't in the state that only their journal's head describes (boundary, evictions, ended sessions):
+    /// the head wasn't read, or its last message wasn't read or isn't there, or they have gone on without it or have
+    /// another history. What a live journal doesn't record after its head (later evictions, sessions ended by hand)
+    /// doesn't count as missing.
+    pub unfinished: BTreeSet<AgentId>,
+}
+
+/// Why a line was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum LineRefusal {
+    /// It can't be read.
+    #[error("{0}")]
+    Line(#[from] LineError),
+    /// It is longer than is read.
+    #[error("the line has more than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    /// It isn't UTF-8.
+    #[error("the line is not UTF-8")]
+    NotUtf8,
+    /// The agent's messages don't fit.
+    #[error("agent `{0}`: {1}")]
+    Journal(AgentId, JournalError),
+}
+
+/// Reads journals into a database.
+pub struct Import {
+    /// The database; `None` for a dry run into an empty one.
+    target: Option<Arc<dyn ImportTarget>>,
+    clock: Arc<dyn Clock>,
+    /// Keeps secrets out of headlines.
+    redactor: Redactor,
+    is_dry: bool,
+    section: Option<AgentSection>,
+    imported: ImportReport,
+    /// What is kept of each agent whose lines were read.
+    seen: HashMap<AgentId, ImportMemory>,
+    /// Whether the lines are those of a newer recapd, up to the next head that isn't.
+    is_newer: bool,
+}
+
+/// What later lines of an agent need to know of the earlier ones.
+#[derive(Default)]
+struct ImportMemory {
+    /// The last head that was read. It takes effect with its last message, which may be in another piece of the
+    /// journal.
+    head: Option<Head>,
+    /// The state of the agent after a dry run: a dry run has to know whether a fork's parent would exist, and what a
+    /// piece of a journal would continue.
+    rehearsed: Option<DryRunAgent>,
+}
+
+/// The state of an agent in a dry run.
+#[derive(Clone, Default)]
+struct DryRunAgent {
+    ledger: Ledger,
+    /// The number of the last message that is really stored.
+    stored_through: i64,
+}
+
+/// The lines of one agent.
+struct AgentSection {
+    agent: AgentId,
+    origin: Option<AgentOrigin>,
+    records: Vec<ReadRecord>,
+    bytes: usize,
+    /// Messages written.
+    accepted: i64,
+    /// See [`RestoreOutcome::lacks_head`].
+    lacks_head: bool,
+    /// The agent's state in a dry run, once something was read.
+    rehearsed: Option<DryRunAgent>,
+    /// Whether a line did not fit, so that the rest is left out.
+    is_refused: bool,
+}
+
+impl Import {
+    /// An import into `target`. Secrets in headlines are redacted by the rules of `redactor`.
+    pub fn new(target: Arc<dyn ImportTarget>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+        Self {
+            is_dry: false,
+            ..Self::dry(Some(target), clock, redactor)
+        }
+    }
+
+    /// An import that only looks whether everything fits into `target`, or into an empty database without one.
+    pub fn dry(target: Option<Arc<dyn ImportTarget>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+        Self {
+            target,
+            clock,
+            redactor,
+            is_dry: true,
+            section: None,
+            imported: ImportReport::default(),
+            seen: HashMap::new(),
+            is_newer: false,
+        }
+    }
+
+    /// Reads one journal to its end. `refused` is called with what is left out and the number of the line, `progress`
+    /// with the number of bytes of each line.
+    ///
+    /// # Errors
+    /// When the journal can't be read or the database fails. What was written stays: importing again continues there.
+    pub async fn read(
+        &mut self,
+        journal: &mut (dyn BufRead + Send),
+        refused: &(dyn Fn(u64, &LineRefusal) + Sync),
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), ImportError> {
+        for number in 1.. {
+            let (bytes, line) = next_line(journal)?;
+            if bytes == 0 {
+                break;
+            }
+            if let Err(refusal) = self.take(line).await? {
+                self.imported.refused += 1;
+                refused(number, &refusal);
+            }
+            progress(bytes);
+        }
+        if let Err(refusal) = self.end_section().await? {
+            self.imported.refused += 1;
+            refused(0, &refusal);
+        }
+        self.is_newer = false;
+        Ok(())
+    }
+
+    /// The result so far.
+    pub fn imported(&self) -> &ImportReport {
+        &self.imported
+    }
+
+    async fn take(
+        &mut self,
+        line: Result<String, LineRefusal>,
+    ) -> Result<Result<(), LineRefusal>, ImportError> {
+        match line.and_then(|line| Ok(JournalLine::parse(&line)?)) {
+            Ok(JournalLine::Head(head)) => {
+                self.is_newer = false;
+                let ended = self.end_section().await?;
+                self.begin(head.agent_id.clone(), Some(*head));
+                Ok(ended)
+            }
+            // Reported once. A newer recapd's line that looks like a message of today may mean something else.
+            _ if self.is_newer => Ok(Ok(())),
+            Ok(JournalLine::Message(record)) => self.take_message(record).await,
+            Err(refusal) => {
+                self.is_newer = matches!(refusal, LineRefusal::Line(LineError::TooNew(_)));
+                Ok(Err(refusal))
+            }
+        }
+    }
+
+    async fn take_message(&mut self, record: MessageRecord) -> Result<Result<(), LineRefusal>, ImportError> {
+        let mut ended = Ok(());
+        if self
+            .section
+            .as_ref()
+            .is_none_or(|section| section.agent != record.agent_id)
+        {
+            ended = self.end_section().await?;
+            self.begin(record.agent_id.clone(), None);
+        }
+        let section = self.section.as_ref();
+        let is_at_head = section.is_some_and(|section| self.is_at_head(section));
+        if is_at_head || section.is_some_and(AgentSection::is_full) {
+            ended = self.flush(is_at_head).await?;
+        }
+        if let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) {
+            section.bytes += record.payload.len();
+            section.records.push(ReadRecord::read(record, &self.redactor));
+        }
+        Ok(ended)
+    }
+
+    /// Whether the head takes effect after what was read last. A live journal goes on after that, and then the agent is
+    /// no longer in the state that the head describes.
+    fn is_at_head(&self, section: &AgentSection) -> bool {
+        let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
+        let last = section.records.last();
+        head.zip(last)
+            .is_some_and(|(head, last)| head.last_seq == last.record.seq)
+    }
+
+    fn begin(&mut self, agent: AgentId, head: Option<Head>) {
+        let origin = head.as_ref().map(AgentOrigin::from);
+        let seen = self.seen.entry(agent.clone()).or_default();
+        if head.is_some() {
+            seen.head = head;
+        }
+        self.imported.agents = self.seen.len() as u64;
+        self.section = Some(AgentSection {
+            agent,
+            origin,
+            records: Vec::new(),
+            bytes: 0,
+            accepted: 0,
+            lacks_head: false,
+            rehearsed: None,
+            is_refused: false,
+        });
+    }
+
+    async fn end_section(&mut self) -> Result<Result<(), LineRefusal>, ImportError> {
+        let ended = self.flush(true).await?;
+        if let Some(section) = self.section.take() {
+            self.keep(section);
+        }
+        Ok(ended)
+    }
+
+    /// Keeps what later lines of the agent need, and notes whether the agent is still unfinished.
+    fn keep(&mut self, section: AgentSection) {
+        let seen = self.seen.entry(section.agent.clone()).or_default();
+        if section.rehearsed.is_some() {
+            seen.rehearsed = section.rehearsed;
+        }
+        if section.is_refused {
+            // Its head counts messages in whose places the database has others; the refusal reports that.
+            seen.head = None;
+            return;
+        }
+        let lacks_some = match &seen.head {
+            Some(_) => section.lacks_head,
+            None => section.accepted > 0,
+        };
+        if lacks_some {
+            self.imported.unfinished.insert(section.agent);
+        } else if seen.head.is_some() {
+            self.imported.unfinished.remove(&section.agent);
+        }
+    }
+
+    /// Writes what was read of the section, with the head if it takes effect there.
+    async fn flush(&mut self, with_head: bool) -> Result<Result<(), LineRefusal>, ImportError> {
+        let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
+            return Ok(Ok(()));
+        };
+        section.bytes = 0;
+        let seen = self.seen.get(&section.agent).filter(|_| with_head);
+        let restore = Restore {
+            agent: section.agent.clone(),
+            head: seen.and_then(|seen| seen.head.clone()),
+            records: mem::take(&mut section.records),
+            origin: section.origin.clone(),
+            now: self.clock.now(),
+        };
+        let outcome = match &self.target {
+            Some(target) if !self.is_dry => target.restore(restore).await,
+            target => section.rehearse(target.as_deref(), &self.seen, &restore).await,
+        };
+        match outcome {
+            Ok(restored) => {
+                self.imported.accepted += restored.accepted;
+                self.imported.duplicates += restored.duplicates;
+                section.accepted += restored.accepted;
+                section.lacks_head = restored.lacks_head;
+                Ok(Ok(()))
+            }
+            Err(ArchiveError::Journal(error)) => {
+                section.is_refused = true;
+                Ok(Err(LineRefusal::Journal(section.agent.clone(), error)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AgentSection {
+    /// The state in which a dry run begins: of what was read before, or of what is stored, or of the record of a fork.
+    async fn begin(
+        &self,
+        target: Option<&dyn ImportTarget>,
+        seen: &HashMap<AgentId, ImportMemory>,
+    ) -> Result<DryRunAgent, ArchiveError> {
+        if let Some(rehearsed) = seen.get(&self.agent).and_then(|seen| seen.rehearsed.as_ref()) {
+            return Ok(rehearsed.clone());
+        }
+        let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
+        if let Some(target) = target
+            && let Some(row) = target.agent(&self.agent).await?
+        {
+            return Ok(DryRunAgent {
+                stored_through: row.ledger.last_seq,
+                ledger: row.ledger,
+            });
+        }
+        for shared in fork.iter().flat_map(|fork| &fork.exchanges) {
+            let is_there = match target {
+                Some(target) => target.agent(&shared.source).await?.is_some(),
+                None => false,
+            };
+            if !is_there && !seen.contains_key(&shared.source) {
+                let from = shared.source.clone();
+                return Err(JournalError::NoParent { from }.into());
+            }
+        }
+        Ok(DryRunAgent {
+            ledger: fork.map(ForkRecord::ledger).unwrap_or_default(),
+            stored_through: 0,
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
+    }
+
+    /// The answer that [`Archive::restore`] would give, without writing.
+    async fn rehearse(
+        &mut self,
+        target: Option<&dyn ImportTarget>,
+        seen: &HashMap<AgentId, ImportMemory>,
+        restore: &Restore,
+    ) -> Result<RestoreOutcome, ArchiveError> {
+        if self.rehearsed.is_none() {
+            self.rehearsed = Some(self.begin(target, seen).await?);
+        }
+        let DryRunAgent {
+            ledger,
+            stored_through,
+        } = self.rehearsed.get_or_insert_default();
+        let known = restore
+            .records
+            .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+        let (known, fresh) = restore.records.split_at(known);
+        if let Some(target) = target {
+            // Messages that were only read can't be compared with.
+            let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
+            compare(target, &self.agent, known.split_at(stored).0).await?;
+        }
+        for ReadRecord {
+            record, entry, step, ..
+        } in fresh
+        {
+            take_in(ledger, record, entry)?;
+            // A message after a rewind opens an exchange anyway.
+            if *step == Some(Step::Clear) {
+                ledger.clear(entry.at);
+            }
+        }
+        // After messages that were only read, the head would be applied.
+        let is_there = |head: &Head| head.last_seq <= *stored_through;
+        let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
+        Ok(RestoreOutcome {
+            accepted: i64_or_max(fresh.len()),
+            duplicates: i64_or_max(known.len()),
+            last_seq: ledger.last_seq,
+            lacks_head: lacks_head(there, restore, ledger.last_seq).await?,
+        })
+    }
+}
+
+/// Whether the agent `there` wouldn't be in the state of the given head; without a head, after message `last_seq`.
+async fn lacks_head(
+    there: Option<&dyn ImportTarget>,
+    restore: &Restore,
+    last_seq: i64,
+) -> Result<bool, ArchiveError> {
+    let Some(head) = &restore.head else {
+        return Ok(false);
+    };
+    let there = match there {
+        Some(target) => match target.head(&restore.agent).await {
+            // Its messages exist all the same, and only an export needs to know what it began with.
+            Err(ArchiveError::Forked(_)) => None,
+            found => found?,
+        },
+        None => None,
+    };
+    Ok(there.map_or(head.last_seq > last_seq, |there| {
+        head.standing_of(&there, restore.through_seq()) == ImportState::Open
+    }))
+}
+
+async fn compare(
+    target: &dyn ImportTarget,
+    agent: &AgentId,
+    known: &[ReadRecord],
+) -> Result<(), ArchiveError> {
+    let mut known = known.iter().map(|recorded| &recorded.record).peekable();
+    while let Some(first) = known.peek() {
+        let there = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
+        let seq = first.seq;
+        if there.is_empty() {
+            return Err(JournalError::Differs { seq }.into());
+        }
+        for stored in there {
+            let Some(record) = known.next() else { return Ok(()) };
+            if (stored.seq, &stored.payload) != (record.seq, &record.payload) {
+                return Err(JournalError::Differs { seq: record.seq }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why an import stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The database fails.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The journal can't be read.
+    #[error("can't read the journal: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The next line and its length in bytes; 0 at the end. Of a line that is too long only the length is kept.
+fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, LineRefusal>)> {
+    let mut line = Vec::new();
+    let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;
+    if line.len() == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+        bytes += journal.skip_until(b'\n')? as u64;
+        return Ok((bytes, Err(LineRefusal::TooLong)));
+    }
+    Ok((bytes, String::from_utf8(line).map_err(|_| LineRefusal::NotUtf8)))
+}

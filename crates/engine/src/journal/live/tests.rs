@@ -1,0 +1,583 @@
+//! Names, torn lines, and what is missing before a line.
+
+use std::fs::File;
+
+use super::*;
+use recapd_core::domain::{
+    journal::{Head, JournalLine},
+    message::Format,
+    time::Timestamp,
+};
+use recapd_store::{
+    StoreError, StoreResult,
+    archive::{Restore, RestoreOutcome},
+};
+
+/// When agents were made, if a test doesn't say otherwise; `record`s came later.
+const SINCE: Timestamp = Timestamp(-1_000_000);
+
+/// What an agent said, `record`s of its name.
+struct FixtureDatabase {
+    has_heads: bool,
+    last_seq: i64,
+    /// Behind this message nothing can be read.
+    readable: i64,
+    /// It answers nobody who asks for messages.
+    hangs: bool,
+}
+
+/// Knows no agent: what is appended stands alone.
+const EMPTY: FixtureDatabase = FixtureDatabase {
+    has_heads: false,
+    last_seq: 0,
+    readable: i64::MAX,
+    hangs: false,
+};
+
+/// Knows an agent with a past of more than two chunks.
+const LONG: FixtureDatabase = FixtureDatabase {
+    has_heads: true,
+    last_seq: 600,
+    ..EMPTY
+};
+
+#[async_trait::async_trait]
+impl Archive for FixtureDatabase {
+    async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
+        let head = format!(
+            r#"{{"journal": 1, "agent_id": "{agent}", "settings": {{}}, "created_at": "2026-11-01T09:00:00Z", "as_of": null,
+                "budget_tokens": 0, "last_seq": {}, "last_exchange": 1, "first_exchange": 1, "sessions": [],
+                "evictions": [], "marks": []}}"#,
+            self.last_seq
+        );
+        Ok(self.has_heads.then(|| serde_json::from_str(&head).unwrap()))
+    }
+
+    async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        if range.after_seq >= self.readable {
+            return Err(StoreError::Unavailable("a test".into()));
+        }
+        let through = range.through_seq.min(self.last_seq).min(self.readable);
+        let found = (range.after_seq + 1..=through).map(|seq| record(agent.as_str(), seq));
+        Ok(found.take(usize::try_from(range.messages_max).unwrap()).collect())
+    }
+
+    async fn restore(&self, _: Restore) -> Result<RestoreOutcome, ArchiveError> {
+        Ok(RestoreOutcome::default())
+    }
+}
+
+/// A journal on a disk that may take its time: the machine may be busy with other tests.
+fn open(folder: &Path) -> Journal {
+    over(folder, EMPTY)
+}
+
+fn over(folder: &Path, database: FixtureDatabase) -> Journal {
+    let journal = Journal::open(folder, Arc::new(database)).unwrap();
+    journal.waiting(Duration::from_mins(1))
+}
+
+/// A journal of an agent that has said so much, and whose file ends with this line.
+fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, AgentId) {
+    let journal = over(folder, FixtureDatabase { last_seq, ..EMPTY });
+    std::fs::write(journal.path(&line.agent_id), line.line() + "\n").unwrap();
+    (journal, line.agent_id.clone())
+}
+
+/// The numbers of an agent's messages in its file.
+fn numbers(journal: &Journal, agent: &AgentId) -> Vec<i64> {
+    let text = std::fs::read_to_string(journal.path(agent)).unwrap();
+    text.lines().map(number).collect()
+}
+
+fn number(line: &str) -> i64 {
+    match JournalLine::parse(line).unwrap() {
+        JournalLine::Message(record) => record.seq,
+        JournalLine::Head(head) => panic!("{head:?}"),
+    }
+}
+
+/// An agent's file has a head, and so many messages behind it.
+#[track_caller]
+fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
+    let text = std::fs::read_to_string(journal.path(agent)).unwrap();
+    let (head, messages) = text.split_once('\n').unwrap();
+    assert!(
+        matches!(JournalLine::parse(head), Ok(JournalLine::Head(_))),
+        "{head}"
+    );
+    let numbers: Vec<i64> = messages.lines().map(number).collect();
+    assert_eq!(numbers, (1..=last_seq).collect::<Vec<i64>>());
+}
+
+/// Mends an agent's file until nothing is missing. How many lines each time brought.
+async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
+    let mut brought = Vec::new();
+    loop {
+        match journal.mend(agent).await.unwrap() {
+            0 => return brought,
+            lines => brought.push(lines),
+        }
+    }
+}
+
+/// What stands under an agent's name until its file is whole.
+fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
+    journal.path(agent).with_extension(BEGUN)
+}
+
+/// Appends the message of this number.
+async fn say(journal: &Journal, agent: &AgentId, seq: i64) -> io::Result<usize> {
+    journal
+        .append(agent, SINCE, vec![record(agent.as_str(), seq)])
+        .await
+}
+
+fn record(agent: &str, seq: i64) -> MessageRecord {
+    MessageRecord {
+        agent_id: agent.parse().unwrap(),
+        seq,
+        exchange: 1,
+        session: 1,
+        begins_leg: false,
+        kind: "user".to_owned(),
+        format: Format::Native,
+        tokens: 1,
+        count_method: "test".to_owned(),
+        client_id: None,
+        said_at: Timestamp(0),
+        received_at: Timestamp(0),
+        payload: "{}".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn each_agent_has_a_file_that_does_not_tell_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder.path().join("deep/down"));
+    for agent in ["team:secret", "other"] {
+        let id = agent.parse().unwrap();
+        say(&journal, &id, 1).await.unwrap();
+        let path = journal.path(&id);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(!name.contains("secret") && name.len() == 32 + 6, "{name}");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            record(agent, 1).line() + "\n"
+        );
+    }
+}
+
+/// A crash or a full disk may leave a piece of a line: it gives way to the whole one.
+#[tokio::test]
+async fn a_torn_line_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 3, &record("a", 1));
+    let whole = std::fs::read_to_string(journal.path(&id)).unwrap();
+    std::fs::write(journal.path(&id), whole + "{\"agent_id\":\"a\",\"se").unwrap();
+    say(&journal, &id, 3).await.unwrap();
+    assert_eq!(numbers(&journal, &id), [1, 2, 3]);
+    std::fs::write(journal.path(&id), "{\"agent_id\":\"a\",\"se").unwrap();
+    say(&journal, &id, 2).await.unwrap();
+    assert_eq!(numbers(&journal, &id), [2]);
+}
+
+/// An append copies a chunk at most of what is missing before it. The rest is copied later, and the order is kept.
+#[tokio::test]
+async fn what_is_missing_comes_first_a_chunk_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 600, &record("a", 1));
+    let copied = say(&journal, &id, 600).await.unwrap();
+    assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
+    for lines in [256, 87, 0] {
+        assert_eq!(journal.mend(&id).await.unwrap(), lines);
+    }
+    assert!(journal.lacking().is_empty());
+    assert_eq!(numbers(&journal, &id), (1..=600).collect::<Vec<i64>>());
+}
+
+/// Lines may be longer than what is read of a file's end at first.
+#[tokio::test]
+async fn the_last_line_may_be_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut long = record("a", 1);
+    long.payload = format!("\"{}\"", "x".repeat(300_000));
+    let (journal, id) = behind(folder.path(), 3, &long);
+    say(&journal, &id, 3).await.unwrap();
+    assert_eq!(numbers(&journal, &id), [1, 2, 3]);
+}
+
+/// Two processes with one folder, or one that was thought to have given up.
+#[tokio::test]
+async fn nobody_writes_a_line_twice_or_beside_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 4, &record("a", 1));
+    let other = over(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
+    let held = File::options().append(true).open(journal.path(&id)).unwrap();
+    held.lock().unwrap();
+    assert!(say(&journal, &id, 2).await.is_err());
+    drop(held);
+    assert_eq!(say(&other, &id, 4).await.unwrap(), 3);
+    assert_eq!(say(&journal, &id, 3).await.unwrap(), 0);
+    assert_eq!(journal.mend(&id).await.unwrap(), 0);
+    assert_eq!(numbers(&journal, &id), [1, 2, 3, 4]);
+}
+
+/// The database may be an earlier state that was restored: what the file tells of is kept, and nothing is made up between.
+#[tokio::test]
+async fn what_another_life_left_is_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut earlier = record("a", 2);
+    earlier.received_at = Timestamp(-1_000);
+    let (journal, id) = behind(folder.path(), 5, &earlier);
+    for seq in [4, 5] {
+        say(&journal, &id, seq).await.unwrap();
+    }
+    assert_eq!(numbers(&journal, &id), [2, 4, 5]);
+}
+
+/// A message of an agent's earlier life, of this number, in its file.
+fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
+    let mut earlier = record(agent.as_str(), seq);
+    earlier.received_at = Timestamp(-1);
+    let line = earlier.line() + "\n";
+    std::fs::write(journal.path(agent), &line).unwrap();
+    line
+}
+
+/// Elsewhere the agent was deleted and made again, or the database lost it: wherever that life ended, also before a message
+/// that seems to follow.
+#[tokio::test]
+async fn another_life_is_not_gone_on_from_but_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = FixtureDatabase { last_seq: 5, ..LONG };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    for (number, ended_at) in [(1, 2), (2, 4), (3, 9)] {
+        let line = leave_earlier_life(&journal, &id, ended_at);
+        let written = journal.append(&id, Timestamp(0), vec![record("a", 5)]).await;
+        assert_eq!(written.unwrap(), 5);
+        assert_whole(&journal, &id, 5);
+        let aside = journal.path(&id).with_extension(PAST);
+        let aside = aside.join(format!("{number}.jsonl"));
+        assert_eq!(std::fs::read_to_string(aside).unwrap(), line);
+    }
+    journal.remove(&id).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn another_life_is_set_aside_later_where_the_disk_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = FixtureDatabase { last_seq: 5, ..LONG };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    leave_earlier_life(&journal, &id, 4);
+    let held = File::options().append(true).open(journal.path(&id)).unwrap();
+    held.lock().unwrap();
+    let failed = journal.append(&id, Timestamp(0), vec![record("a", 5)]).await;
+    assert!(failed.is_err());
+    drop(held);
+    assert_eq!(mended(&journal, &id).await, [5]);
+    assert_whole(&journal, &id, 5);
+}
+
+/// What was received before the agent was made may come from a daemon whose clock is behind: the database knows.
+#[tokio::test]
+async fn what_the_database_has_is_of_no_earlier_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 4, &record("a", 2));
+    for seq in [3, 4] {
+        let said = journal.append(&id, Timestamp(1), vec![record("a", seq)]).await;
+        assert_eq!(said.unwrap(), if seq == 3 { 2 } else { 0 });
+    }
+    assert_eq!(numbers(&journal, &id), [2, 3, 4]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Whoever looked, and wakes late, finds what has been written since.
+#[test]
+fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 5, &record("a", 2));
+    let path = journal.path(&id);
+    let append = |seq| {
+        file::append(
+            &path,
+            WritePosition::Behind(Last::of(&record("a", seq))),
+            &[record("a", 5)],
+        )
+    };
+    assert_eq!(
+        append(1).unwrap(),
+        WriteOutcome::Nothing(Last::of(&record("a", 2)))
+    );
+    assert_eq!(append(2).unwrap(), WriteOutcome::All);
+    assert_eq!(numbers(&journal, &id), [2, 5]);
+}
+
+/// A power cut may leave that.
+#[tokio::test]
+async fn a_file_without_a_whole_line_is_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = "a".parse().unwrap();
+    for (has_heads, lines) in [(true, 3), (false, 1)] {
+        let database = FixtureDatabase {
+            has_heads,
+            last_seq: 2,
+            ..EMPTY
+        };
+        let journal = over(folder.path(), database);
+        for left in ["", "{\"jour"] {
+            std::fs::write(journal.path(&id), left).unwrap();
+            say(&journal, &id, 2).await.unwrap();
+            let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
+        std::fs::write(journal.path(&id), "").unwrap();
+        journal.mend(&id).await.unwrap();
+        let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+        assert_eq!(text.lines().count(), lines.max(2), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_could_not_be_begun_is_begun_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("journal");
+    let database = FixtureDatabase {
+        has_heads: true,
+        last_seq: 2,
+        ..EMPTY
+    };
+    let journal = over(&place, database);
+    let id = "a".parse().unwrap();
+    std::fs::remove_dir(&place).unwrap();
+    assert!(say(&journal, &id, 2).await.is_err());
+    std::fs::create_dir(&place).unwrap();
+    assert_eq!(mended(&journal, &id).await, [2]);
+    assert!(journal.lacking().is_empty());
+    assert_whole(&journal, &id, 2);
+}
+
+/// Nobody waits for all of a long past: an append copies a chunk of it, and the file appears when it is whole.
+#[tokio::test]
+async fn a_long_past_is_copied_a_chunk_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    for _ in 0..2 {
+        let copied = say(&journal, &id, 600).await.unwrap();
+        assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
+        assert!(!journal.path(&id).exists() && begun(&journal, &id).exists());
+    }
+    assert_eq!(mended(&journal, &id).await, [88]);
+    assert!(journal.lacking().is_empty() && !begun(&journal, &id).exists());
+    assert_whole(&journal, &id, 600);
+}
+
+/// Who says much at a time never had its file whole otherwise.
+#[tokio::test]
+async fn as_much_of_a_past_is_copied_as_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let said = (1..=600).map(|seq| record("a", seq)).collect();
+    assert_eq!(journal.append(&id, SINCE, said).await.unwrap(), 600);
+    assert!(journal.lacking().is_empty());
+    assert_whole(&journal, &id, 600);
+}
+
+/// The last chunk may be a full one: that nothing follows shows with the next.
+#[tokio::test]
+async fn a_past_of_whole_chunks_becomes_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = FixtureDatabase {
+        last_seq: 512,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    assert_eq!(mended(&journal, &id).await, [256, 256]);
+    assert_whole(&journal, &id, 512);
+}
+
+/// Whoever begins is killed, or the database fails: what was copied isn't copied again, unless it is another life's.
+#[tokio::test]
+async fn a_beginning_goes_on_where_it_was_left() {
+    let lines = |range: std::ops::RangeInclusive<i64>, received_at| {
+        let line = |seq| {
+            let mut record = record("a", seq);
+            record.received_at = received_at;
+            record.line() + "\n"
+        };
+        range.map(line).collect::<String>()
+    };
+    let head = serde_json::json!({"journal": 1, "agent_id": "a", "settings": {}, "created_at": 0, "as_of": null,
+        "budget_tokens": 0, "last_seq": 600, "last_exchange": 1, "first_exchange": 1, "sessions": [], "evictions": [],
+        "marks": []});
+    let (own, other) = (lines(1..=300, Timestamp(0)), lines(1..=300, Timestamp(-1_000)));
+    for (left, brought) in [
+        (format!("{head}\n{own}"), vec![256, 44]),
+        (format!("{head}\n{own}{{\"agent_id\":\"a\",\"se"), vec![256, 44]),
+        (format!("{head}\n{other}"), vec![256, 256, 88]),
+        (format!("{head}\n"), vec![256, 256, 88]),
+        ("{\"jour".to_owned(), vec![256, 256, 88]),
+        (String::new(), vec![256, 256, 88]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+        std::fs::write(begun(&journal, &id), left).unwrap();
+        assert_eq!(mended(&journal, &id).await, brought);
+        assert_whole(&journal, &id, 600);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_fails_leaves_what_was_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = FixtureDatabase {
+        readable: 256,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    assert_eq!(journal.mend(&id).await.unwrap(), 256);
+    let failed = journal.mend(&id).await.unwrap_err();
+    assert!(failed.to_string().contains("a test"), "{failed}");
+    let journal = over(folder.path(), LONG);
+    assert_eq!(mended(&journal, &id).await, [256, 88]);
+    assert_whole(&journal, &id, 600);
+}
+
+/// An append goes on without the journal, and the agent's lane is free.
+#[tokio::test(start_paused = true)]
+async fn a_beginning_is_waited_for_no_longer_than_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (
+        over(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
+        "a".parse().unwrap(),
+    );
+    let failed = say(&journal, &id, 600).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    let failed = journal.mend(&id).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    drop(journal.lane(&id).await);
+    assert_eq!(journal.lacking(), vec![id]);
+}
+
+/// To a disk that is full.
+#[tokio::test]
+async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
+    assert!(say(&journal, &id, 600).await.is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(mended(&journal, &id).await, [256, 256, 88]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(folder.path());
+    let id = "a".parse().unwrap();
+    say(&journal, &id, 1).await.unwrap();
+    let mode = journal.path(&id).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_folder_that_went_away_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(folder.path());
+    drop(folder);
+    assert!(
+        journal
+            .append(&"a".parse().unwrap(), SINCE, vec![record("a", 1)])
+            .await
+            .is_err()
+    );
+}
+
+/// An agent's file and what was begun of another one, as a process left them that was killed; both hold what is forgotten.
+fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
+    let mut gone = record(agent.as_str(), 1);
+    gone.payload = "\"xylocopa\"".to_owned();
+    let line = gone.line() + "\n";
+    for left in [journal.path(agent), begun(journal, agent)] {
+        std::fs::write(left, &line).unwrap();
+    }
+    line
+}
+
+#[tokio::test]
+async fn what_is_forgotten_goes_from_a_long_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    leave_forgotten(&journal, &id);
+    journal.rewrite(&id).await.unwrap();
+    assert_whole(&journal, &id, 600);
+    let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+    assert!(!text.contains("xylocopa"), "{text}");
+    assert!(!begun(&journal, &id).exists());
+}
+
+/// Who shares an agent's lane doesn't wait for all of its file.
+#[tokio::test]
+async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    leave_forgotten(&journal, &id);
+    let held = journal.lane(&id).await;
+    let mut turns = 0;
+    let sharing = async {
+        loop {
+            drop(journal.lane(&id).await);
+            turns += 1;
+        }
+    };
+    let releasing = async {
+        drop(held);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = sharing => {}
+        done = journal.rewrite(&id) => done.unwrap(),
+        () = releasing => {}
+    }
+    // Before it, before the first of three chunks, and before each of the others.
+    assert_eq!(turns, 4);
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = FixtureDatabase {
+        readable: 256,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    let line = leave_forgotten(&journal, &id);
+    assert!(journal.rewrite(&id).await.is_err());
+    assert_eq!(std::fs::read_to_string(journal.path(&id)).unwrap(), line);
+    assert!(!begun(&journal, &id).exists());
+}
+
+#[tokio::test]
+async fn of_what_was_only_begun_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    for forgets in [true, false] {
+        say(&journal, &id, 600).await.unwrap();
+        let gone = if forgets {
+            journal.rewrite(&id).await
+        } else {
+            journal.remove(&id).await
+        };
+        gone.unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "forgets: {forgets}");
+    }
+}

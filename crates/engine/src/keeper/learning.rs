@@ -1,0 +1,197 @@
+//! What providers' reports of usage teach about the token counters.
+//!
+//! It is learned after an append's commit, from what was stored, and kept in memory; it is saved to the database from
+//! time to time and when the daemon ends. So it costs an append some arithmetic, and can't make it fail. A crash loses
+//! a few samples.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use hashlink::LruCache;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
+
+use super::counters::{AGENTS_MAX, AgentCounter, ModelName};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        calibration::{
+            Calibrations, GuardedCounter, Observation, Observer, ReportedSample, Reporter, WindowView,
+        },
+        message::{Kind, Message, Part},
+        tokens::TokenCounter,
+    },
+    formats::reported_usage,
+};
+use recapd_store::{AppendOutcome, KeptCalibration};
+use recapd_telemetry::metrics::Metrics;
+
+/// The number of new samples that are worth a write.
+const SAMPLES_UNSAVED_MAX: usize = 16;
+
+/// What was learned, and the samples it is learned from.
+#[derive(Default)]
+pub(super) struct Learner {
+    state: Mutex<LearnerState>,
+    /// Wakes the tending task: there is something to save, or to count again.
+    pub(super) work: Notify,
+}
+
+#[derive(Default)]
+struct LearnerState {
+    calibrations: Calibrations,
+    observers: Observers,
+    unsaved: BTreeSet<Arc<ModelName>>,
+    samples_unsaved: usize,
+    is_recalled: bool,
+}
+
+/// What was seen last of each agent; of those that said nothing for the longest it is forgotten.
+struct Observers(LruCache<AgentId, Observer>);
+
+impl Default for Observers {
+    fn default() -> Self {
+        Self(LruCache::new(AGENTS_MAX))
+    }
+}
+
+impl LearnerState {
+    fn is_older_than(&self, kept: &KeptCalibration) -> bool {
+        let named = (kept.provider.clone(), kept.model.clone());
+        let mut known = self.calibrations.iter();
+        let known = known.find(|(provider, model, ..)| (*provider, *model) == (&named.0, &named.1));
+        known.is_none_or(|(_, _, learned, _)| learned < kept.learned && !self.unsaved.contains(&named))
+    }
+}
+
+impl Learner {
+    /// The counter with the learned correction, which errs on the safe side.
+    pub(super) fn guarded(&self, agent: &AgentId, counting: &AgentCounter) -> Arc<dyn TokenCounter> {
+        let plain = || Arc::clone(&counting.plain);
+        let Some(named) = &counting.named else {
+            return plain();
+        };
+        let state = self.state();
+        let known = state.calibrations.of(&named.0, &named.1);
+        let permille = known.map(|known| known.guard_permille(reporter(agent)));
+        permille.map_or_else(plain, |permille| GuardedCounter::over(plain(), permille))
+    }
+
+    /// Learns from the messages of an append that were stored.
+    pub(super) fn watch(
+        &self,
+        agent: &AgentId,
+        counting: &AgentCounter,
+        seen: &[Observation],
+        outcome: &AppendOutcome,
+        metrics: &Metrics,
+    ) {
+        let Some(named) = &counting.named else { return };
+        let stored = outcome.stored.iter();
+        let stored: Vec<Observation> = stored.filter_map(|at| seen.get(at.place)).cloned().collect();
+        let shown = WindowView {
+            first_exchange: outcome.first_exchange,
+            summarized_through: outcome.summarized_through,
+        };
+        let mut state = self.state();
+        let observer = state.observers.0.entry(agent.clone());
+        let observer = observer.or_insert_with(Observer::default);
+        for sample in observer.watch(&stored, shown, !outcome.steps.is_empty()) {
+            let told = ReportedSample {
+                reporter: reporter(agent),
+                sample,
+            };
+            if state.calibrations.learn(&named.0, &named.1, told) {
+                metrics.window.token_count_compared(&named.0, sample);
+                state.unsaved.insert(Arc::clone(named));
+                state.samples_unsaved += 1;
+            }
+        }
+        if state.samples_unsaved >= SAMPLES_UNSAVED_MAX {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether the saved calibrations still have to be read from the database.
+    pub(super) fn needs_recall(&self) -> bool {
+        !self.state().is_recalled
+    }
+
+    /// Takes over calibrations saved in the database, by this or other daemons. Unsaved ones of this daemon are newer
+    /// and stay.
+    pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
+        let mut state = self.state();
+        state.is_recalled = true;
+        for one in kept {
+            if state.is_older_than(&one) {
+                let KeptCalibration {
+                    learned, calibration, ..
+                } = one;
+                state
+                    .calibrations
+                    .put(&one.provider, &one.model, learned, calibration);
+            }
+        }
+    }
+
+    /// The calibrations that changed since they were saved; they count as saved from now on.
+    pub(super) fn take_unsaved(&self) -> Vec<KeptCalibration> {
+        let mut state = self.state();
+        state.samples_unsaved = 0;
+        let unsaved = std::mem::take(&mut state.unsaved);
+        let all = state.calibrations.iter();
+        all.filter(|(provider, model, ..)| {
+            unsaved
+                .iter()
+                .any(|named| (named.0.as_str(), named.1.as_str()) == (*provider, *model))
+        })
+        .map(|(provider, model, learned, calibration)| KeptCalibration {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            learned,
+            calibration: calibration.clone(),
+        })
+        .collect()
+    }
+
+    /// Notes that these could not be saved.
+    pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
+        let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
+        self.state().unsaved.extend(named);
+    }
+
+    fn state(&self) -> MutexGuard<'_, LearnerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The agent as one who reports. Nobody can choose an id that is taken for another one.
+fn reporter(agent: &AgentId) -> Reporter {
+    let digest = Sha256::digest(agent.as_str());
+    let number = digest.iter().take(size_of::<u64>());
+    Reporter(number.fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+/// What `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
+pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Observation {
+    let is_metadata = !message.kind.is_conversation();
+    let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
+    let is_opaque = |part: &Part| {
+        matches!(
+            part,
+            Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. }
+        )
+    };
+    let usage = (is_answer || is_metadata)
+        .then(|| reported_usage(message))
+        .flatten();
+    Observation {
+        tokens: counter.plain(tokens),
+        is_answer,
+        is_metadata,
+        is_opaque: message.parts.iter().any(is_opaque),
+        usage: usage.filter(|usage| usage.is_about(model)),
+    }
+}

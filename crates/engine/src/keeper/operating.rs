@@ -1,0 +1,267 @@
+//! What operators do to updates: the store does it, and the workers are notified.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::Receiver;
+use tracing::info;
+
+use recapd_core::domain::{
+    agent::AgentId,
+    number::usize_or_max,
+    spend::{SpendTotal, day_start},
+    time::Timestamp,
+    work::Reason,
+};
+use recapd_platform::{
+    clock::Clock,
+    notice::{Change, Notices},
+};
+use recapd_store::{
+    EnqueueOutcome, StoreResult,
+    operate::{
+        AgeingDue, OperatorOutcome, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery,
+    },
+};
+
+/// The most documents that one step of ageing touches; the rest follows in the next step.
+const STEP_ROWS_MAX: i64 = 1_000;
+/// The most documents that are named one by one in the answer.
+const AGEING_SHOWN_MAX: i64 = 200;
+
+/// What a run of the ageing job answers, over HTTP and on the command line alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Aged)]
+pub struct AgedReply {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// So many documents are looked at next.
+    pub queued: u64,
+    /// On a dry run: those that would be.
+    pub due: Vec<AgeingDue>,
+    /// There are more of them than are named.
+    pub has_more: bool,
+}
+
+/// The queue and the runs as operators see and change them; clones share them.
+#[derive(Clone)]
+pub struct Operator {
+    store: Arc<dyn OperatorStore>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+}
+
+impl Operator {
+    /// An operator of `store`.
+    pub fn new(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>, notices: Notices) -> Self {
+        Self {
+            store,
+            clock,
+            notices,
+        }
+    }
+
+    /// A receiver of what changes in this process: agents' states, and rows of the queue.
+    pub fn moves(&self) -> Receiver<Change> {
+        self.notices.moves()
+    }
+
+    /// The queue's rows in order of their agents, after `after`.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn queue(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<QueueRow>> {
+        self.store.queue_rows(after, limit, self.clock.now()).await
+    }
+
+    /// An agent's row, if it has one.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn row(&self, agent: &AgentId) -> StoreResult<Option<QueueRow>> {
+        self.store.queue_row(agent, self.clock.now()).await
+    }
+
+    /// Asks for an update of an agent's summary at once. Returns its queue row; as it was made, if it is gone already.
+    ///
+    /// # Errors
+    /// As [`OperatorStore::refresh`].
+    pub async fn refresh(&self, agent: &AgentId) -> StoreResult<QueueRow> {
+        let now = self.clock.now();
+        let enqueued = self.store.refresh(agent, now).await?;
+        let row = self.row(agent).await;
+        self.notices.wake_queue();
+        self.notices.agent_moved(agent);
+        // A worker may have finished the row before this look at it.
+        Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
+    }
+
+    /// Makes a row due that waits, is parked or paused. Returns the row as it is afterwards.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn retry(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
+        let handled = self.store.retry(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, handled = handled.name(), "queue.retried");
+        self.notices.agent_moved(agent);
+        self.notices.wake_queue();
+        Ok(handled)
+    }
+
+    /// Parks a row.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn cancel(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
+        let handled = self.store.cancel(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, handled = handled.name(), "queue.cancelled");
+        self.notices.agent_moved(agent);
+        Ok(handled)
+    }
+
+    /// Pauses an agent's updates, or resumes them.
+    ///
+    /// # Errors
+    /// As [`OperatorStore::pause_agent`].
+    pub async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> StoreResult<()> {
+        let now = self.clock.now();
+        if paused {
+            self.store.pause_agent(agent, now).await?;
+        } else {
+            self.store.resume_agent(agent, now).await?;
+            self.notices.wake_queue();
+        }
+        info!(agent_id = %agent, paused, "updates.paused_by_hand");
+        self.notices.agent_moved(agent);
+        Ok(())
+    }
+
+    /// Pauses all updates of all daemons on the database, or resumes them. Returns since when they are paused.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn set_paused(&self, paused: bool) -> StoreResult<Option<Timestamp>> {
+        let since = if paused {
+            Some(self.store.pause_queue(self.clock.now()).await?)
+        } else {
+            self.store.resume_queue().await?;
+            None
+        };
+        self.notices.wake_queue();
+        info!(paused, "queue.paused_by_hand");
+        Ok(since)
+    }
+
+    /// Since when all updates are paused, if they are.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn paused_since(&self) -> StoreResult<Option<Timestamp>> {
+        self.store.queue_paused_since().await
+    }
+
+    /// Makes updates due for the documents of which an item has outgrown its section, as the ageing job does; with
+    /// `dry_run` only returns which documents they are.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn age(&self, dry_run: bool) -> StoreResult<AgedReply> {
+        let now = self.clock.now();
+        if dry_run {
+            let mut due = self.store.ageing_due(now, AGEING_SHOWN_MAX + 1).await?;
+            let shown = usize_or_max(AGEING_SHOWN_MAX);
+            let has_more = due.len() > shown;
+            due.truncate(shown);
+            return Ok(AgedReply {
+                dry_run,
+                queued: 0,
+                due,
+                has_more,
+            });
+        }
+        let mut queued = 0;
+        loop {
+            let step = self.store.age(now, STEP_ROWS_MAX).await?;
+            queued += step;
+            self.notices.wake_queue();
+            if step < STEP_ROWS_MAX.unsigned_abs() {
+                info!(rows = queued, "ageing.asked_for");
+                return Ok(AgedReply {
+                    dry_run,
+                    queued,
+                    due: Vec::new(),
+                    has_more: false,
+                });
+            }
+        }
+    }
+
+    /// The newest runs, newest first.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
+        self.store.runs(query).await
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
+        self.store.run(run).await
+    }
+
+    /// Figures about the runs that ended in the last `window_ms`.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run_figures(&self, window_ms: i64) -> StoreResult<RunFigures> {
+        self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
+    }
+
+    /// Figures about the runs that ended in the last `window_ms`, for each hour in which any did.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run_hours(&self, window_ms: i64) -> StoreResult<Vec<RunHour>> {
+        self.store.run_hours(self.clock.now().plus_ms(-window_ms)).await
+    }
+
+    /// What each of `agents` spent today, which is a day of UTC, in their order.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn spent_today(&self, agents: &[AgentId]) -> StoreResult<Vec<SpendTotal>> {
+        self.store.spent(agents, day_start(self.clock.now())).await
+    }
+
+    /// The agents whose exchanges have waited for a summary the longest: name, since when, and how many.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
+        self.store.stalest(limit).await
+    }
+}
+
+/// A row that was just made or made due, before anyone else touched it.
+fn made(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
+    QueueRow {
+        agent_id: agent.clone(),
+        state: QueueState::Ready,
+        waits_for: None,
+        next_at: Some(enqueued.visible_at),
+        reason: Reason::Manual.name().to_owned(),
+        priority: Reason::Manual.priority().level(),
+        queued_at: now,
+        age_ms: 0,
+        attempts: 0,
+        crashes: 0,
+        owner: None,
+        leased_at: None,
+        parked_at: None,
+        paused_for: None,
+        last_error: None,
+    }
+}

@@ -1,0 +1,152 @@
+//! Searching the queue and the runs for what no index finds: bounded, and in the order of the list's key.
+
+use super::operating::Operator;
+use recapd_core::domain::{agent::AgentId, number::i64_or_max};
+use recapd_store::{
+    StoreResult,
+    operate::{QueueRow, Run, RunQuery, SEARCHED_MAX},
+};
+
+/// Rows that a search reads at a time.
+const SEARCH_STEP: i64 = 1_000;
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchReport<Row, Cursor> {
+    /// The rows that match, in the order of the list.
+    pub found: Vec<Row>,
+    /// Where to continue, if more rows match than were wanted, or [`SEARCHED_MAX`] were looked at.
+    pub next: Option<Cursor>,
+}
+
+impl Operator {
+    /// The first `limit` of the queue's rows after `after` that match. It costs the reading of at most [`SEARCHED_MAX`]
+    /// rows by their key, however large the queue is.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn search_queue(
+        &self,
+        after: Option<&AgentId>,
+        limit: usize,
+        matches: impl Fn(&QueueRow) -> bool + Send,
+    ) -> StoreResult<SearchReport<QueueRow, AgentId>> {
+        let mut search = Search::new(after.cloned(), limit);
+        while search.goes_on() {
+            let rows = self.queue(search.at.as_ref(), SEARCH_STEP).await?;
+            search.look(rows, |row| row.agent_id.clone(), &matches);
+        }
+        Ok(search.ended())
+    }
+
+    /// As [`Self::search_queue`] among the runs of `query`, newest first.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn search_runs(
+        &self,
+        query: RunQuery,
+        matches: impl Fn(&Run) -> bool + Send,
+    ) -> StoreResult<SearchReport<Run, i64>> {
+        let mut search = Search::new(query.before, usize::try_from(query.limit).unwrap_or(0));
+        while search.goes_on() {
+            let query = RunQuery {
+                before: search.at,
+                limit: SEARCH_STEP,
+                ..query.clone()
+            };
+            search.look(self.runs(query).await?, |run| run.run, &matches);
+        }
+        Ok(search.ended())
+    }
+}
+
+/// A search through a list, page by page.
+struct Search<Row, Cursor> {
+    found: Vec<Row>,
+    limit: usize,
+    /// The last row that was looked at.
+    at: Option<Cursor>,
+    /// How many rows were looked at so far.
+    looked_at: i64,
+    /// Whether the list has no further rows.
+    is_through: bool,
+    /// The last row that was found, once more match than were wanted.
+    full_at: Option<Cursor>,
+}
+
+impl<Row, Cursor> Search<Row, Cursor> {
+    fn new(at: Option<Cursor>, limit: usize) -> Self {
+        Self {
+            found: Vec::new(),
+            limit,
+            at,
+            looked_at: 0,
+            is_through: false,
+            full_at: None,
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_through && self.full_at.is_none() && self.looked_at < SEARCHED_MAX
+    }
+
+    /// Looks at the next page of rows; one that is shorter than a step is the last.
+    fn look(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
+        let looked_at = i64_or_max(rows.len());
+        self.is_through = looked_at < SEARCH_STEP;
+        self.looked_at = self.looked_at.saturating_add(looked_at);
+        self.at = rows.last().map(&cursor).or(self.at.take());
+        for row in rows.into_iter().filter(matches) {
+            if self.found.len() == self.limit {
+                self.full_at = self.found.last().map(&cursor);
+                return;
+            }
+            self.found.push(row);
+        }
+    }
+
+    fn ended(self) -> SearchReport<Row, Cursor> {
+        let unseen = self.at.filter(|_| !self.is_through);
+        SearchReport {
+            found: self.found,
+            next: self.full_at.or(unseen),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Searches `numbers` for multiples of `of`, as if they were rows.
+    fn multiples(count: i64, of: i64, limit: usize) -> SearchReport<i64, i64> {
+        let mut search = Search::new(None, limit);
+        while search.goes_on() {
+            let from = search.at.map_or(1, |at: i64| at + 1);
+            let rows = (from..=count).take(usize::try_from(SEARCH_STEP).unwrap());
+            search.look(rows.collect(), |row| *row, |row| row % of == 0);
+        }
+        search.ended()
+    }
+
+    #[test]
+    fn a_search_ends_with_enough_with_the_list_or_with_its_patience() {
+        let patience = SEARCHED_MAX;
+        for (count, of, limit, found, next) in [
+            (10, 3, 5, vec![3, 6, 9], None),
+            (10, 3, 3, vec![3, 6, 9], None),
+            (10, 3, 2, vec![3, 6], Some(6)),
+            (0, 1, 5, vec![], None),
+            (1_000, 600, 5, vec![600], None),
+            (2_500, 900, 5, vec![900, 1_800], None),
+            (patience + 5, patience + 5, 5, vec![], Some(patience)),
+        ] {
+            assert_eq!(
+                multiples(count, of, limit),
+                SearchReport { found, next },
+                "{count} {of} {limit}"
+            );
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
+//!
+//! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
+//! the database is away, or takes its time, it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
+//! that document alone.
+
+mod believed;
+mod copies;
+mod kept;
+pub mod project;
+mod reply;
+mod running;
+mod single_flight;
+mod waiting;
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use believed::{AtHand, Patience, TimedCopy};
+use copies::{CachedSnapshot, Copies};
+use sha2::{Digest as _, Sha256};
+use single_flight::SingleFlight;
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error};
+use waiting::ChangeWatch;
+
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        legs::RunningExchange,
+        number::{count, i64_or_max},
+        redaction::Redactor,
+        summary::{
+            item::ExchangeRange,
+            line::ranges,
+            pending::{PendingLine, with_pending},
+            render::archived,
+            section::Ageing,
+        },
+        time::Timestamp,
+        tokens::TokenCounter,
+        zone::Zone,
+    },
+    tokenizer::remembering,
+};
+use recapd_platform::{
+    clock::Clock,
+    notice::{Change, Contact},
+    threads,
+};
+use recapd_store::{Store, StoreResult, SummaryRow};
+
+pub use kept::DerivedValue;
+pub use reply::SummaryReply;
+pub use running::running;
+
+/// The most bytes that all snapshots may need together, unless configured: a full document has some 40,000.
+const BYTES_MAX: usize = 128 << 20;
+/// How many bytes of a document's hash stand in its `ETag`.
+const TAG_BYTES: usize = 12;
+/// The longest that a changed snapshot is read for before anybody asks.
+const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
+/// What is said to have failed.
+const RENDERING: &str = "rendering a document";
+
+/// An agent's summary as a reader gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The document as Markdown, pending exchanges included.
+    pub markdown: String,
+    /// Its tokens, by the exact counter.
+    pub tokens: i64,
+    /// The document's version; 0 before the first.
+    pub version: i64,
+    /// Changes whenever `markdown` does.
+    pub etag: String,
+    /// When the version was written.
+    pub updated_at: Timestamp,
+    /// The last exchange it covers.
+    pub covers_through: i64,
+    /// The first exchange in the window.
+    pub first_exchange: i64,
+    /// How many exchanges wait to be summarised.
+    pub pending_exchanges: i64,
+    /// Since when exchanges are pending, if any are.
+    pub pending_since: Option<Timestamp>,
+    /// The zone of its times.
+    pub zone: Zone,
+    /// What users of the snapshot derived from it.
+    pub kept: DerivedValue,
+}
+
+impl Snapshot {
+    /// When the version was written; `None` before the first, although the row has a time then, too.
+    pub fn written_at(&self) -> Option<Timestamp> {
+        (self.version > 0).then_some(self.updated_at)
+    }
+}
+
+/// A snapshot and whether it is stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup<S = Snapshot> {
+    /// The snapshot.
+    pub snapshot: Arc<S>,
+    /// Set while the database is away or takes its time: the time as of which the copy is known to be right.
+    pub stale_since: Option<Timestamp>,
+}
+
+impl<S> Lookup<S> {
+    fn fresh(snapshot: Arc<S>) -> Self {
+        Self {
+            snapshot,
+            stale_since: None,
+        }
+    }
+
+    /// What was `read`; where that failed, the copy as of its time, which may be outdated.
+    fn or_copy(
+        read: StoreResult<Option<Self>>,
+        copy: Option<(Arc<S>, Timestamp)>,
+    ) -> StoreResult<Option<Self>> {
+        match (read, copy) {
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
+                snapshot,
+                stale_since: Some(read_at),
+            })),
+            (read, _) => read,
+        }
+    }
+}
+
+/// The snapshots of all agents that a reader asked for; clones share them.
+#[derive(Clone)]
+pub struct Snapshots {
+    store: Arc<dyn Store>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    tokens_max: i64,
+    redactor: Redactor,
+    ageing: Ageing,
+    copies: Arc<Copies>,
+    loads: SingleFlight<AgentId, Arc<Snapshot>>,
+    waiting: Arc<ChangeWatch>,
+    contact: Contact,
+}
+
+impl Snapshots {
+    /// Snapshots over `store`, of at most `tokens_max` tokens by `counter`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        counter: Arc<dyn TokenCounter>,
+        clock: Arc<dyn Clock>,
+        tokens_max: i64,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            clock,
+            tokens_max,
+            redactor: Redactor::standard(),
+            ageing: Ageing::default(),
+            copies: Arc::new(Copies::within(BYTES_MAX)),
+            loads: SingleFlight::default(),
+            waiting: Arc::default(),
+            contact: Contact::default(),
+        }
+    }
+
+    /// The same snapshots, which redact secrets in pending exchanges by the rules of `redactor`.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// The same snapshots, within about `bytes_max` bytes: the least recently used are dropped.
+    #[must_use]
+    pub fn within(self, bytes_max: usize) -> Self {
+        Self {
+            copies: Arc::new(Copies::within(bytes_max)),
+            ..self
+        }
+    }
+
+    /// Notes that what is kept with `snapshot` needs `bytes` more.
+    pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
+        self.copies.grew(snapshot, bytes);
+    }
+
+    /// How many snapshots are in memory.
+    pub fn held(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
+    /// stale.
+    #[must_use]
+    pub fn in_contact(self, contact: Contact) -> Self {
+        Self { contact, ..self }
+    }
+
+    /// The rules by which secrets are redacted for readers.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Counts the documents' tokens.
+    pub fn counter(&self) -> &Arc<dyn TokenCounter> {
+        &self.counter
+    }
+
+    /// The same snapshots, of documents that age by the rules `ageing`.
+    #[must_use]
+    pub fn ageing(self, ageing: Ageing) -> Self {
+        Self { ageing, ..self }
+    }
+
+    /// The summary of `agent`; `None` if there is no such agent. A copy is answered within a fraction of a second, whatever the
+    /// database does.
+    ///
+    /// # Errors
+    /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
+    pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Lookup>> {
+        let has_copy = match self.at_hand_of(agent) {
+            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
+            outdated => outdated.is_some(),
+        };
+        let load = || {
+            let (snapshots, agent) = (self.clone(), agent.clone());
+            async move { snapshots.load(&agent, true).await }
+        };
+        let read = self.loads.read(agent, load, || self.at_hand_of(agent));
+        let read = Patience::of(has_copy).wait(read).await;
+        Lookup::or_copy(read, self.copies.used(agent, |held| held.copy.dated()))
+    }
+
+    fn at_hand_of(&self, agent: &AgentId) -> Option<AtHand<Snapshot>> {
+        let lost_since = self.contact.lost_since();
+        self.copies.used(agent, |held| held.copy.at_hand(lost_since))
+    }
+
+    /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
+    pub async fn running(&self, agent: &AgentId) -> Option<RunningExchange> {
+        let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
+        let told = Patience::Short
+            .wait(found)
+            .await
+            .inspect_err(|error| debug!(agent_id = %agent, %error, "snapshot.running_unknown"));
+        told.ok().flatten()
+    }
+
+    /// The summary of `agent`, if it is in memory and needn't be checked.
+    pub fn at_hand(&self, agent: &AgentId) -> Option<Lookup> {
+        let lost_since = self.contact.lost_since();
+        self.copies.used(agent, |held| held.copy.at_once(lost_since))?
+    }
+
+    /// As [`Self::get`], but if the reader has that version already (`is_known`, by its `ETag`), waits for a change until
+    /// `deadline` or `stop`. It may return without a change.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_changed(
+        &self,
+        agent: &AgentId,
+        is_known: impl Fn(&str) -> bool + Send,
+        deadline: Instant,
+        stop: &CancellationToken,
+    ) -> StoreResult<Option<Lookup>> {
+        loop {
+            let change = self.waiting.change(agent);
+            tokio::pin!(change);
+            change.as_mut().enable();
+            let reading = self.get(agent).await?;
+            match &reading {
+                Some(reading) if is_known(&reading.snapshot.etag) => {}
+                _ => return Ok(reading),
+            }
+            tokio::select! {
+                () = change => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(reading),
+                () = stop.cancelled() => return Ok(reading),
+            }
+        }
+    }
+
+    /// The summary of `agent` as contexts show it ([`Store::summary_of_step`]), from the database; `None` if there is no
+    /// such agent.
+    ///
+    /// # Errors
+    /// When the database fails: the rest of a context can't be had then either. When rendering panics.
+    pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
+        let row = self.store.summary_of_step(agent).await?;
+        row.map(|row| self.rendered(agent, row)).transpose()
+    }
+
+    /// The summary of `agent` from the database and not from memory: for callers that hear of no changes. `None` if
+    /// there is no such agent.
+    ///
+    /// # Errors
+    /// When the database fails, or rendering panics.
+    pub async fn from_database(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
+        let row = self.store.summary(agent).await?;
+        row.map(|row| self.rendered(agent, row)).transpose()
+    }
+
+    /// What a reader of `row` sees, the summary of `agent`.
+    fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
+        let rendering = || {
+            let row = row.told_by(self.ageing);
+            render(
+                &row,
+                self.tokens_max,
+                &remembering(self.counter.as_ref()),
+                &self.redactor,
+            )
+        };
+        let rendered = threads::computed_here(RENDERING, rendering);
+        Ok(rendered.inspect_err(|error| error!(agent_id = %agent, %error, "snapshot.panicked"))?)
+    }
+
+    async fn load(&self, agent: &AgentId, is_asked: bool) -> StoreResult<Option<Arc<Snapshot>>> {
+        let read_at = self.clock.now();
+        let changes = self.copies.changes();
+        let Some(row) = self.store.summary(agent).await? else {
+            // The agent was deleted.
+            self.copies.forget(agent);
+            return Ok(None);
+        };
+        let snapshot = Arc::new(self.rendered(agent, row)?);
+        // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
+        let outdated = self.copies.has_changed(changes);
+        let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
+        self.copies.hold(agent, held, changes, is_asked);
+        Ok(Some(snapshot))
+    }
+
+    /// Keeps the snapshots fresh: a changed one is read again at once, so that the next reader needn't wait. Ends with
+    /// `stop`.
+    pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = stop.cancelled() => return,
+            };
+            self.copies.heard();
+            match change {
+                Ok(Change::Agent(agent)) => {
+                    self.refresh(&agent).await;
+                    self.waiting.wake(&agent);
+                }
+                // Which agents changed isn't known, or too many did: all are read again when they are asked for.
+                Ok(Change::All) | Err(RecvError::Lagged(_)) => {
+                    self.copies.outdate_all();
+                    self.waiting.wake_all();
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    async fn refresh(&self, agent: &AgentId) {
+        if !self.copies.has(agent) {
+            return;
+        }
+        // Meanwhile no other change is heard of.
+        let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
+        if !matches!(refreshed, Ok(Ok(_))) {
+            self.copies.outdate(agent);
+        }
+    }
+}
+
+/// The summary of `row` as readers see it, with times in its zone.
+pub fn render(
+    row: &SummaryRow,
+    tokens_max: i64,
+    counter: &dyn TokenCounter,
+    redactor: &Redactor,
+) -> Snapshot {
+    let lines = pending_lines(row, redactor);
+    let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
+    let named = i64_or_max(row.pending.len());
+    Snapshot {
+        // Beside the version's figures the `ETag` holds a hash of the text, since that may change while they don't: by
+        // another token count, zone or rule of redaction.
+        etag: format!(
+            "\"{}.{}.{:x}.{}\"",
+            row.version,
+            row.first_exchange,
+            row.updated_at.0,
+            fingerprint(&markdown)
+        ),
+        markdown,
+        tokens,
+        version: row.version,
+        updated_at: row.updated_at,
+        covers_through: row.summarized_through,
+        first_exchange: row.first_exchange,
+        pending_exchanges: row.pending_before.exchanges + named,
+        pending_since: row.pending_since,
+        zone: row.zone.unwrap_or_default(),
+        kept: DerivedValue::default(),
+    }
+}
+
+/// The document as it is stored; if it is empty although it covers exchanges, a line that says so.
+fn document(row: &SummaryRow) -> Cow<'_, str> {
+    if row.content.is_empty() && row.summarized_through > 0 {
+        archived(row.summarized_through).into()
+    } else {
+        row.content.as_str().into()
+    }
+}
+
+/// The beginning of the document's hash, in hexadecimal digits.
+fn fingerprint(markdown: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
+    let number = hash
+        .iter()
+        .take(TAG_BYTES)
+        .fold(0, |number, &byte| number << 8 | u128::from(byte));
+    format!("{number:x}")
+}
+
+/// A line for each pending exchange, and one for those too many to name.
+fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
+    let zone = row.zone.unwrap_or_default();
+    let named = row.pending.iter().map(|exchange| PendingLine {
+        exchange: exchange.exchange,
+        at: zone.wall(exchange.opened_at),
+        tokens: exchange.tokens,
+        // By today's rules: the headline was redacted by those of its day.
+        digest: redactor.redact(&exchange.digest()).into_owned(),
+    });
+    let unnamed = row
+        .pending
+        .first()
+        .filter(|_| row.pending_before.exchanges > 0)
+        .map(|first| PendingLine {
+            exchange: row.summarized_through + 1,
+            at: zone.wall(first.opened_at),
+            tokens: row.pending_before.tokens,
+            digest: format!(
+                "{}: {} wait to be summarised",
+                ranges(&[ExchangeRange {
+                    first: row.summarized_through + 1,
+                    last: first.exchange - 1,
+                }]),
+                count(row.pending_before.exchanges, "exchange"),
+            ),
+        });
+    unnamed.into_iter().chain(named).collect()
+}

@@ -1,0 +1,414 @@
+//! Projects' documents, composed of the items of their agents and kept in memory like the agents' own.
+//!
+//! Readers get the copy in memory. After changes the document is composed again a little later, once for many changes,
+//! and only if the project's stamp says that it changed. A copy that was believed for long is checked against the stamp
+//! when a reader asks for it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use hashlink::LruCache;
+use serde::Serialize;
+use tokio::sync::broadcast::{
+    Receiver,
+    error::{RecvError, TryRecvError},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::{
+    Lookup, RENDERING,
+    believed::{AtHand, Patience, TimedCopy},
+    fingerprint,
+    single_flight::SingleFlight,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    number::i64_or_max,
+    project::ProjectId,
+    redaction::Redactor,
+    summary::{
+        compaction::SummaryPolicy,
+        coverage::digest_items,
+        item::{ExchangeRange, Importance, Item, Origin},
+        shared::{Contribution, compose_shared},
+    },
+    time::Timestamp,
+    tokens::TokenCounter,
+};
+use recapd_platform::{
+    clock::Clock,
+    notice::{Change, Contact},
+    threads,
+};
+use recapd_store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreError, StoreResult};
+
+/// The most documents held; beyond it those not asked for the longest are forgotten.
+const DOCUMENTS_MAX: usize = 1_000;
+/// How long to wait for further changes before a document is composed again.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What a reader of a project's summary gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectSnapshot {
+    /// The document as Markdown.
+    pub markdown: String,
+    /// Its tokens, by the exact counter.
+    pub tokens: i64,
+    /// Changes whenever `markdown` does.
+    pub etag: String,
+    /// When any agent of the project was active last.
+    pub updated_at: Timestamp,
+    /// How many agents belong to the project.
+    pub agents: i64,
+    /// The agents that the document is made of.
+    pub members: Vec<MemberFigures>,
+}
+
+/// What an agent contributes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct MemberFigures {
+    /// Who.
+    pub agent_id: AgentId,
+    /// The version of its own document.
+    pub version: i64,
+    /// The last exchange that its items cover.
+    pub covers_through: i64,
+    /// How many of its exchanges wait to be summarised.
+    pub pending_exchanges: i64,
+    /// The items it brings along, digests of what is pending included.
+    pub items: usize,
+    /// Those that are in the project's document.
+    pub shown_items: usize,
+    /// When it was active last.
+    pub updated_at: Timestamp,
+}
+
+struct CachedProject {
+    copy: TimedCopy<ProjectSnapshot>,
+    stamp: ProjectStamp,
+    /// Composing the next one panicked: nobody tries again before a reader asks for it.
+    awaits_reader: bool,
+}
+
+impl CachedProject {
+    fn new(copy: TimedCopy<ProjectSnapshot>, stamp: ProjectStamp) -> Arc<Self> {
+        Arc::new(Self {
+            copy,
+            stamp,
+            awaits_reader: false,
+        })
+    }
+
+    /// The same document, from before a change.
+    fn outdated(&self, awaits_reader: bool) -> Arc<Self> {
+        Arc::new(Self {
+            copy: self.copy.outdated(),
+            stamp: self.stamp,
+            awaits_reader,
+        })
+    }
+}
+
+/// The documents of all projects that a reader asked for; clones share them.
+#[derive(Clone)]
+pub struct ProjectSnapshots {
+    store: Arc<dyn Store>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    policy: SummaryPolicy,
+    redactor: Redactor,
+    held: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
+    loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
+    contact: Contact,
+}
+
+impl ProjectSnapshots {
+    /// Documents over `store`, composed by `policy`; secrets in what is pending are redacted by `redactor`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        counter: Arc<dyn TokenCounter>,
+        clock: Arc<dyn Clock>,
+        policy: SummaryPolicy,
+        redactor: Redactor,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            clock,
+            policy,
+            redactor,
+            held: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
+            loads: SingleFlight::default(),
+            contact: Contact::default(),
+        }
+    }
+
+    /// The same documents, of which no more than so many are held.
+    #[must_use]
+    pub fn holding(self, documents_max: usize) -> Self {
+        self.held().set_capacity(documents_max);
+        self
+    }
+
+    /// The same documents, of agents that other daemons change, too: while `contact` with them is lost, copies are stale.
+    #[must_use]
+    pub fn in_contact(self, contact: Contact) -> Self {
+        Self { contact, ..self }
+    }
+
+    /// The summary of `project`; `None` if no agent belongs to it. A copy is answered within a fraction of a second, whatever the
+    /// database does.
+    ///
+    /// # Errors
+    /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
+    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Lookup<ProjectSnapshot>>> {
+        let held = self.held().get(project).map(Arc::clone);
+        let lost_since = self.contact.lost_since();
+        let due = match held.as_ref().map(|held| held.copy.at_hand(lost_since)) {
+            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
+            Some(AtHand::Due) => held.clone(),
+            Some(AtHand::Outdated) | None => None,
+        };
+        let load = || self.load_of(project, due.clone());
+        let read = self.loads.read(project, load, || self.at_hand_of(project));
+        let read = Patience::of(held.is_some()).wait(read).await;
+        let copy = self.held().peek(project).map(|held| held.copy.dated());
+        Lookup::or_copy(read, copy)
+    }
+
+    fn at_hand_of(&self, project: &ProjectId) -> Option<AtHand<ProjectSnapshot>> {
+        let held = self.held().peek(project).map(Arc::clone);
+        held.map(|held| held.copy.at_hand(self.contact.lost_since()))
+    }
+
+    /// What goes on when nobody waits for it any more.
+    fn load_of(
+        &self,
+        project: &ProjectId,
+        due: Option<Arc<CachedProject>>,
+    ) -> impl Future<Output = StoreResult<Option<Arc<ProjectSnapshot>>>> + Send + use<> {
+        let (projects, project) = (self.clone(), project.clone());
+        async move {
+            let loaded = match &due {
+                Some(held) => projects.look_again(&project, held).await,
+                None => projects.load(&project).await,
+            };
+            Ok(loaded?.map(|held| Arc::clone(&held.copy.snapshot)))
+        }
+    }
+
+    /// The copy, if it is still current, which is right as of now then; else as [`Self::load`].
+    async fn look_again(
+        &self,
+        project: &ProjectId,
+        held: &Arc<CachedProject>,
+    ) -> StoreResult<Option<Arc<CachedProject>>> {
+        let now = self.clock.now();
+        if self.store.project_stamp(project).await? != Some(held.stamp) {
+            // Composing may take longer than this reader waits: those after it are to wait for the same.
+            self.replace(project, held, &held.outdated(false));
+            return self.load(project).await;
+        }
+        let copy = TimedCopy::new(Arc::clone(&held.copy.snapshot), now, false);
+        let renewed = CachedProject::new(copy, held.stamp);
+        self.replace(project, held, &renewed);
+        Ok(Some(renewed))
+    }
+
+    /// Puts `new` in the place of `held`, unless that was replaced by a newer one meanwhile.
+    fn replace(&self, project: &ProjectId, held: &Arc<CachedProject>, new: &Arc<CachedProject>) {
+        let mut all = self.held();
+        if let Some(current) = all.peek_mut(project)
+            && Arc::ptr_eq(current, held)
+        {
+            *current = Arc::clone(new);
+        }
+    }
+
+    /// Takes `new` in. In the place of an earlier one it is no use of that: readers alone use documents.
+    fn hold(&self, project: &ProjectId, new: &Arc<CachedProject>) {
+        let mut all = self.held();
+        if let Some(current) = all.peek_mut(project) {
+            *current = Arc::clone(new);
+        } else {
+            all.insert(project.clone(), Arc::clone(new));
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<CachedProject>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Composes the document; and once more if the project changed before the document was stored, since the notice of
+    /// that change found nothing to refresh.
+    async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
+        let Some(held) = self.compose(project).await? else {
+            return Ok(None);
+        };
+        if self.store.project_stamp(project).await? == Some(held.stamp) {
+            return Ok(Some(held));
+        }
+        self.compose(project).await
+    }
+
+    async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
+        let now = self.clock.now();
+        let Some((stamp, row)) = self.store.project(project).await? else {
+            self.held().remove(project);
+            return Ok(None);
+        };
+        let (counter, redactor, policy) = (Arc::clone(&self.counter), self.redactor.clone(), self.policy);
+        let rendering = move || render(row, now, &policy, counter.as_ref(), &redactor);
+        let snapshot = threads::computed(RENDERING, rendering)
+            .await
+            .inspect_err(|error| error!(%project, %error, "project.panicked"))?;
+        let held = CachedProject::new(TimedCopy::new(Arc::new(snapshot), now, false), stamp);
+        self.hold(project, &held);
+        Ok(Some(held))
+    }
+
+    /// Keeps the documents fresh: composes changed ones before the next reader asks. Ends with `stop`.
+    pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = stop.cancelled() => return,
+            };
+            if matches!(change, Err(RecvError::Closed)) {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(SETTLE) => {}
+                () = stop.cancelled() => return,
+            }
+            while !matches!(
+                changes.try_recv(),
+                Err(TryRecvError::Empty | TryRecvError::Closed)
+            ) {}
+            self.refresh().await;
+        }
+    }
+
+    async fn refresh(&self) {
+        let held: Vec<(ProjectId, Arc<CachedProject>)> = self
+            .held()
+            .iter()
+            .map(|(project, held)| (project.clone(), Arc::clone(held)))
+            .collect();
+        for (project, held) in held {
+            if held.awaits_reader {
+                continue;
+            }
+            let is_same = match self.store.project_stamp(&project).await {
+                Ok(stamp) => !held.copy.outdated && stamp == Some(held.stamp),
+                Err(_) => false,
+            };
+            if !is_same && let Err(error) = self.compose(&project).await {
+                let awaits_reader = matches!(error, StoreError::Panicked(_));
+                self.replace(&project, &held, &held.outdated(awaits_reader));
+            }
+        }
+    }
+}
+
+/// The document of `row` as readers see it at `now`.
+pub fn render(
+    row: ProjectRow,
+    now: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+    redactor: &Redactor,
+) -> ProjectSnapshot {
+    // Live agents age by the clock; a project of replayed ones takes the latest of their times.
+    let times = row.members.iter().map(|member| member.as_of.unwrap_or(now));
+    let as_of = times.max().unwrap_or(now);
+    let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
+        .members
+        .into_iter()
+        .map(|member| (figures(&member), items(member, redactor)))
+        .unzip();
+    let contributions: Vec<Contribution<'_>> = members
+        .iter()
+        .zip(&items)
+        .map(|(member, items)| Contribution {
+            agent: &member.agent_id,
+            items,
+        })
+        .collect();
+    let mut shared = compose_shared(&contributions, as_of, policy, counter);
+    if members.iter().any(|member| member.covers_through > 0) {
+        shared = shared.or_archived(policy, counter);
+    }
+    let mut shown = shared.shown_items.into_iter();
+    let mut brought = items.iter().map(Vec::len);
+    ProjectSnapshot {
+        etag: format!("\"{}\"", fingerprint(&shared.document)),
+        markdown: shared.document,
+        tokens: shared.tokens,
+        agents: row.agents,
+        updated_at: members
+            .iter()
+            .map(|member| member.updated_at)
+            .max()
+            .unwrap_or_default(),
+        members: members
+            .into_iter()
+            .map(|member| MemberFigures {
+                items: brought.next().unwrap_or_default(),
+                shown_items: shown.next().unwrap_or_default(),
+                ..member
+            })
+            .collect(),
+    }
+}
+
+fn figures(member: &ProjectMember) -> MemberFigures {
+    let named = i64_or_max(member.pending.len());
+    MemberFigures {
+        agent_id: member.agent.clone(),
+        version: member.version,
+        covers_through: member.covers_through,
+        pending_exchanges: member.pending_before.exchanges + named,
+        items: 0,
+        shown_items: 0,
+        updated_at: member.updated_at,
+    }
+}
+
+/// The items of `member`, and digests of its pending exchanges: nothing is ever invisible.
+fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
+    let mut items = member.items;
+    let mut pending = member.pending;
+    for exchange in &mut pending {
+        // By today's rules: the headline was redacted by those of its day.
+        exchange.headline = std::mem::take(&mut exchange.headline).redacted(redactor);
+    }
+    if let Some(first) = pending.first().filter(|_| member.pending_before.exchanges > 0) {
+        let text = format!(
+            "{} exchanges wait to be summarised",
+            member.pending_before.exchanges
+        );
+        items.push(Item {
+            item: 0,
+            ranges: vec![ExchangeRange {
+                first: member.covers_through + 1,
+                last: first.exchange - 1,
+            }],
+            started_at: first.opened_at,
+            ended_at: first.opened_at,
+            source_tokens: member.pending_before.tokens,
+            importance: Importance::Fix,
+            brief: text.clone(),
+            gist: text.clone(),
+            text,
+            origin: Origin::Digest,
+            provisional: true,
+            pinned: false,
+        });
+    }
+    items.extend(digest_items(&pending));
+    items
+}

@@ -1,0 +1,59 @@
+//! A summary as programs get it, the same over HTTP and from the command line.
+
+use serde::Serialize;
+
+use super::Snapshot;
+use recapd_core::domain::{
+    agent::AgentId,
+    summary::brief::{DocumentSection, Excerpt, sections},
+    time::Timestamp,
+};
+
+/// The summary as JSON.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Summary)]
+pub struct SummaryReply<'a> {
+    agent_id: &'a AgentId,
+    content: &'a str,
+    /// The same by its headings.
+    sections: Vec<DocumentSection<'a>>,
+    tokens: i64,
+    /// Lines of the document are missing, since less was asked for.
+    truncated: bool,
+    version: i64,
+    updated_at: Option<Timestamp>,
+    covers_through: i64,
+    first_exchange: i64,
+    pending_exchanges: i64,
+    pending_since: Option<Timestamp>,
+    stale_since: Option<Timestamp>,
+}
+
+impl<'a> SummaryReply<'a> {
+    /// The summary of `agent`, or the `excerpt` of it that was asked for.
+    pub fn of(
+        agent: &'a AgentId,
+        snapshot: &'a Snapshot,
+        stale_since: Option<Timestamp>,
+        excerpt: Option<&'a Excerpt>,
+    ) -> Self {
+        let (content, tokens, truncated) = match excerpt {
+            Some(excerpt) => (excerpt.text.as_str(), excerpt.tokens, excerpt.truncated),
+            None => (snapshot.markdown.as_str(), snapshot.tokens, false),
+        };
+        Self {
+            agent_id: agent,
+            content,
+            sections: sections(content),
+            tokens,
+            truncated,
+            version: snapshot.version,
+            updated_at: snapshot.written_at(),
+            covers_through: snapshot.covers_through,
+            first_exchange: snapshot.first_exchange,
+            pending_exchanges: snapshot.pending_exchanges,
+            pending_since: snapshot.pending_since,
+            stale_since,
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! The worker: wakes, claims what is due, condenses the newly evicted exchanges, composes the document, completes.
+//!
+//! ```text
+//! wake ─► claim (no more than there are free places) ─► material ─► model ─► checks ─► compose ─► complete
+//!   ▲                                                      │                   │                    │
+//!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
+//! ```
+//!
+//! An update that has to wait for a provider's rate limits, for a model's circuit breaker, or for the next day's
+//! spending limit gives its lease back until then: a wait holds no lease and counts as no attempt. `llm::chain` says
+//! which model is asked when.
+//!
+//! Invariant: no transaction is open while a model thinks.
+//! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
+//! Invariant: a lease is renewed as long as its update is worked on, and no longer.
+
+mod ageing;
+mod ask;
+mod batch;
+mod call;
+mod compact;
+mod condense;
+mod condensed;
+mod courier;
+mod heartbeat;
+mod panicking;
+mod pieces;
+mod portion;
+mod postpone;
+mod request;
+mod resumption;
+mod suspect;
+mod trace;
+mod update;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument as _, error, info, warn};
+
+pub use batch::{BatchServices, BatchSettings};
+use compact::CompactionCooldown;
+pub use courier::Courier;
+use heartbeat::Heartbeat;
+use portion::Portions;
+use recapd_core::domain::{
+    agent::AgentId,
+    number::i64_or_max,
+    price::Prices,
+    prompt::PromptLimits,
+    redaction::Redactor,
+    spell::Spell,
+    spend::DailyLimits,
+    summary::compaction::SummaryPolicy,
+    time::{SETBACK_MS_MIN, Timestamp},
+    tokens::TokenCounter,
+    transcript::TranscriptLimits,
+    work::{Lease, RetryPolicy},
+};
+use recapd_llm::ChatModel;
+use recapd_platform::{clock::Clock, notice::Notices};
+use recapd_store::{ClaimRequest, MaterialLimits, Resume, Store, StoreResult, operate::OperatorStore};
+use recapd_telemetry::metrics::{
+    Metrics,
+    labels::{ClaimResult, FailureReason, UpdatePath},
+};
+pub use resumption::Resumption;
+use suspect::{ClaimTurn, LostLeases};
+pub use update::Outcome;
+
+/// The worker's settings.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// The name under which it holds leases: the same over restarts.
+    pub owner: String,
+    /// The most updates that run at the same time.
+    pub concurrency: usize,
+    /// How often the queue is polled when nothing wakes the worker and a row may be due.
+    pub poll_ms: u64,
+    /// How often the queue is polled when, as far as is known, no row is due.
+    pub rest_ms: u64,
+    /// How long a lease lasts without a heartbeat.
+    pub lease_ms: i64,
+    /// When a failed update is tried again.
+    pub retry: RetryPolicy,
+    /// The most exchanges and tokens that one update takes in.
+    pub limits: MaterialLimits,
+    /// How much of each text a model sees.
+    pub transcript: TranscriptLimits,
+    /// How much material one prompt holds.
+    pub prompt: PromptLimits,
+    /// The most tokens an answer may have.
+    pub output_tokens_max: i64,
+    /// How many more tokens a thinking model may write before its answer: they are billed, too.
+    pub thinking_reserve_tokens: i64,
+    /// The number of pending exchanges that makes an update due at once.
+    pub batch_exchanges: i64,
+    /// The tokens that these must have, too; 0 asks for none.
+    pub batch_tokens_min: i64,
+    /// How long fewer pending exchanges than that may wait for more.
+    pub max_wait_ms: i64,
+    /// The limits and rules of the document.
+    pub policy: SummaryPolicy,
+    /// What models may cost in a day.
+    pub spend: DailyLimits,
+    /// The prices of the models.
+    pub prices: Prices,
+    /// Whether a model compacts documents that grew too big.
+    pub compact_by_model: bool,
+    /// Seeds jitter, and the nonces of prompts' fences: of a daemon nobody may guess it.
+    pub seed: u64,
+}
+
+/// What a worker needs: the store, the model and the like.
+#[derive(Clone)]
+pub struct WorkerParts {
+    /// The database with the queue and the summaries.
+    pub store: Arc<dyn Store>,
+    /// The model that writes the items, with its fallbacks.
+    pub model: Arc<dyn ChatModel>,
+    /// Counts the document, in the encoding that its ceiling is defined in, and what a model is to read.
+    pub counter: Arc<dyn TokenCounter>,
+    /// The source of the current time.
+    pub clock: Arc<dyn Clock>,
+    /// Wakes the worker, and is told by it which summaries changed.
+    pub notices: Notices,
+    /// The worker's metrics.
+    pub metrics: Metrics,
+    /// Removes secrets from what a model reads and from what it answers.
+    pub redactor: Redactor,
+}
+
+/// A lease that is worked on, and the tokens that end its waiting for a model.
+struct Hold {
+    lease: Lease,
+    lost: CancellationToken,
+    hard: CancellationToken,
+    heartbeat: Arc<Heartbeat>,
+}
+
+impl Drop for Hold {
+    /// However the work ended (by a panic, or because its future was dropped), its lease isn't renewed any more.
+    fn drop(&mut self) {
+        self.heartbeat.remove(&self.lease);
+    }
+}
+
+/// Why waiting for a model's answer was ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interruption {
+    /// The lease was lost: another worker may have taken the row over.
+    Lost,
+    /// The daemon stops, and doesn't wait for the answer.
+    Stopped,
+}
+
+impl Hold {
+    async fn interrupted(&self) -> Interruption {
+        tokio::select! {
+            biased;
+            () = self.lost.cancelled() => Interruption::Lost,
+            () = self.hard.cancelled() => Interruption::Stopped,
+        }
+    }
+}
+
+/// The worker. Clones share their leases.
+#[derive(Clone)]
+pub struct Worker {
+    parts: WorkerParts,
+    settings: Arc<WorkerSettings>,
+    heartbeat: Arc<Heartbeat>,
+    random: Arc<Mutex<fastrand::Rng>>,
+    /// Whether the built-in summariser stood in for a model since a model answered last.
+    owes_revisits: Arc<AtomicBool>,
+    /// Models for which a warning about their unknown price was logged.
+    unpriced: Arc<Mutex<BTreeSet<String>>>,
+    batching: Option<BatchServices>,
+    in_vain: Arc<CompactionCooldown>,
+    portions: Arc<Portions>,
+    disclaimed: Arc<LostLeases>,
+    /// The time at which the queue was looked at last.
+    seen: Arc<Mutex<Option<Timestamp>>>,
+    /// Looks at the queue that fail.
+    unreadable: Arc<Mutex<Spell>>,
+}
+
+impl Worker {
+    /// Makes a worker that isn't running yet.
+    pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
+        let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
+        let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
+        Self {
+            parts,
+            settings: Arc::new(settings),
+            heartbeat,
+            random,
+            owes_revisits: Arc::default(),
+            unpriced: Arc::default(),
+            batching: None,
+            in_vain: Arc::default(),
+            portions: Arc::default(),
+            disclaimed: Arc::default(),
+            seen: Arc::default(),
+            unreadable: Arc::default(),
+        }
+    }
+
+    /// The same worker, which puts questions that may wait into batches.
+    #[must_use]
+    pub fn with_batches(self, batching: BatchServices) -> Self {
+        let batching = Some(batching);
+        Self { batching, ..self }
+    }
+
+    /// The courier that carries its batches to the provider and the answers back, if it has batches.
+    pub fn courier(&self) -> Option<Courier> {
+        let batching = self.batching.clone()?;
+        Some(Courier::new(
+            self.parts.clone(),
+            batching,
+            self.settings.prices.clone(),
+            self.settings.seed,
+        ))
+    }
+
+    /// Makes updates due again that the worker before this one left: this one's limits may be others, and so may its models
+    /// and their keys.
+    pub fn resumption(&self, whom: Resume) -> Resumption {
+        let resumption = Resumption::new(self.parts.clone(), whom);
+        resumption.owe();
+        resumption
+    }
+
+    /// Works until `soft` is cancelled. From then on nothing new is claimed, and it returns when the updates it holds
+    /// are finished; cancelling `hard` makes those that wait for a model give their leases back.
+    pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
+        let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
+        let stop_beating = CancellationToken::new();
+        beating.spawn({
+            let (worker, stop) = (self.clone(), stop_beating.clone());
+            async move { worker.heartbeat.run(&worker.parts, stop).await }
+        });
+        self.claim_until(&soft, &hard, &updates).await;
+        // The heartbeat goes on while the last updates finish.
+        updates.close();
+        updates.wait().await;
+        self.disclaim().await;
+        stop_beating.cancel();
+    }
+
+    async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
+        let places = Arc::new(Semaphore::new(self.settings.concurrency));
+        let (mut is_quiet, mut awaits_idle) = (false, false);
+        while !soft.is_cancelled() {
+            // Armed before the look, so that a wake-up between the look and the wait isn't lost.
+            let mut woken = Box::pin(self.parts.notices.queue_woken());
+            woken.as_mut().enable();
+            self.mind_clock().await;
+            let free = places.available_permits();
+            let is_idle = free == self.settings.concurrency;
+            awaits_idle &= !is_idle;
+            let leases = if free > 0 && !awaits_idle {
+                self.claim_or_warn(free).await
+            } else {
+                Vec::new()
+            };
+            self.parts.notices.progress().made();
+            let found_all = leases.len() < free;
+            is_quiet &= free > 0 && leases.is_empty();
+            let turn = self.turn(leases, is_idle).await;
+            awaits_idle |= matches!(turn, ClaimTurn::ThenIdle(_));
+            let (leases, places_each) = match turn {
+                ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => (leases, 1),
+                ClaimTurn::Alone(lease) => (
+                    vec![lease],
+                    u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX),
+                ),
+            };
+            for lease in leases {
+                let Ok(place) = Arc::clone(&places).try_acquire_many_owned(places_each) else {
+                    break;
+                };
+                let (worker, hard) = (self.clone(), hard.clone());
+                updates.spawn(async move {
+                    worker.work(lease, &hard).await;
+                    drop(place);
+                    worker.parts.notices.wake_queue();
+                });
+            }
+            if found_all || free == 0 {
+                let rest = self.rest(is_quiet).await;
+                is_quiet = tokio::select! {
+                    () = woken => false,
+                    () = tokio::time::sleep(rest) => true,
+                    () = soft.cancelled() => false,
+                };
+            }
+        }
+    }
+
+    /// How long the queue needn't be looked at if nothing wakes the worker: one poll interval; where nothing was found
+    /// after one, until the next row falls due, but at most `rest_ms`.
+    async fn rest(&self, is_quiet: bool) -> Duration {
+        let poll = self.poll_wait();
+        let hears_all = self.parts.notices.contact().lost_since().is_none();
+        if !(is_quiet && hears_all) {
+            return poll;
+        }
+        let rest_max = Duration::from_millis(self.settings.rest_ms).max(poll);
+        let rest = match self.parts.store.next_due_ms(self.parts.clock.now()).await {
+            // The database's clock is finer than a millisecond.
+            Ok(Some(due_ms)) if due_ms > 0 => span(due_ms + 1).min(rest_max),
+            Ok(None) => rest_max,
+            // The next claim meets the same error, and reports it.
+            Ok(Some(_)) | Err(_) => return poll,
+        };
+        self.parts.notices.progress().rests_for(rest);
+        rest
+    }
+
+    /// Claims and carries out updates until none is due; returns how each of them ended.
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub async fn drain(&self) -> StoreResult<Vec<Outcome>> {
+        let never = CancellationToken::new();
+        let working = async {
+            let mut outcomes = Vec::new();
+            loop {
+                let leases = self.claim(self.settings.concurrency).await?;
+                if leases.is_empty() {
+                    return Ok(outcomes);
+                }
+                let leases = match self.turn(leases, true).await {
+                    ClaimTurn::Together(leases) | ClaimTurn::ThenIdle(leases) => leases,
+                    ClaimTurn::Alone(lease) => vec![lease],
+                };
+                outcomes.extend(join_all(leases.into_iter().map(|lease| self.work(lease, &never))).await);
+            }
+        };
+        tokio::select! {
+            outcomes = working => outcomes,
+            () = self.heartbeat.run(&self.parts, never.clone()) => Ok(Vec::new()),
+        }
+    }
+
+    /// As [`Self::drain`], for one agent: no other row of the queue is touched. `queue` must be of the same database.
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub async fn drain_one(&self, agent: &AgentId, queue: &dyn OperatorStore) -> StoreResult<Vec<Outcome>> {
+        let never = CancellationToken::new();
+        let working = async {
+            let mut outcomes = Vec::new();
+            while let Some(lease) = queue.claim_one(agent, self.claim_of(1)).await? {
+                outcomes.push(self.work(lease, &never).await);
+            }
+            Ok(outcomes)
+        };
+        tokio::select! {
+            outcomes = working => outcomes,
+            () = self.heartbeat.run(&self.parts, never.clone()) => Ok(Vec::new()),
+        }
+    }
+
+    fn claim_of(&self, limit: usize) -> ClaimRequest {
+        ClaimRequest {
+            owner: self.settings.owner.clone(),
+            limit: i64_or_max(limit),
+            lease_ms: self.settings.lease_ms,
+            now: self.parts.clock.now(),
+        }
+    }
+
+    /// Claims at most `limit` rows that are due: a step of [`Self::run`].
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
+        self.disclaim().await;
+        let request = self.claim_of(limit);
+        let now = request.now;
+        let leases = self.parts.store.claim(request).await;
+        let result = match &leases {
+            Ok(leases) if leases.is_empty() => ClaimResult::Empty,
+            Ok(_) => ClaimResult::Found,
+            Err(_) => ClaimResult::Failed,
+        };
+        self.parts.metrics.queue.looked(result, self.parts.clock.now());
+        let leases = leases?;
+        for lease in &leases {
+            self.parts.notices.agent_moved(&lease.agent);
+            self.parts
+                .metrics
+                .queue
+                .waited(span(now.since_ms(lease.ready_at)));
+        }
+        let expired = leases.iter().filter(|lease| lease.taken_over).count();
+        self.parts.metrics.queue.leases_expired(i64_or_max(expired));
+        Ok(leases)
+    }
+
+    /// If the wall clock was set back, moves waiting rows nearer by as much: else they would wait until it caught up.
+    async fn mind_clock(&self) {
+        let now = self.parts.clock.now();
+        let before = self.last_seen().replace(now);
+        let ahead_ms = before.map_or(0, |before| before.since_ms(now));
+        if ahead_ms >= SETBACK_MS_MIN {
+            self.set_back(ahead_ms, now, before).await;
+        }
+        // By the new time the worker's own leases may seem to have run out: they are renewed before anything is
+        // claimed.
+        if ahead_ms >= SETBACK_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
+            self.beat().await;
+        }
+    }
+
+    async fn set_back(&self, ahead_ms: i64, now: Timestamp, before: Option<Timestamp>) {
+        match self.parts.store.set_back(Some(ahead_ms), now).await {
+            Ok(rows) => warn!(ahead_ms, rows, "clock.set_back"),
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                warn!(ahead_ms, %error, "clock.set_back_unheeded");
+                *self.last_seen() = before;
+            }
+        }
+    }
+
+    fn last_seen(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.seen
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
+        let claimed = self.claim(limit).await;
+        let now_ms = self.parts.clock.now().0;
+        let mut spell = self
+            .unreadable
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match claimed {
+            Ok(leases) => {
+                if let Some(failed_ms) = spell.worked(now_ms) {
+                    info!(failed_ms, "queue.readable_again");
+                }
+                leases
+            }
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                if let Some(untold) = spell.failed(now_ms) {
+                    warn!(%error, untold, "queue.unreadable");
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the waiting
+    /// for a model; a write that has begun is finished.
+    pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
+        let hold = Hold {
+            lost: self.heartbeat.add(&lease),
+            hard: hard.clone(),
+            heartbeat: Arc::clone(&self.heartbeat),
+            lease,
+        };
+        let started_at = self.parts.clock.now();
+        let in_progress = self.parts.metrics.updates.start();
+        let traced = trace::update(&hold.lease);
+        let outcome = self.update(&hold).instrument(traced.clone()).await;
+        traced.record("recapd.outcome", outcome.name());
+        drop(traced);
+        self.parts.notices.agent_moved(&hold.lease.agent);
+        drop((hold, in_progress));
+        if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
+            let took = span(self.parts.clock.now().since_ms(started_at));
+            self.parts
+                .metrics
+                .updates
+                .finished(label, UpdatePath::None, 0, took);
+        }
+        outcome
+    }
+
+    /// Renews the leases that are held, once: a step of [`Self::run`].
+    pub async fn beat(&self) {
+        self.heartbeat.beat(&self.parts).await;
+    }
+
+    async fn give_back(&self, lease: &Lease) -> Outcome {
+        self.heartbeat.remove(lease);
+        if let Err(error) = self
+            .parts
+            .store
+            .release(std::slice::from_ref(lease), self.parts.clock.now())
+            .await
+        {
+            self.parts.metrics.service.db_failed(error.class());
+            error!(%error, agent_id = %lease.agent, "lease.release_failed");
+            self.disclaimed.add(lease);
+        }
+        Outcome::Released
+    }
+
+    /// The time to the next poll, with a tenth of jitter either way, so that many daemons don't poll in step.
+    fn poll_wait(&self) -> Duration {
+        let poll_ms = self.settings.poll_ms;
+        Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
+    }
+
+    fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        let mut random = self
+            .random
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        from(&mut random)
+    }
+}
+
+/// `span_ms` as a duration; zero if the clock ran backwards meanwhile.
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+/// The metrics' name for why an update failed.
+fn reason(class: &str) -> FailureReason {
+    FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
+}

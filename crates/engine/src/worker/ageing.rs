@@ -1,0 +1,117 @@
+//! Ageing needs no model, so it waits for none: what has outgrown its section moves on while an update waits, and what is
+//! too old for the document is put to nobody.
+
+use tracing::{debug, info, warn};
+
+use super::{
+    Worker,
+    compact::Draft,
+    update::{Contents, count},
+};
+use recapd_core::domain::{
+    summary::{compaction::compose_with, section::Section},
+    time::Timestamp,
+    work::Lease,
+};
+use recapd_store::{Material, RunRecord, StoredExchange};
+use recapd_telemetry::metrics::labels::ItemAction;
+
+/// The time that an update of `material` ages items by.
+pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
+    material.as_of.unwrap_or(run.started_at)
+}
+
+/// Whether time has changed the document.
+pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
+    material
+        .next_ageing_at
+        .is_some_and(|at| at <= as_of(material, run))
+}
+
+impl Worker {
+    /// Writes what time has changed, if that is all there can be written for now: exchanges wait for a model, and readers
+    /// are to find the others under the right heading however long that takes. The lease goes on; a failure is none of the
+    /// update's.
+    pub(super) async fn age_meanwhile(&self, lease: &Lease, material: Material, run: &RunRecord) {
+        if !is_due(&material, run) {
+            return;
+        }
+        let as_of = as_of(&material, run);
+        let material = Material {
+            hi: material.lo,
+            exchanges: Vec::new(),
+            revisited: Vec::new(),
+            ..material
+        };
+        let draft = Draft::aged(&material);
+        let counter = self.parts.counter.as_ref();
+        let composed = compose_with(
+            &material.facts,
+            &draft.items,
+            as_of,
+            &self.policy(&material),
+            counter,
+        );
+        // The attempt has a record of its own, with what it cost.
+        let run = RunRecord {
+            started_at: run.started_at,
+            finished_at: self.parts.clock.now(),
+            ..RunRecord::default()
+        };
+        let contents = Contents {
+            draft,
+            composition: &composed,
+            as_of,
+        };
+        let patch = self.patch(&material, contents, None, &run);
+        let dropped = patch.dropped.len();
+        match self.parts.store.age_document(lease, patch).await {
+            Ok(true) => {
+                info!(agent_id = %lease.agent, version = material.version + 1, dropped, "update.aged");
+                self.parts.notices.agent_changed(&lease.agent);
+                let documents = &self.parts.metrics.documents;
+                documents.stored(composed.tokens);
+                documents.items(ItemAction::Dropped, count(dropped));
+            }
+            Ok(false) => debug!(agent_id = %lease.agent, "update.aged_later"),
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                warn!(agent_id = %lease.agent, %error, "update.not_aged");
+            }
+        }
+    }
+
+    /// How many of the exchanges, from the first one on, go to the same section. An item goes by the last of its
+    /// exchanges: one about several sections would keep what is old among what is new. The built-in summariser gets all of
+    /// them: it costs nothing, learns from them what tells most, and joins few, and none over long pauses.
+    pub(super) fn in_one_section(
+        &self,
+        material: &Material,
+        exchanges: &[StoredExchange],
+        as_of: Timestamp,
+    ) -> usize {
+        if self.is_offline() {
+            return exchanges.len();
+        }
+        let ageing = self.policy(material).ageing;
+        // By the newest so far: where clients' clocks go back and forth there are no more sections than there are.
+        let newest = exchanges.iter().scan(Timestamp(i64::MIN), |newest, stored| {
+            *newest = stored.exchange.last_at.max(*newest);
+            Some(*newest)
+        });
+        let sections: Vec<Option<Section>> = newest.map(|at| ageing.section_at(at, as_of)).collect();
+        sections.partition_point(|section| Some(section) == sections.first())
+    }
+
+    /// Whether the document is for none of the exchanges any more: whatever is said of them would leave it at once.
+    pub(super) fn are_past(
+        &self,
+        material: &Material,
+        exchanges: &[StoredExchange],
+        as_of: Timestamp,
+    ) -> bool {
+        let ageing = self.policy(material).ageing;
+        let mut ends = exchanges.iter().map(|stored| stored.exchange.last_at);
+        ends.all(|ended_at| ageing.section_at(ended_at, as_of).is_none())
+    }
+}

@@ -1,0 +1,362 @@
+//! Which questions may wait for a batch, and whether an answer from one fits the material.
+//!
+//! Only ordinary work waits: the first attempt at what no one urged, as long as it hasn't waited too long already. A
+//! question that comes back from a batch without an answer is asked directly. While a question is out its row has no
+//! lease; an urgent wake makes the row visible, the update asks directly, and the batch's answer is dropped as late.
+
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use super::{
+    Worker,
+    ageing::as_of,
+    ask::FIRST,
+    condensed::{Condensation, Gaps},
+    request::Subject,
+};
+use recapd_core::domain::{
+    batch::cost_in_batch_microusd, demand::UserWords, price::Usage, summary::item::Origin, time::Timestamp,
+    work::Lease, zone::Zone,
+};
+use recapd_llm::{ModelRequest, batch::BatchModel};
+use recapd_store::{
+    ExchangeQuery, Material, RunRecord, SpendPause, StoreResult, StoredExchange,
+    batch::{BatchQuestion, BatchStore, BatchedAnswer},
+};
+
+/// How many questions go into batches, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// How long a question waits for others before its batch is sent.
+    pub gather_ms: i64,
+    /// The most questions of one batch.
+    pub requests_max: i64,
+    /// The most bytes of one batch.
+    pub bytes_max: i64,
+    /// The most batches that are open at once.
+    pub open_max: i64,
+    /// How long exchanges may wait for a batch's answer before they are asked about directly.
+    pub max_wait_ms: i64,
+}
+
+/// What a worker needs for batches.
+#[derive(Clone)]
+pub struct BatchServices {
+    /// The store of questions and batches.
+    pub store: Arc<dyn BatchStore>,
+    /// The model that answers them.
+    pub model: Arc<dyn BatchModel>,
+    /// The limits of batches.
+    pub settings: BatchSettings,
+}
+
+/// How the items of an update are obtained.
+pub(super) enum Route {
+    /// By asking the model now.
+    Direct(Box<Material>),
+    /// By a batch: the question is stored, and the lease given back.
+    Deferred,
+    /// Not today: a limit of the day is used up.
+    Paused(Box<Material>, SpendPause),
+    /// From a batch's answer: the part of the material that it is about, and what it makes of that.
+    Answered(Box<Material>, Condensation),
+}
+
+impl Worker {
+    /// Decides how the material is condensed. A question for a batch is stored here, and the lease given back.
+    pub(super) async fn route(
+        &self,
+        lease: &Lease,
+        material: Material,
+        run: &mut RunRecord,
+    ) -> StoreResult<Route> {
+        let Some(batching) = &self.batching else {
+            return Ok(Route::Direct(Box::new(material)));
+        };
+        let answered = batching.store.batched_answer(&lease.agent).await?;
+        if let Some(answer) = answered
+            && let Some((told, condensed)) = self.fitting(lease, &answer, &material).await?
+        {
+            self.portions.was_told(&lease.agent, &answer.exchanges, FIRST);
+            if !answer.is_accounted {
+                account(answer, run);
+            }
+            return Ok(Route::Answered(Box::new(told), condensed));
+        }
+        if self.are_past(&material, &material.exchanges, as_of(&material, run)) {
+            return Ok(Route::Direct(Box::new(material)));
+        }
+        if let Some(paused) = self.used_up(&lease.agent, run).await? {
+            return Ok(Route::Paused(Box::new(material), paused));
+        }
+        // A run that has made paid calls isn't deferred: a waiting row has no run record to account for them.
+        let as_of = as_of(&material, run);
+        if run.model_calls == 0 && self.defer(batching, lease, &material, as_of).await? {
+            return Ok(Route::Deferred);
+        }
+        let now = self.parts.clock.now();
+        if batching.store.withdraw_question(&lease.agent, now).await? {
+            self.parts.metrics.batches.withdrawn(1);
+        }
+        Ok(Route::Direct(Box::new(material)))
+    }
+
+    /// What an answer from a batch makes of exchanges, and the material that it is about, if that is still as it was.
+    async fn fitting(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<(Material, Condensation)>> {
+        // The answer is paid for, even if it is about more than is asked about at once by now.
+        let whole = if material.exchanges.len() < batched.exchanges.len() {
+            Some(self.parts.store.material(lease, self.settings.limits).await?)
+        } else {
+            None
+        };
+        let told = self
+            .told(lease, batched, whole.as_ref().unwrap_or(material))
+            .await?;
+        Ok(told.and_then(|told| {
+            let words = UserWords::of(&self.transcripts(&told.exchanges, Zone::UTC));
+            let checked = self
+                .believed(&batched.answer.answer, &batched.exchanges, &words)
+                .ok()?;
+            self.portions.were_left_out(&lease.agent, &checked.missing);
+            let gaps = Gaps::of(&told);
+            let condensed = Condensation::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
+            Some((told, condensed))
+        }))
+    }
+
+    /// The material that a batch's answer is about: a part of `material`, since more may be pending by now; or items
+    /// that it revisits, although exchanges may be pending by now. `None` if the summary has moved on.
+    async fn told(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<Material>> {
+        let (Some(from), Some(through)) = (batched.exchanges.first(), batched.exchanges.last()) else {
+            return Ok(None);
+        };
+        if batched.revisited.is_empty() || !material.revisited.is_empty() {
+            return Ok(part(batched, material, &material.exchanges));
+        }
+        let query = ExchangeQuery {
+            from: *from,
+            through: *through,
+            limit: through - from + 1,
+            bytes_max: 0,
+        };
+        let covered = self.parts.store.exchanges(&lease.agent, query).await?;
+        let asked: Vec<StoredExchange> = covered
+            .into_iter()
+            .filter(|stored| batched.exchanges.contains(&stored.exchange.exchange))
+            .collect();
+        Ok(part(batched, material, &asked))
+    }
+
+    async fn defer(
+        &self,
+        batching: &BatchServices,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> StoreResult<bool> {
+        let now = self.parts.clock.now();
+        let until = material
+            .pending_since
+            .unwrap_or(now)
+            .plus_ms(batching.settings.max_wait_ms);
+        if lease.attempt > 1 || lease.crashes > 0 || until <= now {
+            return Ok(false);
+        }
+        let Some(question) = self.question(batching, lease, material, as_of) else {
+            return Ok(false);
+        };
+        let exchanges = question.exchanges.len();
+        let is_deferred = batching.store.defer(lease, question, until, now).await?;
+        if is_deferred {
+            self.heartbeat.remove(lease);
+            self.parts.metrics.batches.deferred();
+            debug!(agent_id = %lease.agent, exchanges, %until, "update.deferred");
+        }
+        Ok(is_deferred)
+    }
+
+    /// The question about the material, or about so much of what is pending as goes to one section; none if it can't
+    /// stand in a batch, or there is nothing to ask.
+    fn question(
+        &self,
+        batching: &BatchServices,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> Option<BatchQuestion> {
+        let zone = self.policy(material).ageing.zone();
+        let of_section = self.in_one_section(material, &material.exchanges, as_of);
+        let (asked, hi) = match material.exchanges.split_at(of_section) {
+            (asked @ [.., last], [_, ..]) if material.revisited.is_empty() => (asked, last.exchange.exchange),
+            _ => (material.exchanges.as_slice(), material.hi),
+        };
+        if self.are_past(material, asked, as_of) {
+            return None;
+        }
+        let subject = Subject {
+            exchanges: asked,
+            zone,
+            items: &material.items,
+            facts: &material.facts,
+        };
+        let request = self.request(&lease.agent, subject, self.settings.prompt);
+        if request.transcripts.is_empty() {
+            return None;
+        }
+        let body = batching
+            .model
+            .body(&request)
+            .inspect_err(|error| warn!(agent_id = %lease.agent, %error, "batch.unwordable"))
+            .ok()?;
+        if i64::try_from(body.len()).is_ok_and(|bytes| bytes > batching.settings.bytes_max) {
+            return None;
+        }
+        let exchanges = asked
+            .iter()
+            .map(|stored| stored.exchange.exchange)
+            .collect::<Vec<i64>>();
+        let expected = self.expected(&request);
+        let price = self.settings.prices.of(batching.model.model());
+        Some(BatchQuestion {
+            key: self.piece_key(lease, material, &exchanges),
+            version: material.version,
+            lo: material.lo,
+            hi,
+            exchanges,
+            revisited: material.revisited.clone(),
+            provider: batching.model.provider().to_owned(),
+            model: batching.model.model().to_owned(),
+            body,
+            tokens: expected.input.saturating_add(expected.output),
+            cost_microusd: price.map(|price| cost_in_batch_microusd(price.cost_microusd(expected))),
+        })
+    }
+
+    /// The tokens that a question may take, estimated before it is answered: its prompt, and the longest answer.
+    fn expected(&self, request: &ModelRequest) -> Usage {
+        let counter = &self.parts.counter;
+        let longest = request.output_tokens_max;
+        Usage {
+            input: counter.count(&request.prompt.system) + counter.count(&request.prompt.user),
+            output: longest.saturating_add(self.settings.thinking_reserve_tokens),
+            ..Usage::default()
+        }
+    }
+}
+
+/// `material` with those exchanges that the batch's question was about, if they and the summary's version are
+/// unchanged.
+fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
+    if (batched.version, batched.lo) != (material.version, material.lo) {
+        return None;
+    }
+    let exchanges = exchanges.get(..batched.exchanges.len())?.to_vec();
+    let numbers = exchanges.iter().map(|stored| stored.exchange.exchange);
+    numbers.eq(batched.exchanges.iter().copied()).then(|| Material {
+        hi: batched.hi,
+        exchanges,
+        revisited: batched.revisited.clone(),
+        ..material.clone()
+    })
+}
+
+/// Adds the answer's tokens and cost to the run.
+fn account(answer: BatchedAnswer, run: &mut RunRecord) {
+    run.provider = Some(answer.provider);
+    run.model = Some(answer.model);
+    run.model_calls += 1;
+    run.input_tokens += answer.answer.input_tokens;
+    run.output_tokens += answer.answer.output_tokens;
+    let cost = run.cost_microusd.zip(answer.cost_microusd);
+    run.cost_microusd = cost.map(|(sum, cost)| sum.saturating_add(cost));
+    run.batched = Some(answer.key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::summary::calendar::AgentTime;
+    use recapd_store::JournalledAnswer;
+
+    fn material(version: i64, lo: i64) -> Material {
+        Material {
+            version,
+            lo,
+            hi: lo,
+            exchanges: Vec::new(),
+            items: Vec::new(),
+            facts: Vec::new(),
+            revisited: Vec::new(),
+            takes_all: true,
+            fixed: Vec::new(),
+            time: AgentTime::default(),
+            as_of: None,
+            pending_since: Some(Timestamp(0)),
+            next_ageing_at: None,
+        }
+    }
+
+    fn answer(exchanges: &[i64]) -> BatchedAnswer {
+        BatchedAnswer {
+            key: "k".to_owned(),
+            version: 3,
+            lo: 5,
+            hi: 7,
+            exchanges: exchanges.to_vec(),
+            revisited: Vec::new(),
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            answer: JournalledAnswer {
+                answer: String::new(),
+                input_tokens: 10,
+                output_tokens: 2,
+            },
+            cost_microusd: None,
+            is_accounted: false,
+        }
+    }
+
+    #[test]
+    fn an_answer_fits_the_state_it_was_asked_about() {
+        assert_eq!(
+            part(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
+            Some(7)
+        );
+        for (version, lo) in [(4, 5), (3, 6)] {
+            assert!(part(&answer(&[]), &material(version, lo), &[]).is_none());
+        }
+        assert!(
+            part(&answer(&[6]), &material(3, 5), &[]).is_none(),
+            "what it tells of isn't pending any more"
+        );
+    }
+
+    #[test]
+    fn a_run_tells_what_its_answer_cost() {
+        let started = || RunRecord {
+            cost_microusd: Some(0),
+            ..RunRecord::default()
+        };
+        let (mut run, mut unpriced) = (started(), started());
+        let priced = BatchedAnswer {
+            cost_microusd: Some(7),
+            ..answer(&[])
+        };
+        account(priced, &mut run);
+        assert_eq!((run.model_calls, run.input_tokens, run.output_tokens), (1, 10, 2));
+        account(answer(&[]), &mut unpriced);
+        assert_eq!((run.cost_microusd, unpriced.cost_microusd), (Some(7), None));
+        assert_eq!(run.batched.as_deref(), Some("k"));
+    }
+}

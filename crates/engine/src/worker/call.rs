@@ -1,0 +1,265 @@
+//! One call of a model: the limits of the day, and what it costs.
+
+use std::{pin::pin, sync::PoisonError};
+
+use futures::FutureExt as _;
+use tracing::{Instrument as _, Span, warn};
+
+use super::{Hold, Interruption, Worker, ask::origin, condense::CondenseError, reason, span, trace};
+use recapd_core::domain::{
+    agent::AgentId,
+    number::i64_or_max,
+    price::Usage,
+    spend::{SpendLimit, SpendTotal, day_start, next_day},
+    summary::item::Origin,
+};
+use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
+use recapd_store::{RunRecord, SpendPause, StoreResult};
+use recapd_telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass};
+
+/// Bytes of a prompt per token, where a provider bills a call without saying for how many.
+const PROMPT_BYTES_PER_TOKEN: usize = 4;
+
+impl Worker {
+    /// Makes one call, if the day's limits allow it. It is counted, answered or not, unless it was never sent.
+    pub(super) async fn call(
+        &self,
+        model: &dyn ChatModel,
+        hold: &Hold,
+        request: &ModelRequest,
+        run: &mut RunRecord,
+    ) -> Result<ModelAnswer, CondenseError> {
+        let is_model = origin(model) == Origin::Model;
+        if is_model {
+            self.check_limits(hold, run).await?;
+            if let Some(why) = hold.interrupted().now_or_never() {
+                return Err(CondenseError::Interrupted(why));
+            }
+        }
+        let asked_at = self.parts.clock.now();
+        let traced = if is_model {
+            trace::call(model, request)
+        } else {
+            Span::none()
+        };
+        // The built-in summariser costs nothing: its answers aren't counted as calls.
+        run.model_calls += i64::from(is_model);
+        let asking = model.answer(request).instrument(traced.clone());
+        let answer = match unless_interrupted(hold, request, asking).await {
+            Ok(answer) => answer,
+            Err(why) => {
+                if is_model {
+                    self.given_up_unanswered(model, request, run);
+                }
+                return Err(CondenseError::Interrupted(why));
+            }
+        };
+        trace::answered(&traced, &answer);
+        if let Err(error @ LlmError::Waiting { .. }) = answer {
+            run.model_calls -= i64::from(is_model);
+            return Err(error.into());
+        }
+        run.provider = Some(model.provider().to_owned());
+        run.model = Some(model.model().to_owned());
+        let took = span(self.parts.clock.now().since_ms(asked_at));
+        let metrics = &self.parts.metrics.provider;
+        let tokens = tokens(&answer, request, self.settings.thinking_reserve_tokens);
+        match &answer {
+            Ok(_) => metrics.answered(model.provider(), model.model(), tokens, took),
+            Err(error) => {
+                let class = reason(error.class());
+                let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
+                metrics.failed(model.provider(), model.model(), class, took);
+                if error.outage().is_some() {
+                    warn!(agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
+                }
+            }
+        }
+        if is_model {
+            let before = spent_by(run);
+            self.bill(model, tokens, run);
+            // What a batch's answer cost counts in the store until the run is recorded.
+            self.heartbeat
+                .note_spent(&hold.lease, of_call(before, spent_by(run)));
+        }
+        Ok(answer?)
+    }
+
+    /// Fails if a limit of the day is used up, including what this run has spent.
+    async fn check_limits(&self, hold: &Hold, run: &RunRecord) -> Result<(), CondenseError> {
+        match self.used_up(&hold.lease.agent, run).await? {
+            None => Ok(()),
+            Some(paused) => Err(CondenseError::Paused(paused)),
+        }
+    }
+
+    /// The limit of the day that is used up, with what this run and those beside it have spent, and until when that
+    /// pauses updates.
+    pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<SpendPause>> {
+        let now = self.parts.clock.now();
+        let spending = self.parts.store.spending(agent, day_start(now)).await?;
+        // After the look into the store: counted twice, what is recorded meanwhile would pause updates until midnight.
+        let beside = self.heartbeat.spent_by_others(agent);
+        let so_far = spent_by(run);
+        let limits = &self.settings.spend;
+        let by_agent = spending.agent.plus(so_far);
+        let by_all = spending.all.plus(so_far).plus(beside);
+        let limit = limits
+            .used_up(&spending.settings, by_agent, by_all)
+            .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
+        Ok(limit.map(|limit| SpendPause {
+            limit,
+            until: next_day(now),
+        }))
+    }
+
+    /// Under a limit in dollars every model that may be asked needs a known price: without one the limit can't be kept.
+    fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
+        let first = &self.parts.model;
+        let mut all = std::iter::once(first).chain(first.fallbacks());
+        let unpriced = all
+            .find(|model| {
+                origin(model.as_ref()) == Origin::Model && self.settings.prices.of(model.model()).is_none()
+            })
+            .filter(|_| is_in_dollars)?;
+        warn!(agent_id = %agent, model = unpriced.model(), cure = SpendLimit::Price.key(), "spend.price_needed");
+        Some(SpendLimit::Price)
+    }
+
+    /// Nobody waits for the call's answer any more, but the provider bills it, unless it wasn't sent yet.
+    fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
+        if request.held.is_held() {
+            run.model_calls -= 1;
+            return;
+        }
+        run.provider = Some(model.provider().to_owned());
+        run.model = Some(model.model().to_owned());
+        self.bill(model, prompt_tokens(request), run);
+    }
+
+    fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {
+        let usage = usage_of(tokens);
+        run.input_tokens += tokens.input + tokens.cache_read + tokens.cache_write;
+        run.output_tokens += tokens.output;
+        let (provider, name) = (model.provider(), model.model());
+        let cost = self
+            .settings
+            .prices
+            .of(name)
+            .map(|price| price.cost_microusd(usage));
+        run.cost_microusd = run
+            .cost_microusd
+            .zip(cost)
+            .map(|(sum, cost)| sum.saturating_add(cost));
+        match cost {
+            Some(cost) => self.parts.metrics.provider.cost(provider, name, cost),
+            None if self.is_new_to_us(name) => {
+                warn!(provider, model = name, "spend.price_unknown");
+            }
+            None => {}
+        }
+    }
+
+    fn is_new_to_us(&self, model: &str) -> bool {
+        let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        unpriced.insert(model.to_owned())
+    }
+}
+
+/// What a run has spent so far.
+fn spent_by(run: &RunRecord) -> SpendTotal {
+    SpendTotal {
+        calls: run.model_calls,
+        tokens: run.input_tokens.saturating_add(run.output_tokens),
+        cost_microusd: run.cost_microusd.unwrap_or(0),
+        unpriced_calls: 0,
+    }
+}
+
+/// What one call cost, with which a run has spent more than `before` it; the call itself is counted already.
+fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
+    SpendTotal {
+        calls: 1,
+        tokens: after.tokens.saturating_sub(before.tokens),
+        cost_microusd: after.cost_microusd.saturating_sub(before.cost_microusd),
+        unpriced_calls: 0,
+    }
+}
+
+/// The result of a call, unless the update is interrupted before.
+async fn unless_interrupted(
+    hold: &Hold,
+    request: &ModelRequest,
+    asking: impl Future<Output = Result<ModelAnswer, LlmError>> + Send,
+) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
+    let mut asking = pin!(asking);
+    tokio::select! {
+        // The interruption first: a call that stops makes room within the limits, and one that waited for it would be
+        // sent at once.
+        biased;
+        why = hold.interrupted() => {
+            // An answer that has arrived was paid for.
+            let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
+            is_there.ok_or(why)
+        }
+        answer = &mut asking => Ok(answer),
+    }
+}
+
+/// The tokens of an answer, by kinds that are billed differently.
+pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
+    counted(answer.usage())
+}
+
+fn counted(usage: Usage) -> ProviderTokens {
+    ProviderTokens {
+        input: usage.input,
+        cache_read: usage.cached_input,
+        cache_write: usage.cache_write,
+        output: usage.output,
+    }
+}
+
+/// The same tokens, for the price table.
+pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
+    Usage {
+        input: tokens.input,
+        cached_input: tokens.cache_read,
+        cache_write: tokens.cache_write,
+        output: tokens.output,
+    }
+}
+
+/// The tokens to bill for a call. Failed calls often come without figures though they are billed: then the prompt's
+/// tokens are estimated and, for an answer that was cut off, the most output is assumed.
+fn tokens(
+    answer: &Result<ModelAnswer, LlmError>,
+    request: &ModelRequest,
+    thinking_tokens_max: i64,
+) -> ProviderTokens {
+    let error = match answer {
+        Ok(answer) => return tokens_of(answer),
+        Err(error) => error,
+    };
+    match error.usage() {
+        Some(usage) => counted(usage),
+        None if error.is_billed() => ProviderTokens {
+            output: if matches!(error, LlmError::Truncated { .. }) {
+                request.output_tokens_max.saturating_add(thinking_tokens_max)
+            } else {
+                0
+            },
+            ..prompt_tokens(request)
+        },
+        None => ProviderTokens::default(),
+    }
+}
+
+/// The tokens of the prompt, estimated from its length.
+fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
+    let bytes = request.prompt.system.len() + request.prompt.user.len();
+    ProviderTokens {
+        input: i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN),
+        ..ProviderTokens::default()
+    }
+}

@@ -1,0 +1,527 @@
+//! Condensing: turns pending exchanges into items, by a model whose answer is checked, or by digests.
+
+use sha2::{Digest as _, Sha256};
+use tracing::debug;
+
+use super::{
+    Hold, Interruption, Worker,
+    ageing::as_of,
+    ask::{AskAnswer, FIRST, Question},
+    condensed::{Condensation, Gaps},
+    pieces::{AskReason, Pieces},
+};
+use recapd_core::domain::{
+    demand::UserWords,
+    exchange::Exchange,
+    number::usize_or_max,
+    reply::{self, Answer, CheckedReply, ReplyError},
+    summary::{
+        coverage::{CoverageError, digest_items},
+        item::{Item, Origin},
+    },
+    text::hexadecimal,
+    time::Timestamp,
+    transcript::Transcript,
+    work::Lease,
+    zone::Zone,
+};
+use recapd_llm::{LlmError, offline};
+use recapd_store::{
+    AttemptError, Material, MaterialLimits, RunRecord, SpendPause, StoreError, StoreResult, StoredExchange,
+};
+
+/// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
+const PROMPT_VERSION: &str = "4";
+
+/// Why exchanges could not be condensed, by what to do next.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CondenseError {
+    /// The model failed.
+    #[error(transparent)]
+    Llm(#[from] LlmError),
+    /// The model answered, but its answer isn't valid.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The model answered about the wrong exchanges.
+    #[error(transparent)]
+    Coverage(#[from] CoverageError),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The waiting for the model's answer was ended early.
+    #[error("interrupted")]
+    Interrupted(Interruption),
+    /// No model may be asked before the next day.
+    #[error("{} is used up", .0.limit.key())]
+    Paused(SpendPause),
+}
+
+impl CondenseError {
+    /// A short, stable name of the error, for metrics and logs.
+    pub(super) fn class(&self) -> &'static str {
+        match self {
+            Self::Llm(error) => error.class(),
+            Self::Reply(error) => error.class(),
+            Self::Coverage(_) => "bad_output",
+            Self::Store(_) => "db",
+            Self::Interrupted(_) => "shutdown",
+            Self::Paused(_) => "spend_limit",
+        }
+    }
+
+    /// As the runs table keeps it.
+    pub(super) fn told(&self) -> AttemptError {
+        AttemptError {
+            class: self.class().to_owned(),
+            message: self.to_string(),
+        }
+    }
+
+    /// Whether asking again later is useless until somebody changes something.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused { .. })
+        )
+    }
+
+    /// Whether the next model should be asked; `is_last`: this is the last attempt.
+    pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
+        match self {
+            Self::Llm(error) => error.is_for_the_next(is_last),
+            Self::Reply(_) | Self::Coverage(_) => is_last,
+            Self::Store(_) | Self::Interrupted(_) | Self::Paused(_) => false,
+        }
+    }
+
+    /// Whether asking about fewer exchanges may help.
+    pub(super) fn is_too_much(&self) -> bool {
+        matches!(
+            self,
+            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated { .. })
+        )
+    }
+
+    /// Whether the failure may be due to one of the exchanges that were asked about.
+    pub(super) fn may_lie_in_one(&self) -> bool {
+        matches!(
+            self,
+            Self::Llm(LlmError::Refused { .. } | LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
+        )
+    }
+
+    /// The model declined.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::Refused { .. }))
+    }
+
+    /// The model's window is too small for what was asked.
+    pub(super) fn is_overflow(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
+    }
+
+    /// Whether the failure may be due to what the question is about.
+    pub(super) fn may_lie_in_the_question(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
+    }
+}
+
+pub(super) fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
+    exchanges.iter().map(|stored| stored.exchange.clone()).collect()
+}
+
+fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
+    exchanges.iter().map(|stored| stored.exchange.exchange).collect()
+}
+
+/// The numbers of those that there is something to tell of: nobody is asked about the others, which keep their digests.
+pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
+    let worth = exchanges.iter().filter(|stored| has_lines(stored));
+    worth.map(|stored| stored.exchange.exchange).collect()
+}
+
+pub(super) fn has_lines(stored: &StoredExchange) -> bool {
+    Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
+}
+
+/// How many of the exchanges come before the second half of those worth asking about; none if these can't be divided.
+pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
+    let asked = worth_asking(exchanges);
+    let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
+    Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
+}
+
+/// The pending material, up to that many of its exchanges. `takes_all` stays as it was: what is left is new, and may
+/// wait for more.
+fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
+    if let Some(exchanges) = exchanges.filter(|exchanges| *exchanges < material.exchanges.len()) {
+        material.exchanges.truncate(exchanges);
+        let last = material.exchanges.last();
+        material.hi = last.map_or(material.lo, |last| last.exchange.exchange);
+    }
+    material
+}
+
+/// `material` without the revisited items that are about none of the exchanges `told`.
+fn revisiting(material: Material, told: &[i64]) -> Material {
+    let items: Vec<&Item> = material
+        .items
+        .iter()
+        .filter(|item| material.revisited.contains(&item.item))
+        .filter(|item| told.iter().any(|exchange| item.covers(*exchange)))
+        .collect();
+    let revisited: Vec<i64> = items.iter().map(|item| item.item).collect();
+    let exchanges: Vec<StoredExchange> = material
+        .exchanges
+        .into_iter()
+        .filter(|stored| items.iter().any(|item| item.covers(stored.exchange.exchange)))
+        .collect();
+    Material {
+        exchanges,
+        revisited,
+        ..material
+    }
+}
+
+impl Worker {
+    /// Digests of the exchanges, in place of a model's items; they are condensed again when a model is back.
+    pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
+        let rows: Vec<Exchange> = rows(&material.exchanges)
+            .into_iter()
+            .map(|row| Exchange {
+                // By today's rules: the headline was redacted by those of its day.
+                headline: row.headline.redacted(&self.parts.redactor),
+                ..row
+            })
+            .collect();
+        digest_items(&rows)
+    }
+
+    /// Asks the model about the exchanges of `material`: in one question or, where it tells nothing of use or revisited items
+    /// are too much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
+    pub(super) async fn condense(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        limits: MaterialLimits,
+        run: &mut RunRecord,
+    ) -> Result<Condensation, CondenseError> {
+        let mut pieces = Pieces::of(&material.exchanges);
+        let condensed = self
+            .condense_pieces(hold, material, limits, &mut pieces, run)
+            .await;
+        let failed = condensed.as_ref().err();
+        if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
+            let exchanges = numbers(&material.exchanges);
+            self.portions.was_divided_in_vain(&hold.lease.agent, &exchanges);
+        }
+        condensed
+    }
+
+    async fn condense_pieces(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        limits: MaterialLimits,
+        pieces: &mut Pieces<'_>,
+        run: &mut RunRecord,
+    ) -> Result<Condensation, CondenseError> {
+        let mut condensed = Condensation::default();
+        let portion = usize_or_max(limits.exchanges_max).max(1);
+        while let Some(rest) = pieces.take() {
+            let at_once = self
+                .at_once(&hold.lease, material, (rest, portion), as_of(material, run))
+                .await?;
+            let (piece, rest) = rest.split_at(at_once);
+            pieces.put_back(rest);
+            let may_search = pieces.may_search(piece) && self.portions.may_divide();
+            let asking = if may_search {
+                AskReason::Divisible
+            } else {
+                AskReason::Whole
+            };
+            let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
+                Ok((of_piece, is_by_first)) => {
+                    pieces.was_told(is_by_first);
+                    condensed.add(of_piece);
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            let may_lie_in_one = self.may_lie_in_one(&fault);
+            let is_divided = if may_search && may_lie_in_one {
+                pieces.search(piece)
+            } else {
+                // Of what is pending smaller batches are taken instead, one update each.
+                fault.is_too_much() && !material.revisited.is_empty() && pieces.divide(piece)
+            };
+            if is_divided {
+                debug!(
+                    agent_id = %hold.lease.agent, exchanges = piece.len(), error_class = fault.class(),
+                    "update.question_halved"
+                );
+            } else if may_lie_in_one && self.portions.may_divide() {
+                pieces.suspect(piece, fault)?;
+            } else {
+                return Err(fault);
+            }
+        }
+        let of_suspects = self.condense_suspects(hold, material, pieces, run).await?;
+        condensed.add(of_suspects);
+        condensed
+            .items
+            .sort_by_key(|item| item.ranges.first().map(|range| range.first));
+        Ok(condensed)
+    }
+
+    /// Asks once more about what failed alone, after others were answered: what fails again does so for what it is.
+    async fn condense_suspects(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        pieces: &mut Pieces<'_>,
+        run: &mut RunRecord,
+    ) -> Result<Condensation, CondenseError> {
+        let mut condensed = Condensation::default();
+        for (piece, failed) in pieces.suspects() {
+            if !pieces.is_answered() {
+                return Err(failed);
+            }
+            let suspect = (piece, AskReason::Suspect);
+            condensed.add(self.condense_piece(hold, material, suspect, run).await?.0);
+        }
+        Ok(condensed)
+    }
+
+    /// Whether one of the exchanges that were asked about may be why. A model that says nothing of use before it has told of
+    /// anything is at fault itself, or its settings.
+    pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
+        failed.is_refusal() || failed.may_lie_in_one() && self.portions.has_answered(FIRST)
+    }
+
+    /// The material, which was read with these `limits`, as answers are there about it: they were paid for.
+    pub(super) async fn with_answered(
+        &self,
+        lease: &Lease,
+        material: Material,
+        limits: MaterialLimits,
+        run: &RunRecord,
+    ) -> StoreResult<Material> {
+        if material.revisited.is_empty() {
+            self.up_to_answered(lease, material, limits, run).await
+        } else if limits == self.settings.limits {
+            Ok(material)
+        } else {
+            self.or_answered(lease, material).await
+        }
+    }
+
+    /// The pending material, up to where the journal has an answer about it. More exchanges may have left the window
+    /// since that was asked for, and asking about all would pay for a part again: the rest comes with the next update.
+    /// After a failure less is asked about at once, and the answer may be about more.
+    async fn up_to_answered(
+        &self,
+        lease: &Lease,
+        material: Material,
+        limits: MaterialLimits,
+        run: &RunRecord,
+    ) -> StoreResult<Material> {
+        let all = self.settings.limits;
+        // One exchange can't be cut, and the built-in summariser's answers aren't journalled.
+        if limits == all && material.exchanges.len() < 2 || self.is_offline() {
+            return Ok(material);
+        }
+        if limits == all {
+            let answered = self.answered_of(lease, &material, as_of(&material, run)).await?;
+            return Ok(up_to(material, answered));
+        }
+        let whole = self.parts.store.material(lease, all).await?;
+        Ok(match self.answered_of(lease, &whole, as_of(&whole, run)).await? {
+            // Nothing may be pending any more by now.
+            answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
+            _ => material,
+        })
+    }
+
+    /// How many of the material's exchanges, from the first one on, the longest answer in the journal covers; with those
+    /// before it that are past, about which nobody was asked.
+    async fn answered_of(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        as_of: Timestamp,
+    ) -> StoreResult<Option<usize>> {
+        let exchanges = material.exchanges.as_slice();
+        let (oldest, _) = exchanges.split_at(self.in_one_section(material, exchanges, as_of));
+        let are_past = self.are_past(material, oldest, as_of);
+        let past = if are_past { oldest.len() } else { 0 };
+        let (_, asked) = exchanges.split_at(past);
+        let answered = self.longest_answered(lease, material, &numbers(asked)).await?;
+        Ok(answered.map(|answered| past + answered))
+    }
+
+    /// The revisited material; or, if the journal has answers about other items, the material of those. After a failure
+    /// fewer items are revisited at once, and what was answered about others would be paid for again.
+    async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
+        let all = self.settings.limits;
+        // Read as the answers' questions were: an item that was rewritten (after a forgetting, say) is revisited last.
+        let whole = self.parts.store.material(lease, all).await?;
+        let mut told = numbers(&whole.exchanges);
+        let mut answered = 0;
+        while let Some(more) = self
+            .longest_answered(lease, &whole, told.split_at(answered).1)
+            .await?
+        {
+            answered += more;
+        }
+        told.truncate(answered);
+        let asked = numbers(&material.exchanges);
+        if told.iter().all(|exchange| asked.contains(exchange)) {
+            return Ok(material);
+        }
+        let whole = revisiting(whole, &told);
+        // Not `whole` if an exchange that failed alone is in it: that must not hold up the others, answered or not.
+        let fails = self
+            .portions
+            .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
+        // Exchanges may have become pending by now: then nothing is revisited.
+        let is_better = !fails && !whole.revisited.is_empty();
+        Ok(if is_better { whole } else { material })
+    }
+
+    /// How many of the next exchanges are asked about at once: those of one section. One revisited item may stand for
+    /// more of them than the portion, which differs from attempt to attempt, and sections differ from hour to hour. So
+    /// what an answer is about is taken as it was asked: in other pieces it would be paid for again.
+    async fn at_once(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        (rest, portion): (&[StoredExchange], usize),
+        as_of: Timestamp,
+    ) -> StoreResult<usize> {
+        let of_section = self.in_one_section(material, rest, as_of).min(portion);
+        // Pending exchanges mostly come in batches of a portion, and one exchange is asked about alone.
+        if of_section == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
+            return Ok(rest.len());
+        }
+        // Looked up for each piece: the first piece may have no answer, because no model could summarise it, while a
+        // later one has.
+        let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
+        Ok(longest.unwrap_or(of_section))
+    }
+
+    /// How many of those exchanges, from the first one on, the longest answer in the journal covers.
+    async fn longest_answered(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        exchanges: &[i64],
+    ) -> StoreResult<Option<usize>> {
+        // All keys in one query: there may be a thousand of them.
+        let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
+        let keys: Vec<String> = beginnings
+            .map(|begun| self.piece_key(lease, material, begun))
+            .collect();
+        let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
+        let longest = keys.iter().rposition(|key| journalled.contains(key));
+        Ok(longest.map(|place| place + 1))
+    }
+
+    /// Asks the model about some exchanges, if there is anything to tell of them, and the document is still for it. An answer
+    /// that was paid for before a crash is used. Says, too, whether the model that is asked first told it.
+    async fn condense_piece(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        (exchanges, asking): (&[StoredExchange], AskReason),
+        run: &mut RunRecord,
+    ) -> Result<(Condensation, bool), CondenseError> {
+        let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
+        let lease = &hold.lease;
+        let key = self.piece_key(lease, material, &all);
+        let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
+            AskAnswer::nothing()
+        } else if let Some(answer) = self.journalled(lease, &key, exchanges).await? {
+            AskAnswer {
+                answer,
+                origin: Origin::Model,
+                stands_in: false,
+                is_by_first: true,
+            }
+        } else {
+            let question = Question {
+                exchanges,
+                asked: &asked,
+                facts: &material.facts,
+                zone: self.policy(material).ageing.zone(),
+                items: &material.items,
+                key: &key,
+                is_revisit: !material.revisited.is_empty(),
+                asking,
+            };
+            self.ask(hold, &question, run).await?
+        };
+        let mut condensed = Condensation::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
+        if told.stands_in {
+            condensed
+                .items
+                .iter_mut()
+                .for_each(|item| item.provisional = true);
+        }
+        Ok((condensed, told.is_by_first))
+    }
+
+    /// The answer that the journal has about those of the exchanges that are worth asking about, if it can be
+    /// believed: one that today's rules don't believe would fail each attempt, and is asked for again.
+    async fn journalled(
+        &self,
+        lease: &Lease,
+        key: &str,
+        exchanges: &[StoredExchange],
+    ) -> StoreResult<Option<Answer>> {
+        let Some(journalled) = self.parts.store.journalled(&lease.agent, key).await? else {
+            return Ok(None);
+        };
+        let words = UserWords::of(&self.transcripts(exchanges, Zone::UTC));
+        let believed = self.believed(&journalled.answer, &worth_asking(exchanges), &words);
+        Ok(believed.ok().map(Answer::from))
+    }
+
+    /// The answer, parsed, checked against the exchanges `asked` and what the user said there, and redacted.
+    pub(super) fn believed(
+        &self,
+        answer: &str,
+        asked: &[i64],
+        words: &UserWords,
+    ) -> Result<CheckedReply, ReplyError> {
+        reply::parse_said(answer, asked, words, &self.parts.redactor)
+    }
+
+    /// Whether the model is the built-in summariser. It costs nothing: its answers aren't counted as calls, nor
+    /// journalled.
+    pub(super) fn is_offline(&self) -> bool {
+        self.parts.model.provider() == offline::OFFLINE
+    }
+
+    /// The journal key of the question about those exchanges; the watermarks alone don't tell which ones are revisited.
+    pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
+        let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
+        self.journal_key(lease, material, &named.join(","))
+    }
+
+    /// The journal key of a question. The same question asked again after a crash has the same key, whatever else is
+    /// pending.
+    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
+        let (model, Material { version, lo, .. }) = (&self.parts.model, material);
+        let question = [
+            PROMPT_VERSION,
+            model.provider(),
+            model.model(),
+            lease.agent.as_str(),
+            &version.to_string(),
+            &lo.to_string(),
+            asked,
+        ];
+        hexadecimal(&Sha256::digest(question.join("\n")))
+    }
+}

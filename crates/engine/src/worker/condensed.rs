@@ -1,0 +1,85 @@
+//! What was condensed of exchanges: their items, and what they change of the facts.
+
+use super::{
+    Worker,
+    condense::{rows, worth_asking},
+};
+use recapd_core::domain::{
+    reply::Answer,
+    summary::{
+        coverage::{CoverageError, items_from},
+        fact::FactChanges,
+        item::{Item, Origin},
+        state::{self, FactUpdate},
+    },
+};
+use recapd_store::{Material, StoredExchange};
+
+/// What becomes of exchanges that an answer leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// Their digests are provisional: a later update asks about them once more.
+    AskedLater,
+    /// Their digests are there to stay.
+    Lasting,
+}
+
+impl Gaps {
+    /// Those of an answer about `material`. What is left out again when it is revisited would be left out for ever.
+    pub(super) fn of(material: &Material) -> Self {
+        if material.revisited.is_empty() {
+            Self::AskedLater
+        } else {
+            Self::Lasting
+        }
+    }
+}
+
+/// What stands for exchanges in a new version.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Condensation {
+    /// Their items.
+    pub(super) items: Vec<Item>,
+    /// What they change of the facts, answer by answer.
+    pub(super) facts: Vec<FactChanges>,
+}
+
+impl Condensation {
+    /// What an answer about `exchanges` makes of them. Digests stand for those that it leaves out.
+    pub(super) fn of(
+        answer: Answer,
+        exchanges: &[StoredExchange],
+        origin: Origin,
+        gaps: Gaps,
+    ) -> Result<Self, CoverageError> {
+        let mut items = items_from(&answer.items, &rows(exchanges), origin)?;
+        let asked = worth_asking(exchanges);
+        let is_asked_later = origin == Origin::Model && gaps == Gaps::AskedLater;
+        for item in &mut items {
+            let is_gap = item.origin == Origin::Digest && asked.iter().any(|asked| item.covers(*asked));
+            item.provisional = is_gap && is_asked_later;
+        }
+        Ok(Self {
+            items,
+            facts: vec![answer.facts],
+        })
+    }
+
+    /// Adds what was condensed of others.
+    pub(super) fn add(&mut self, other: Self) {
+        self.items.extend(other.items);
+        self.facts.extend(other.facts);
+    }
+}
+
+impl Worker {
+    /// Which of the changes are believed, by what was said in the exchanges of `material`.
+    pub(super) fn believed_facts(&self, material: &Material, changes: &[FactChanges]) -> FactUpdate {
+        if changes.iter().all(FactChanges::is_empty) {
+            return FactUpdate::default();
+        }
+        let zone = self.policy(material).ageing.zone();
+        let transcripts = self.transcripts(&material.exchanges, zone);
+        state::apply(&material.facts, changes, &transcripts)
+    }
+}

@@ -1,0 +1,134 @@
+//! The heartbeat: renews all leases in flight in one operation, and tells the holders of lost ones to stop.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::WorkerParts;
+use recapd_core::domain::{agent::AgentId, spend::SpendTotal, work::Lease};
+use recapd_telemetry::metrics::labels::RenewalResult;
+
+/// How often a lease is renewed within its length: three beats may be lost before the lease is.
+const BEATS_PER_LEASE: i64 = 4;
+
+/// A lease in flight.
+struct LeaseInFlight {
+    lease: Lease,
+    lost: CancellationToken,
+    /// What its update has spent so far.
+    spent: SpendTotal,
+}
+
+/// The leases in flight.
+pub(super) struct Heartbeat {
+    lease_ms: i64,
+    /// By token, so that leases are renewed in the order in which they were given out.
+    held: Mutex<BTreeMap<i64, LeaseInFlight>>,
+    added: Notify,
+}
+
+impl Heartbeat {
+    /// A heartbeat for leases of `lease_ms`.
+    pub(super) fn new(lease_ms: i64) -> Self {
+        Self {
+            lease_ms,
+            held: Mutex::default(),
+            added: Notify::new(),
+        }
+    }
+
+    /// Keeps a lease alive. The token is cancelled when the lease is lost.
+    pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
+        let lost = CancellationToken::new();
+        let held = LeaseInFlight {
+            lease: lease.clone(),
+            lost: lost.clone(),
+            spent: SpendTotal::default(),
+        };
+        self.held().insert(lease.token, held);
+        self.added.notify_one();
+        lost
+    }
+
+    /// Stops renewing a lease.
+    pub(super) fn remove(&self, lease: &Lease) {
+        self.held().remove(&lease.token);
+    }
+
+    /// Notes what a call of a lease's update has cost.
+    pub(super) fn note_spent(&self, lease: &Lease, spent: SpendTotal) {
+        if let Some(held) = self.held().get_mut(&lease.token) {
+            held.spent = held.spent.plus(spent);
+        }
+    }
+
+    /// What the updates of other agents have spent that isn't recorded yet: a lease isn't kept alive any more when its
+    /// update records what it spent.
+    pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
+        let held = self.held();
+        let others = held.values().filter(|held| held.lease.agent != *agent);
+        others.fold(SpendTotal::default(), |sum, held| sum.plus(held.spent))
+    }
+
+    /// Renews the leases until `stop`, as long as any is held.
+    pub(super) async fn run(&self, parts: &WorkerParts, stop: CancellationToken) {
+        let beat = Duration::from_millis(u64::try_from(self.lease_ms / BEATS_PER_LEASE).unwrap_or(1).max(1));
+        loop {
+            tokio::select! {
+                () = self.pause(beat) => self.beat(parts).await,
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Waits for the next beat; while no lease is held, there is none.
+    async fn pause(&self, beat: Duration) {
+        if self.held().is_empty() {
+            self.added.notified().await;
+        }
+        tokio::time::sleep(beat).await;
+    }
+
+    /// Renews the leases in flight, once.
+    pub(super) async fn beat(&self, parts: &WorkerParts) {
+        let leases: Vec<Lease> = self.held().values().map(|held| held.lease.clone()).collect();
+        if leases.is_empty() {
+            return;
+        }
+        // A database that is away proves nothing about the leases: the fences decide at completion.
+        match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
+            Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
+            Err(error) => {
+                parts.metrics.queue.renewed(RenewalResult::Failed);
+                parts.metrics.service.db_failed(error.class());
+                warn!(%error, leases = leases.len(), "lease.renew_failed");
+            }
+        }
+    }
+
+    fn stop_lost(&self, parts: &WorkerParts, leases: &[Lease], renewed: &[i64]) {
+        let mut held = self.held();
+        let lost = leases
+            .iter()
+            .filter(|lease| !renewed.contains(&lease.token))
+            .filter_map(|lease| held.remove(&lease.token));
+        for LeaseInFlight { lease, lost, .. } in lost {
+            warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
+            lost.cancel();
+            parts.metrics.queue.renewed(RenewalResult::Lost);
+        }
+        for _ in renewed {
+            parts.metrics.queue.renewed(RenewalResult::Renewed);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, LeaseInFlight>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

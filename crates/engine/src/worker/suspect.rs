@@ -1,0 +1,153 @@
+//! Rows whose holders vanished: who is to blame, and who isn't.
+//!
+//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So a row's last try before it is
+//! parked is made alone: while a daemon works on it, that holds no other lease. Whoever comes through is innocent, and its
+//! count begins anew. And a holder that lives says so: a lease that merely ran out (the database was away, the machine
+//! slept) is no crash.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing::{debug, warn};
+
+use super::Worker;
+use recapd_core::domain::work::{Lease, RetryPolicy};
+
+/// So many lost leases are remembered until the database hears of them; more are counted as crashes.
+const DISCLAIMED_MAX: usize = 1_000;
+
+/// What is worked on now of the leases of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ClaimTurn {
+    /// All of these at once.
+    Together(Vec<Lease>),
+    /// This one, and nothing else until it is done.
+    Alone(Lease),
+    /// These; and nothing is claimed until they and all others are done, since one that was claimed has to be alone.
+    ThenIdle(Vec<Lease>),
+}
+
+/// Whose turn it is of claimed leases, and which of them are given back. `is_idle`: nothing else is held.
+fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn, Vec<Lease>) {
+    let (mut suspects, others): (Vec<Lease>, Vec<Lease>) =
+        leases.into_iter().partition(|lease| retry.is_suspect(lease));
+    if suspects.is_empty() {
+        return (ClaimTurn::Together(others), Vec::new());
+    }
+    if !is_idle {
+        return (ClaimTurn::ThenIdle(others), suspects);
+    }
+    let alone = suspects.remove(0);
+    (ClaimTurn::Alone(alone), [suspects, others].concat())
+}
+
+/// Leases that ended without the database's knowledge, or that others took over from a holder who lives.
+#[derive(Debug, Default)]
+pub(super) struct LostLeases(Mutex<Vec<Lease>>);
+
+impl LostLeases {
+    /// Remembers a lease until the database hears of it.
+    pub(super) fn add(&self, lease: &Lease) {
+        let mut kept = self.kept();
+        if kept.len() < DISCLAIMED_MAX {
+            kept.push(lease.clone());
+        }
+    }
+
+    fn take(&self) -> Vec<Lease> {
+        std::mem::take(&mut *self.kept())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Lease>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker {
+    /// Whose turn it is of claimed leases. The others are given back, and are due as they were.
+    pub(super) async fn turn(&self, leases: Vec<Lease>, is_idle: bool) -> ClaimTurn {
+        let (turn, given_back) = turn_of(leases, &self.settings.retry, is_idle);
+        if given_back.is_empty() {
+            return turn;
+        }
+        debug!(
+            leases = given_back.len(),
+            is_idle, "queue.suspect_has_to_be_alone"
+        );
+        if let Err(error) = self
+            .parts
+            .store
+            .release(&given_back, self.parts.clock.now())
+            .await
+        {
+            self.parts.metrics.service.db_failed(error.class());
+            warn!(%error, leases = given_back.len(), "lease.release_failed");
+            for lease in &given_back {
+                self.disclaimed.add(lease);
+            }
+        }
+        turn
+    }
+
+    /// Tells the database of leases that ended while it was away, and of those that others took over although their holder
+    /// lives.
+    pub(super) async fn disclaim(&self) {
+        let leases = self.disclaimed.take();
+        if leases.is_empty() {
+            return;
+        }
+        let told = self.parts.store.disclaim(&leases).await;
+        if let Err(error) = told {
+            self.parts.metrics.service.db_failed(error.class());
+            debug!(%error, leases = leases.len(), "lease.disclaim_failed");
+            for lease in &leases {
+                self.disclaimed.add(lease);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::time::Timestamp;
+
+    fn leases(crashes: &[i64]) -> Vec<Lease> {
+        let lease = |(token, crashes): (i64, &i64)| Lease {
+            agent: format!("a{token}").parse().unwrap(),
+            token,
+            claimed_wake: 1,
+            attempt: 1,
+            crashes: *crashes,
+            taken_over: false,
+            reasons: 1,
+            ready_at: Timestamp(0),
+        };
+        (0..).zip(crashes).map(lease).collect()
+    }
+
+    fn tokens(leases: &[Lease]) -> Vec<i64> {
+        leases.iter().map(|lease| lease.token).collect()
+    }
+
+    #[test]
+    fn who_is_suspected_is_worked_on_alone() {
+        let retry = RetryPolicy::default();
+        let told = |crashes: &[i64], is_idle| {
+            let (turn, given_back) = turn_of(leases(crashes), &retry, is_idle);
+            let turn = match turn {
+                ClaimTurn::Together(leases) => ("together", tokens(&leases)),
+                ClaimTurn::Alone(lease) => ("alone", vec![lease.token]),
+                ClaimTurn::ThenIdle(leases) => ("then idle", tokens(&leases)),
+            };
+            (turn, tokens(&given_back))
+        };
+        assert_eq!(told(&[0, 1, 3], false), (("together", vec![0, 1, 2]), vec![]));
+        assert_eq!(told(&[], true), (("together", vec![]), vec![]));
+        assert_eq!(
+            told(&[0, 2, 1, 2], false),
+            (("then idle", vec![0, 2]), vec![1, 3])
+        );
+        assert_eq!(told(&[0, 2, 1, 2], true), (("alone", vec![1]), vec![3, 0, 2]));
+        assert_eq!(told(&[2], true), (("alone", vec![0]), vec![]));
+    }
+}

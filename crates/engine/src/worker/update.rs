@@ -1,0 +1,556 @@
+//! One update: from a lease to a new version, to a retry, or to digests and a parked row.
+
+mod trouble;
+
+use tracing::{debug, error, info, warn};
+
+use super::{
+    Hold, Interruption, Worker,
+    ageing::{as_of, is_due},
+    batch::Route,
+    compact::Draft,
+    condense::half,
+    panicking::caught,
+    postpone::WaitReason,
+    reason, span,
+};
+use recapd_core::domain::{
+    summary::{
+        compaction::{Composition, compose_with},
+        item::{Item, Origin},
+    },
+    time::Timestamp,
+    work::{Lease, WOKEN_RETRY_MS_MIN},
+};
+use recapd_store::{
+    AttemptError, CRASHED, Completion, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
+    StoreError, StoreResult, StoredExchange,
+};
+use recapd_telemetry::{
+    ALERT_TARGET,
+    metrics::labels::{self, ItemAction, UpdateOutcome, UpdatePath},
+    trace,
+};
+use trouble::Trouble;
+
+/// How an update ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A new version was written.
+    Completed,
+    /// There was nothing to write.
+    Settled,
+    /// It failed and will be tried again.
+    Retried,
+    /// It failed for the last time: digests stand in, and the row is parked.
+    Parked,
+    /// It failed for the last time and digests stand in, but it was woken meanwhile: it will be tried again.
+    StoodIn,
+    /// It failed for the last time, and there was nothing to write, or that failed, too: the row is parked as it is.
+    GivenUp,
+    /// Somebody else went first.
+    Superseded,
+    /// The lease was given back.
+    Released,
+    /// It waits for a provider, or for the next day's limits.
+    Postponed,
+    /// Its question waits for a batch, and the row for the answer.
+    Deferred,
+}
+
+impl Outcome {
+    /// The outcome's name in traces.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Settled => "settled",
+            Self::Retried => "retried",
+            Self::Parked => "parked",
+            Self::StoodIn => "stood_in",
+            Self::GivenUp => "given_up",
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Postponed => "postponed",
+            Self::Deferred => "deferred",
+        }
+    }
+
+    /// The outcome's label in metrics; `None` if the update goes on later.
+    pub(super) fn label(self) -> Option<UpdateOutcome> {
+        match self {
+            Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
+            Self::Retried | Self::Parked | Self::StoodIn | Self::GivenUp => Some(UpdateOutcome::Failed),
+            Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
+            Self::Postponed | Self::Deferred => None,
+        }
+    }
+
+    /// Whether a version was written; then the metrics of the update are recorded already.
+    pub(super) fn has_written(self) -> bool {
+        matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
+    }
+}
+
+impl Worker {
+    /// Carries out an update. Every failure in it, a panic included, is dealt with here.
+    pub(super) async fn update(&self, hold: &Hold) -> Outcome {
+        let lease = &hold.lease;
+        let mut run = RunRecord {
+            started_at: self.parts.clock.now(),
+            cost_microusd: Some(0),
+            ..RunRecord::default()
+        };
+        let attempt = if self.settings.retry.is_poison(lease) {
+            let message = format!("{} holders of this row vanished", lease.crashes);
+            Err(Trouble::Final(AttemptError {
+                class: CRASHED.to_owned(),
+                message,
+            }))
+        } else {
+            let attempt = caught(lease, self.attempt(hold, &mut run)).await;
+            attempt.unwrap_or_else(|panicked| Err(Trouble::Passing(panicked, 0)))
+        };
+        if let Err(Trouble::Final(error) | Trouble::Passing(error, _)) = &attempt {
+            tracing::Span::current().record(trace::ERROR, error.class.as_str());
+        }
+        match attempt {
+            Ok(outcome) => outcome,
+            Err(Trouble::Interrupted(Interruption::Lost)) => {
+                self.disclaimed.add(lease);
+                self.superseded(lease, run).await
+            }
+            Err(Trouble::Interrupted(Interruption::Stopped)) => {
+                self.note_cost(lease, run).await;
+                self.give_back(lease).await
+            }
+            Err(Trouble::Waiting(wait)) => self.postpone(lease, wait, run).await,
+            Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
+            Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
+            Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
+                self.stand_in(lease, error, run).await
+            }
+            Err(Trouble::Passing(error, retry_after_ms)) => {
+                self.fail(
+                    lease,
+                    error,
+                    Retry {
+                        after_ms: retry_after_ms,
+                        park: false,
+                    },
+                    run,
+                )
+                .await
+            }
+        }
+    }
+
+    async fn attempt(&self, hold: &Hold, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+        let lease = &hold.lease;
+        let mut limits = self.portions.within(&lease.agent, self.settings.limits);
+        loop {
+            let material = self.parts.store.material(lease, limits).await?;
+            if material.exchanges.is_empty() {
+                return self.without_pending(lease, &material, run).await;
+            }
+            let material = match self.route(lease, material, run).await? {
+                Route::Direct(material) => self.with_answered(lease, *material, limits, run).await?,
+                Route::Deferred => return Ok(Outcome::Deferred),
+                Route::Paused(material, paused) => {
+                    self.age_meanwhile(lease, *material, run).await;
+                    return Err(Trouble::Waiting(WaitReason::Paused(paused)));
+                }
+                Route::Answered(material, condensed) => {
+                    let draft = self.draft(&material, condensed);
+                    let draft = self.compact(hold, &material, draft, run).await?;
+                    return Ok(self.apply(lease, &material, draft, None, run).await?);
+                }
+            };
+            match self.condense(hold, &material, limits, run).await {
+                Ok(condensed) => {
+                    let draft = self.draft(&material, condensed);
+                    let draft = self.compact(hold, &material, draft, run).await?;
+                    return Ok(self.apply(lease, &material, draft, None, run).await?);
+                }
+                Err(fault) => {
+                    let is_divided = fault.is_too_much() && material.revisited.is_empty();
+                    // Where half isn't less, asking again is useless.
+                    let half = half(&material.exchanges).map(count);
+                    let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
+                    let Some(half) = half else {
+                        let trouble = Trouble::from(fault);
+                        if trouble.puts_off(self.settings.retry.is_last(lease)) {
+                            self.age_meanwhile(lease, material, run).await;
+                        }
+                        return Err(trouble);
+                    };
+                    debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
+                    limits = MaterialLimits {
+                        exchanges_max: half,
+                        ..limits
+                    };
+                }
+            }
+        }
+    }
+
+    /// Nothing is pending, but time may have moved items to another section.
+    async fn without_pending(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        run: &mut RunRecord,
+    ) -> Result<Outcome, Trouble> {
+        if material.lo == material.hi && is_due(material, run) {
+            return Ok(self
+                .apply(lease, material, Draft::aged(material), None, run)
+                .await?);
+        }
+        let settle = Settle {
+            lo: material.lo,
+            hi: material.hi,
+            now: self.parts.clock.now(),
+        };
+        self.heartbeat.remove(lease);
+        self.parts.store.settle(lease, settle).await?;
+        self.parts.notices.agent_changed(&lease.agent);
+        Ok(Outcome::Settled)
+    }
+
+    /// Composes the document and writes everything in one transaction. With `park` the row is parked instead of
+    /// finished.
+    async fn apply(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        draft: Draft,
+        park: Option<AttemptError>,
+        run: &mut RunRecord,
+    ) -> StoreResult<Outcome> {
+        let as_of = as_of(material, run);
+        let is_given_up = park.is_some();
+        let mut composed = compose_with(
+            &draft.facts.holding(&material.facts),
+            &draft.items,
+            as_of,
+            &self.policy(material),
+            self.parts.counter.as_ref(),
+        );
+        // The path that the items needed before a model compacted them, if one did.
+        composed.path = draft.path.unwrap_or(composed.path);
+        let (merged, condensed) = (draft.merged, draft.condensed);
+        run.truncated = composed.truncated;
+        run.finished_at = self.parts.clock.now();
+        let mut patch = self.patch(
+            material,
+            Contents {
+                draft,
+                composition: &composed,
+                as_of,
+            },
+            park,
+            run,
+        );
+        if is_given_up {
+            // Whoever is woken during each attempt, as by an ageing job that runs every minute, isn't parked: it waits longer
+            // from one to the next.
+            let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
+            patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
+        }
+        let (dropped, added) = (patch.dropped.len(), patch.added.len());
+        let refused = patch.facts.refused.clone();
+        // An update that ends needs no heartbeat, and losing its lease from here on is no loss.
+        self.heartbeat.remove(lease);
+        let completed = self.parts.store.complete(lease, patch).await?;
+        self.tell(lease, material, &composed, completed, run);
+        let took = span(run.finished_at.since_ms(run.started_at));
+        let (outcome, ended) = match (is_given_up, completed.parked) {
+            (false, _) => (Outcome::Completed, UpdateOutcome::Completed),
+            (true, true) => (Outcome::Parked, UpdateOutcome::Failed),
+            (true, false) => (Outcome::StoodIn, UpdateOutcome::Failed),
+        };
+        tracing::Span::current()
+            .record("recapd.path", composed.path.name())
+            .record("recapd.exchanges", count(material.exchanges.len()));
+        let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
+        self.parts
+            .metrics
+            .updates
+            .finished(ended, label, count(material.exchanges.len()), took);
+        self.parts.metrics.documents.stored(composed.tokens);
+        let documents = &self.parts.metrics.documents;
+        documents.facts_refused(&refused);
+        documents.items(ItemAction::Added, count(added));
+        documents.items(ItemAction::Dropped, count(dropped));
+        documents.items(ItemAction::Merged, count(merged));
+        documents.items(ItemAction::Condensed, count(condensed));
+        Ok(outcome)
+    }
+
+    pub(super) fn patch(
+        &self,
+        material: &Material,
+        contents: Contents<'_>,
+        park: Option<AttemptError>,
+        run: &RunRecord,
+    ) -> Patch {
+        let Contents {
+            draft,
+            composition,
+            as_of,
+        } = contents;
+        let leaving = if draft.only_ages {
+            &composition.aged
+        } else {
+            &composition.dropped
+        };
+        let is_dropped = |index: usize| leaving.binary_search(&index).is_ok();
+        let composed = (0..)
+            .zip(draft.items)
+            .map(|(index, item)| (item, is_dropped(index)));
+        let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
+        // Provisional items of this update are no reason to go on at once: what stands in waits until a model is back, and what
+        // an answer left out would be left out again just now.
+        let stands_in = items
+            .iter()
+            .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
+        let is_left = |(item, dropped): &(Item, bool)| item.item != 0 && item.provisional && !dropped;
+        let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
+        let all = items.into_iter().chain(dropped.map(|item| (item, true)));
+        let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);
+        let gone = old.into_iter().filter(|(_, dropped)| *dropped);
+        let pending = material
+            .exchanges
+            .iter()
+            .filter(|stored| stored.exchange.exchange > material.lo);
+        Patch {
+            version: material.version,
+            lo: material.lo,
+            hi: material.hi,
+            exchanges: count(pending.count()),
+            dropped: gone.map(|(item, _)| item.item).collect(),
+            has_more,
+            added,
+            removed: draft.replaced,
+            facts: draft.facts,
+            content: composition.document.clone(),
+            token_count: composition.tokens,
+            path: composition.path,
+            as_of,
+            next_ageing_at: composition.next_change,
+            park,
+            // What found no room in this update has waited already, and nothing is gained by waiting for more.
+            rearm_wait_ms: if material.takes_all {
+                self.settings.max_wait_ms
+            } else {
+                0
+            },
+            batch_exchanges: self.settings.batch_exchanges,
+            batch_tokens_min: self.settings.batch_tokens_min,
+            run: run.clone(),
+        }
+    }
+
+    fn tell(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        composed: &Composition,
+        completed: Completion,
+        run: &RunRecord,
+    ) {
+        let exchanges = count(material.exchanges.len());
+        let duration_ms = run.finished_at.since_ms(run.started_at);
+        if composed.truncated {
+            self.parts.metrics.documents.truncated(composed.truncated_tokens);
+            warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
+        }
+        info!(
+            agent_id = %lease.agent, version = completed.version, path = composed.path.name(), exchanges,
+            document_tokens = composed.tokens, tokens_in = run.input_tokens, tokens_out = run.output_tokens,
+            duration_ms, attempt = lease.attempt, rearmed = completed.rearmed, "update.completed"
+        );
+        self.parts.notices.agent_changed(&lease.agent);
+        if completed.rearmed {
+            self.parts.notices.wake_queue();
+        }
+    }
+
+    /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert. Where digests stand
+    /// already and time has changed nothing, a version would be the same as the one before: there is none.
+    async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
+        let cause = fault.clone();
+        let applied = async {
+            // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
+            let material = self.parts.store.material(lease, self.settings.limits).await?;
+            let adds_nothing = material.lo == material.hi;
+            if !material.revisited.is_empty() && self.settings.retry.is_poison(lease) {
+                // They were asked about a second time, and whoever asked has vanished again.
+                let draft = Draft::lasting(&material);
+                let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+                return applied.map(Some);
+            }
+            if adds_nothing && !is_due(&material, &run) {
+                return Ok(None);
+            }
+            // Revisited exchanges have their digests already.
+            let material = Material {
+                revisited: Vec::new(),
+                exchanges: pending(material.exchanges, material.lo),
+                ..material
+            };
+            let draft = if adds_nothing {
+                Draft::aged(&material)
+            } else {
+                Draft::new(&material, self.digests(&material))
+            };
+            let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
+            applied.map(Some)
+        };
+        match caught(lease, applied).await {
+            Ok(Ok(None)) => {
+                let retry = Retry {
+                    after_ms: WOKEN_RETRY_MS_MIN,
+                    park: true,
+                };
+                self.fail(lease, cause, retry, run).await
+            }
+            Ok(Ok(Some(outcome))) => {
+                // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.
+                self.parts.metrics.updates.failed(reason(&cause.class));
+                if outcome == Outcome::Parked {
+                    self.tell_parked(lease, &cause);
+                } else {
+                    warn!(
+                        agent_id = %lease.agent, attempt = lease.attempt, error_class = %cause.class,
+                        error = %cause.message, "update.stood_in"
+                    );
+                }
+                outcome
+            }
+            Ok(Err(error)) => self.after_store_error(lease, error, run).await,
+            // There is nothing left to try: the row waits for the next eviction, or for an operator.
+            Err(panicked) => {
+                let retry = Retry {
+                    after_ms: 0,
+                    park: true,
+                };
+                self.fail(lease, panicked, retry, run).await
+            }
+        }
+    }
+
+    async fn fail(&self, lease: &Lease, fault: AttemptError, retry: Retry, mut run: RunRecord) -> Outcome {
+        let jitter = self.draw(fastrand::Rng::f64);
+        let backoff_ms = self
+            .settings
+            .retry
+            .backoff_ms(lease.attempt, jitter)
+            .max(retry.after_ms);
+        self.parts.metrics.updates.failed(reason(&fault.class));
+        warn!(
+            agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
+            backoff_ms, parked = retry.park, "update.failed"
+        );
+        run.finished_at = self.parts.clock.now();
+        let spent = run.clone();
+        let failure = Failure {
+            error: fault.clone(),
+            backoff_ms,
+            park: retry.park,
+            run,
+        };
+        self.heartbeat.remove(lease);
+        match self.parts.store.fail(lease, failure).await {
+            Ok(true) => {
+                self.tell_parked(lease, &fault);
+                Outcome::GivenUp
+            }
+            Ok(false) => Outcome::Retried,
+            Err(StoreError::Fenced(_)) => {
+                self.disclaimed.add(lease);
+                self.superseded(lease, spent).await
+            }
+            Err(error) => {
+                // The lease runs out by itself, and the work is offered again.
+                self.disclaimed.add(lease);
+                self.parts.metrics.service.db_failed(error.class());
+                error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
+                Outcome::Retried
+            }
+        }
+    }
+
+    /// Says that the row is parked: nobody goes on with it but the next eviction or an operator.
+    fn tell_parked(&self, lease: &Lease, fault: &AttemptError) {
+        error!(
+            target: ALERT_TARGET, agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class,
+            error = %fault.message, "update.parked"
+        );
+        self.parts.metrics.updates.retries_exhausted(1);
+    }
+
+    async fn after_store_error(&self, lease: &Lease, error: StoreError, run: RunRecord) -> Outcome {
+        if let StoreError::Fenced(fence) = error
+            && let Some(fence) = labels::Fence::from_name(&fence.to_string())
+        {
+            self.parts.metrics.updates.fenced(fence);
+        }
+        match error {
+            StoreError::Fenced(Fence::Lease) => {
+                info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
+                self.disclaimed.add(lease);
+                self.superseded(lease, run).await
+            }
+            // The state moved on, which is no failure: the row is read again by its next claim.
+            StoreError::Fenced(fence) => {
+                info!(agent_id = %lease.agent, %fence, "update.fenced");
+                self.give_back(lease).await;
+                self.superseded(lease, run).await
+            }
+            StoreError::Contended(reason) => {
+                info!(agent_id = %lease.agent, reason, "update.contended");
+                self.give_back(lease).await;
+                self.superseded(lease, run).await
+            }
+            error => {
+                self.parts.metrics.service.db_failed(error.class());
+                // A database that is away comes back; an error of any other kind is a defect, and isn't retried for
+                // ever.
+                let is_away = matches!(error, StoreError::Unavailable(_));
+                let class = if is_away { "db" } else { "internal" };
+                let fault = AttemptError {
+                    class: class.to_owned(),
+                    message: error.to_string(),
+                };
+                let park = !is_away && self.settings.retry.is_last(lease);
+                self.fail(lease, fault, Retry { after_ms: 0, park }, run).await
+            }
+        }
+    }
+}
+
+/// The contents of a new version, and the document composed of them.
+pub(super) struct Contents<'a> {
+    pub(super) draft: Draft,
+    pub(super) composition: &'a Composition,
+    pub(super) as_of: Timestamp,
+}
+
+/// When a failed update is tried again.
+struct Retry {
+    /// The least wait, in milliseconds.
+    after_ms: i64,
+    /// Whether the row is parked until an operator or an eviction revives it.
+    park: bool,
+}
+
+pub(super) fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {
+    exchanges
+        .into_iter()
+        .filter(|stored| stored.exchange.exchange > lo)
+        .collect()
+}

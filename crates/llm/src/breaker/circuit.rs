@@ -1,0 +1,265 @@
+//! The states of a circuit, as a function of what calls came to and the time.
+
+use recapd_core::domain::time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp};
+
+/// The longest rest after failing probes, unless the first rest is longer.
+const REST_MS_MAX: i64 = 10 * MINUTE_MS;
+/// The wait for callers that come while the one probe is under way.
+const PROBE_WAIT_MS: i64 = 5_000;
+
+/// When a circuit opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// How many failures in a row open it; 0 never does.
+    pub failures: i64,
+    /// The first rest; each failing probe doubles it, up to ten minutes.
+    pub rest_ms: i64,
+}
+
+/// The state of a circuit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CircuitState {
+    /// The provider is asked.
+    #[default]
+    Closed,
+    /// The provider isn't asked.
+    Open {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// It is asked once, to see whether it is back.
+    HalfOpen,
+}
+
+/// What the end of a call shows about the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallVerdict {
+    /// It works.
+    Answered,
+    /// It doesn't; it asked to be left alone for that long.
+    Failed { rest_ms: i64 },
+    /// It refuses the account: only an operator can help.
+    Refused,
+    /// Nothing: the call wasn't made after all, or its answer wasn't waited for.
+    Nothing,
+}
+
+/// Which call may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallPermit {
+    /// An ordinary one.
+    Ordinary,
+    /// The one that decides whether the provider is back.
+    Probe,
+}
+
+#[derive(Debug)]
+pub(super) struct Circuit {
+    settings: BreakerSettings,
+    state: CircuitState,
+    /// Failures since the last answer.
+    failures: i64,
+    /// How long the provider is left alone after the next opening.
+    rest_ms: i64,
+    /// How long it is left alone since the last opening.
+    resting_ms: i64,
+}
+
+impl Circuit {
+    pub(super) fn new(settings: BreakerSettings) -> Self {
+        Self {
+            settings,
+            state: CircuitState::Closed,
+            failures: 0,
+            rest_ms: settings.rest_ms,
+            resting_ms: 0,
+        }
+    }
+
+    pub(super) fn state(&self) -> CircuitState {
+        self.state
+    }
+
+    /// Which call may be made, or how long to wait.
+    pub(super) fn ask(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
+        match self.state {
+            CircuitState::Closed => Ok(CallPermit::Ordinary),
+            // More than the whole rest is left only if the clock was set back.
+            CircuitState::Open { until }
+                if now < until && until.since_ms(now) < self.resting_ms.saturating_add(SETBACK_MS_MIN) =>
+            {
+                Err(until.since_ms(now))
+            }
+            CircuitState::Open { .. } => {
+                self.state = CircuitState::HalfOpen;
+                Ok(CallPermit::Probe)
+            }
+            CircuitState::HalfOpen => Err(PROBE_WAIT_MS),
+        }
+    }
+
+    /// Ends a call. One that was under way when the circuit opened changes nothing any more.
+    pub(super) fn ended(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
+        let its_state = match asked {
+            CallPermit::Ordinary => CircuitState::Closed,
+            CallPermit::Probe => CircuitState::HalfOpen,
+        };
+        if self.state != its_state {
+            return;
+        }
+        match verdict {
+            CallVerdict::Answered => self.close(),
+            // The next probe is due.
+            CallVerdict::Nothing if asked == CallPermit::Probe => {
+                self.state = CircuitState::Open { until: now }
+            }
+            CallVerdict::Failed { rest_ms } => {
+                self.failures += 1;
+                if asked == CallPermit::Probe || self.is_enough() {
+                    self.open(now, rest_ms);
+                }
+            }
+            CallVerdict::Refused if self.settings.failures > 0 => self.open(now, 0),
+            CallVerdict::Nothing | CallVerdict::Refused => {}
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.settings.failures > 0 && self.failures >= self.settings.failures
+    }
+
+    fn close(&mut self) {
+        *self = Self::new(self.settings);
+    }
+
+    fn open(&mut self, now: Timestamp, rest_ms: i64) {
+        self.resting_ms = self.rest_ms.max(rest_ms);
+        let until = now.plus_ms(self.resting_ms);
+        self.state = CircuitState::Open { until };
+        let longest = REST_MS_MAX.max(self.settings.rest_ms);
+        self.rest_ms = self.rest_ms.saturating_mul(2).min(longest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILED: CallVerdict = CallVerdict::Failed { rest_ms: 0 };
+
+    fn circuit() -> Circuit {
+        Circuit::new(BreakerSettings {
+            failures: 3,
+            rest_ms: 30_000,
+        })
+    }
+
+    /// What a call made at that time comes to; `None` if none may be made.
+    fn call(circuit: &mut Circuit, at_ms: i64, verdict: CallVerdict) -> Option<CircuitState> {
+        let asked = circuit.ask(Timestamp(at_ms)).ok()?;
+        circuit.ended(asked, verdict, Timestamp(at_ms));
+        Some(circuit.state())
+    }
+
+    fn open(until_ms: i64) -> CircuitState {
+        let until = Timestamp(until_ms);
+        CircuitState::Open { until }
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
+        let mut circuit = circuit();
+        for verdict in [FAILED, FAILED, CallVerdict::Answered, FAILED, FAILED] {
+            assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
+        }
+        assert_eq!(call(&mut circuit, 1_000, FAILED), Some(open(31_000)));
+        assert_eq!(circuit.ask(Timestamp(30_999)), Err(1));
+    }
+
+    #[test]
+    fn one_probe_decides() {
+        let mut circuit = circuit();
+        for _ in 0..3 {
+            call(&mut circuit, 0, FAILED);
+        }
+        assert_eq!(circuit.ask(Timestamp(30_000)), Ok(CallPermit::Probe));
+        assert_eq!(circuit.state(), CircuitState::HalfOpen);
+        assert_eq!(
+            circuit.ask(Timestamp(30_000)),
+            Err(PROBE_WAIT_MS),
+            "one at a time"
+        );
+        circuit.ended(CallPermit::Probe, FAILED, Timestamp(31_000));
+        assert_eq!(circuit.state(), open(91_000), "twice the rest");
+        assert_eq!(call(&mut circuit, 90_999, CallVerdict::Answered), None);
+        assert_eq!(
+            call(&mut circuit, 91_000, CallVerdict::Nothing),
+            Some(open(91_000)),
+            "nothing was learned"
+        );
+        assert_eq!(
+            call(&mut circuit, 91_000, CallVerdict::Answered),
+            Some(CircuitState::Closed)
+        );
+        // And it has forgotten.
+        assert_eq!(call(&mut circuit, 91_000, FAILED), Some(CircuitState::Closed));
+    }
+
+    #[test]
+    fn the_rest_grows_to_ten_minutes() {
+        let mut circuit = circuit();
+        let mut now = 0;
+        let mut rests = Vec::new();
+        while rests.len() < 8 {
+            if let Some(CircuitState::Open { until }) = call(&mut circuit, now, FAILED) {
+                rests.push((until.0 - now) / 1_000);
+                now = until.0;
+            }
+        }
+        assert_eq!(rests, [30, 60, 120, 240, 480, 600, 600, 600]);
+    }
+
+    #[test]
+    fn a_refused_account_opens_it_at_once_and_the_providers_time_is_kept() {
+        assert_eq!(call(&mut circuit(), 0, CallVerdict::Refused), Some(open(30_000)));
+        let mut circuit = circuit();
+        call(&mut circuit, 0, FAILED);
+        call(&mut circuit, 0, FAILED);
+        assert_eq!(
+            call(&mut circuit, 0, CallVerdict::Failed { rest_ms: 90_000 }),
+            Some(open(90_000))
+        );
+    }
+
+    #[test]
+    fn late_ends_of_earlier_calls_change_nothing() {
+        let mut circuit = circuit();
+        for _ in 0..9 {
+            circuit.ask(Timestamp(0)).unwrap();
+        }
+        for _ in 0..9 {
+            circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(1_000));
+        }
+        assert_eq!(circuit.state(), open(31_000));
+        circuit.ended(CallPermit::Ordinary, CallVerdict::Answered, Timestamp(2_000));
+        assert_eq!(circuit.state(), open(31_000));
+        circuit.ask(Timestamp(31_000)).unwrap();
+        circuit.ended(CallPermit::Ordinary, FAILED, Timestamp(32_000));
+        assert_eq!(circuit.state(), CircuitState::HalfOpen, "the probe decides");
+    }
+
+    #[test]
+    fn it_can_be_switched_off_and_a_clock_turned_back_is_no_prison() {
+        let mut off = Circuit::new(BreakerSettings {
+            failures: 0,
+            rest_ms: 30_000,
+        });
+        for verdict in [FAILED; 20].into_iter().chain([CallVerdict::Refused]) {
+            assert_eq!(call(&mut off, 0, verdict), Some(CircuitState::Closed));
+        }
+        let mut circuit = circuit();
+        call(&mut circuit, 10_000, CallVerdict::Refused);
+        assert_eq!(circuit.ask(Timestamp(10_000)), Err(30_000));
+        assert_eq!(circuit.ask(Timestamp(9_000)), Ok(CallPermit::Probe));
+    }
+}

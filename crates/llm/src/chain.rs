@@ -1,0 +1,131 @@
+//! Which model is asked when one can't answer: a second model, then the built-in summariser. And which failures go to
+//! the next model, rather than being retried or waited for.
+//!
+//! | failure | what happens |
+//! |---|---|
+//! | refused content | ask in halves; the next one, at once, where it is about one exchange alone |
+//! | account, request | the next one, at once; a request about several exchanges, after an answer to another, in halves first |
+//! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
+//! | a limit, an overload | wait; the next one if that is long |
+//! | network, timeout, 5xx | try again; the next one after the last attempt |
+//! | an answer of no use | ask in halves, after an answer to another question; try again; the next one after the last attempt |
+//! | too long, cut off | ask about less; the next one, at once, where it is about one exchange alone |
+//! | a timeout, 5xx or broken connection over one exchange alone, again and again while others are answered | the next one, at once |
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::BreakerListener};
+
+/// A model that has to be waited for longer than this is passed over.
+const WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// A model, and the models that are asked in its place.
+pub struct Chain {
+    first: Arc<dyn ChatModel>,
+    others: Vec<Arc<dyn ChatModel>>,
+}
+
+impl Chain {
+    /// `first`, with `others` as its fallbacks in their order.
+    pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
+        Self { first, others }
+    }
+}
+
+#[async_trait]
+impl ChatModel for Chain {
+    fn provider(&self) -> &str {
+        self.first.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.first.model()
+    }
+
+    /// Asks the first model alone: the caller decides which one is next, since that depends on the number of attempts.
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        self.first.answer(request).await
+    }
+
+    fn watch(&self, listener: &BreakerListener) {
+        self.first.watch(listener);
+        self.others.iter().for_each(|model| model.watch(listener));
+    }
+
+    fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
+        &self.others
+    }
+}
+
+impl LlmError {
+    /// Whether the next model of a chain should be asked now; `is_last`: this is the last attempt.
+    pub fn is_for_the_next(&self, is_last: bool) -> bool {
+        match self {
+            Self::Refused { .. }
+            | Self::Auth(_)
+            | Self::Permanent(_)
+            | Self::Waiting {
+                why: Wait::Circuit, ..
+            } => true,
+            Self::Waiting { wait, .. } => *wait > WAIT_MAX,
+            Self::Transient(_) | Self::RateLimited { .. } => {
+                is_last || self.outage().is_some() || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
+            }
+            Self::ContextOverflow(_) | Self::Truncated { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cause, TransientFailure};
+
+    #[test]
+    fn who_is_asked_next_depends_on_what_failed() {
+        let waiting = |minutes, why| LlmError::Waiting {
+            wait: Duration::from_mins(minutes),
+            why,
+        };
+        let limited = |minutes| LlmError::RateLimited {
+            retry_after: Some(Duration::from_mins(minutes)),
+            message: String::new(),
+        };
+        let words = String::new;
+        let outage = TransientFailure {
+            outage: Some(Duration::from_secs(30)),
+            ..TransientFailure::new(Cause::Network, "")
+        };
+        let declined = LlmError::Refused {
+            message: words(),
+            usage: None,
+        };
+        for (error, at_once, at_last) in [
+            (declined, true, true),
+            (LlmError::Auth(words()), true, true),
+            (LlmError::Permanent(words()), true, true),
+            (waiting(1, Wait::Circuit), true, true),
+            (waiting(1, Wait::Rate), false, false),
+            (waiting(1, Wait::Places), false, false),
+            (waiting(6, Wait::Rate), true, true),
+            (limited(5), false, true),
+            (limited(60), true, true),
+            (
+                LlmError::Transient(TransientFailure::new(Cause::Network, "")),
+                false,
+                true,
+            ),
+            (LlmError::Transient(outage), true, true),
+            (LlmError::ContextOverflow(words()), false, false),
+            (LlmError::Truncated { usage: None }, false, false),
+        ] {
+            assert_eq!(
+                (error.is_for_the_next(false), error.is_for_the_next(true)),
+                (at_once, at_last),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Making a provider's messages fit for logs: short, one line, without the key and without the prompt.
+
+use recapd_core::domain::text::{cut, one_line};
+
+/// The longest message of a provider that is passed on, in characters.
+const MESSAGE_CHARS_MAX: usize = 300;
+/// The longest code or request id that is passed on, in characters.
+const WORD_CHARS_MAX: usize = 80;
+/// How many consecutive characters of the prompt count as a quotation of it.
+const QUOTED_CHARS: usize = 24;
+
+/// The texts that must not be passed on.
+#[derive(Clone, Copy)]
+pub(super) struct Discreet<'a> {
+    /// The key that was sent, if one was.
+    pub(super) key: Option<&'a str>,
+    /// The material that was sent.
+    pub(super) material: &'a str,
+}
+
+impl Discreet<'_> {
+    /// A provider's message. Some servers echo the key they refuse, or the field of the request they can't read.
+    pub(super) fn message(self, said: &str) -> String {
+        self.told(said, MESSAGE_CHARS_MAX)
+    }
+
+    /// A code or an id.
+    pub(super) fn word(self, said: &str) -> String {
+        self.told(said, WORD_CHARS_MAX)
+    }
+
+    fn told(self, said: &str, chars_max: usize) -> String {
+        let keyless = match self.key.filter(|key| !key.is_empty()) {
+            Some(key) => said.replace(key, "[key]"),
+            None => said.to_owned(),
+        };
+        let told = cut(&one_line(&keyless), chars_max);
+        if self.quotes(&told) {
+            "(left out, it quotes the prompt)".to_owned()
+        } else {
+            told
+        }
+    }
+
+    fn quotes(self, told: &str) -> bool {
+        let starts: Vec<usize> = told
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([told.len()])
+            .collect();
+        starts
+            .windows(QUOTED_CHARS + 1)
+            .filter_map(|window| told.get(*window.first()?..*window.last()?))
+            .any(|quote| self.material.contains(quote))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_on_what_is_harmless_and_nothing_else() {
+        let discreet = Discreet {
+            key: Some("sk-secret"),
+            material: "USER: My password is hunter2, please remember it.",
+        };
+        for (said, told) in [
+            ("Rate limit reached.\n Wait.", "Rate limit reached. Wait."),
+            (
+                "Incorrect API key provided: sk-secret.",
+                "Incorrect API key provided: [key].",
+            ),
+            (
+                "bad input: 'password is hunter2, please'",
+                "(left out, it quotes the prompt)",
+            ),
+            ("hunter2 is short", "hunter2 is short"),
+        ] {
+            assert_eq!(discreet.message(said), told);
+        }
+        assert_eq!(discreet.message(&"long ".repeat(1_000)).chars().count(), 300);
+        assert_eq!(discreet.word(&"x".repeat(1_000)).chars().count(), 80);
+    }
+}

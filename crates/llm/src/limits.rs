@@ -1,0 +1,206 @@
+//! The limits of a key, shared by all callers that use it: concurrent calls, requests and tokens per minute, and the
+//! times at which the provider said to come back.
+//!
+//! A short wait is waited out. A long one is returned ([`LlmError::Waiting`]), so that no lease is held for it.
+
+mod minute;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait};
+use minute::Minute;
+pub use minute::MinuteLimits;
+use recapd_core::domain::{number::i64_or_max, time::SECOND_MS};
+use recapd_platform::clock::Clock;
+
+/// The longest wait that is waited out.
+const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
+/// How long work is given back for when all places are in use.
+const PLACES_WAIT: Duration = Duration::from_secs(5);
+/// The first and the longest wait after a refusal that names no time; each refusal in a row doubles it.
+const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
+/// Bytes of a prompt per token, for a reservation: the provider's own count replaces it.
+const PROMPT_BYTES_PER_TOKEN: usize = 4;
+
+/// Whether a request still waits for the limits. One that is given up meanwhile costs nothing, since it wasn't sent.
+#[derive(Clone, Debug, Default)]
+pub struct LimitWait(Arc<AtomicBool>);
+
+impl LimitWait {
+    /// Whether the request still waits.
+    pub fn is_held(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+
+    fn set(&self, is_held: bool) {
+        self.0.store(is_held, SeqCst);
+    }
+}
+
+/// A model that is asked within limits.
+pub struct LimitedModel {
+    inner: Arc<dyn ChatModel>,
+    clock: Arc<dyn Clock>,
+    places: Semaphore,
+    shared: Mutex<LimiterState>,
+}
+
+struct LimiterState {
+    minute: Minute,
+    /// How many refusals for the rate came since the last answer.
+    refused: u32,
+}
+
+impl LimitedModel {
+    /// `inner` with at most `concurrency` calls at the same time, and within `limits`.
+    pub fn new(
+        inner: Arc<dyn ChatModel>,
+        concurrency: usize,
+        limits: MinuteLimits,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            inner,
+            clock,
+            places: Semaphore::new(concurrency),
+            shared: Mutex::new(LimiterState {
+                minute: Minute::new(limits),
+                refused: 0,
+            }),
+        }
+    }
+
+    async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
+        let (now, tokens) = (self.clock.now(), estimate(request));
+        let reserved = self
+            .shared()
+            .minute
+            .reserve(now, tokens, request.agent.as_ref(), WAIT_MS_MAX);
+        let reserved = reserved.map_err(|wait_ms| LlmError::Waiting {
+            wait: span(wait_ms),
+            why: Wait::Rate,
+        })?;
+        if reserved.wait_ms > 0 {
+            let mut unsent = ReservedCall {
+                limited: self,
+                id: reserved.id,
+                is_given_up: true,
+            };
+            tokio::time::sleep(span(reserved.wait_ms)).await;
+            unsent.is_given_up = false;
+        }
+        Ok(reserved.id)
+    }
+
+    /// Corrects the reservation by the answer, and notes when the provider said to come back. The returned refusal
+    /// always has a time to come back, even if the provider gave none.
+    fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
+        let now = self.clock.now();
+        let shared = &mut *self.shared();
+        match answer {
+            Ok(answer) => {
+                shared.refused = 0;
+                let took = answer.input_tokens.saturating_add(answer.output_tokens);
+                if took > 0 {
+                    shared.minute.correct(id, took);
+                }
+                if let Some(rest) = answer.rest {
+                    shared.minute.rest(now, millis(rest));
+                }
+                Ok(answer)
+            }
+            Err(LlmError::RateLimited { retry_after, message }) => {
+                let wait = retry_after.unwrap_or_else(|| refused_wait(shared.refused));
+                shared.refused = shared.refused.saturating_add(1);
+                shared.minute.correct(id, 0);
+                shared.minute.rest(now, millis(wait));
+                Err(LlmError::RateLimited {
+                    retry_after: Some(wait),
+                    message,
+                })
+            }
+            Err(error) => {
+                if let Some(wait) = error.retry_after() {
+                    shared.minute.rest(now, millis(wait));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, LimiterState> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is reserved and waits for its time. Dropped before that, it gives its reservation back.
+struct ReservedCall<'a> {
+    limited: &'a LimitedModel,
+    id: u64,
+    is_given_up: bool,
+}
+
+impl Drop for ReservedCall<'_> {
+    fn drop(&mut self) {
+        if self.is_given_up {
+            self.limited.shared().minute.give_back(self.id);
+        }
+    }
+}
+
+#[async_trait]
+impl ChatModel for LimitedModel {
+    fn provider(&self) -> &str {
+        self.inner.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        request.held.set(true);
+        let place = tokio::time::timeout(PLACES_WAIT, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(LlmError::Waiting {
+                wait: PLACES_WAIT,
+                why: Wait::Places,
+            });
+        };
+        let id = self.reserve(request).await?;
+        request.held.set(false);
+        self.learn(id, self.inner.answer(request).await)
+    }
+}
+
+/// The tokens that a call may take: providers count the longest allowed answer as well.
+fn estimate(request: &ModelRequest) -> i64 {
+    let bytes = request.prompt.system.len() + request.prompt.user.len();
+    let read = i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN);
+    read.saturating_add(request.output_tokens_max)
+}
+
+fn refused_wait(refused: u32) -> Duration {
+    let (first, longest) = REFUSED_WAIT_MS;
+    span(first.saturating_mul(1 << refused.min(10)).min(longest))
+}
+
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+fn millis(span: Duration) -> i64 {
+    i64_or_max(span.as_millis())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The built-in summariser: extractive, deterministic, without a model, a key or a network.
+//!
+//! ```text
+//! transcripts ──► reading ──► topics ──► compose + importance ──► answer (JSON)
+//!                 clauses     runs of     text, brief, gist
+//!                 with terms  exchanges
+//! ```
+//!
+//! It quotes: it picks the clauses, calls and failures that tell most about a run of exchanges and puts them in order.
+//! What tells most is learned from the batch itself (words that are rare in it, identifiers, calls that change more
+//! than they look up); only small tables of everyday words are built in (`cues`).
+//!
+//! Invariants: every exchange of the request is covered by exactly one item, in order; every text is one clean line
+//! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
+
+mod account;
+mod calls;
+mod candidates;
+mod clauses;
+mod compose;
+mod coordinate;
+mod cues;
+mod cuts;
+mod dates;
+mod failures;
+mod importance;
+mod reading;
+mod render;
+mod sentences;
+mod state;
+mod topics;
+mod values;
+mod weigh;
+
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
+use recapd_core::domain::{
+    reply::Answer,
+    summary::item::{ExchangeRange, ItemDraft, LITTLE_TOKENS_MAX, text_chars_max},
+    text::first_line,
+    transcript::{Transcript, Voice},
+};
+
+/// The longest quotation used when there is nothing to tell, in characters.
+const QUOTE_CHARS_MAX: usize = 80;
+/// The provider's name.
+pub const OFFLINE: &str = "offline";
+
+/// The built-in summariser as a model: reads the transcripts of a request, never its prompt. It costs no tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfflineModel;
+
+#[async_trait]
+impl ChatModel for OfflineModel {
+    fn provider(&self) -> &'static str {
+        OFFLINE
+    }
+
+    fn model(&self) -> &'static str {
+        "extractive"
+    }
+
+    /// Answers with the JSON of an [`Answer`]; `output_tokens_max` is ignored, because the items' own limits hold.
+    /// Fails only with [`LlmError::Permanent`], when the answer can't be written as JSON.
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let answer = Answer {
+            items: summarise(&request.transcripts),
+            facts: state::changes(&request.transcripts, &request.facts),
+        };
+        let text = serde_json::to_string(&answer).map_err(|error| LlmError::Permanent(error.to_string()))?;
+        Ok(ModelAnswer {
+            text,
+            ..ModelAnswer::default()
+        })
+    }
+}
+
+/// Items for `transcripts`, which are in the order of their exchanges: every exchange in exactly one, oldest first.
+pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
+    let transcripts: Vec<Transcript> = transcripts.iter().map(in_own_words).collect();
+    let batch = reading::Corpus::read(&transcripts);
+    topics::runs(&batch)
+        .into_iter()
+        .filter_map(|run| {
+            let told = transcripts.get(run.clone())?;
+            let exchanges = batch.exchanges.get(run)?;
+            let range = ExchangeRange {
+                first: exchanges.first()?.exchange,
+                last: exchanges.last()?.exchange,
+            };
+            let account = told.iter().any(account::is_work).then(|| account::texts(told));
+            // Of calls alone the account has nothing to tell.
+            let account = account.filter(|texts| !texts.text.is_empty());
+            let texts = account.unwrap_or_else(|| composed(&batch, exchanges, told));
+            let texts = texts.or_quote(&first_words(&transcripts, range));
+            Some(ItemDraft {
+                exchanges: range,
+                importance: importance::of(&batch, exchanges),
+                text: texts.text,
+                brief: texts.brief,
+                gist: texts.gist,
+            })
+        })
+        .collect()
+}
+
+/// The texts for a run in which nothing was changed. Where much was said, a point for each exchange follows what tells most of all of
+/// them, since points give way from the end. Talk has none: its facts are divided into runs that fit.
+fn composed(
+    batch: &reading::Corpus,
+    exchanges: &[reading::ExchangeReading],
+    told: &[Transcript],
+) -> compose::Texts {
+    let texts = compose::texts(batch, exchanges);
+    let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
+    if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
+        return texts;
+    }
+    compose::Texts {
+        text: format!(
+            "{}\n{}",
+            texts.text,
+            compose::long_text(
+                batch,
+                exchanges,
+                text_chars_max(tokens) - texts.text.chars().count()
+            )
+        ),
+        ..texts
+    }
+}
+
+/// The same without what programs wrote in the user's place.
+fn in_own_words(transcript: &Transcript) -> Transcript {
+    let mut own = transcript.clone();
+    own.lines.retain(|line| line.voice != Voice::Program);
+    own
+}
+
+/// The first thing said in a run of exchanges: a slash command that is given ten times over has no clause worth
+/// telling, but it was given.
+fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
+    let lines = transcripts
+        .iter()
+        .filter(|transcript| run.contains(transcript.exchange))
+        .flat_map(|transcript| &transcript.lines);
+    lines
+        .map(|line| cuts::fit(&first_line(&line.text, QUOTE_CHARS_MAX), QUOTE_CHARS_MAX))
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+}

@@ -1,0 +1,84 @@
+//! The account of work: what the user asked, what was changed, how it ended and what is left open, a point for each.
+//!
+//! ```text
+//! transcript ──► course (request, answers, outcome, steps, effects) ──► parts by rank ──► as many as fit ──► points
+//! ```
+//!
+//! Requests and outcomes are told in whole sentences, effects exactly. What tells most of the end goes first; what was said on the
+//! way is told only where room is left.
+
+mod course;
+mod part;
+mod points;
+#[cfg(test)]
+mod tests;
+
+pub(super) use course::Course;
+
+use self::part::{AccountPart, chosen};
+use super::{compose::Texts, cuts::fit};
+use recapd_core::domain::{
+    summary::item::{GIST_CHARS_MAX, brief_chars_max, text_chars_max},
+    transcript::{Transcript, Voice},
+};
+
+/// An exchange with calls that has more tokens than this is work, whatever its tools do.
+const WORK_TOKENS_MIN: i64 = 5_000;
+
+/// The characters of the marks in a headline: `“` `” → `.
+const AROUND_CHARS: usize = 5;
+
+/// Whether what was done in the exchange counts more than what was said: it changed something that can be told exactly, or is long.
+pub(super) fn is_work(transcript: &Transcript) -> bool {
+    let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
+    !transcript.effects.is_empty() || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
+}
+
+/// The texts for a run of exchanges of which one at least is work.
+pub(super) fn texts(run: &[Transcript]) -> Texts {
+    let mut courses: Vec<Course> = run.iter().map(Course::of).collect();
+    for at in 1..courses.len() {
+        let (before, after) = courses.split_at_mut(at);
+        if let (Some(before), Some(after)) = (before.last(), after.first_mut()) {
+            after.undone = before
+                .request
+                .iter()
+                .flatten()
+                .next()
+                .cloned()
+                .unwrap_or_default();
+        }
+    }
+    let parts: Vec<AccountPart> = (0..)
+        .zip(&courses)
+        .flat_map(|(at, course)| part::of(at, course))
+        .collect();
+    let tokens = run.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
+    let tell = |chars_max: usize| points::text(&chosen(&parts, chars_max));
+    Texts {
+        text: tell(text_chars_max(tokens)),
+        brief: tell(brief_chars_max(tokens)),
+        gist: gist(&courses),
+    }
+}
+
+/// What was asked first, and how it ended.
+fn gist(courses: &[Course]) -> String {
+    let first = |of: fn(&Course) -> Option<&String>| courses.iter().find_map(of);
+    let last = |of: fn(&Course) -> Option<&String>| courses.iter().rev().find_map(of);
+    let asked = first(|course| course.request.iter().flatten().next());
+    let ended = last(|course| course.outcome.iter().flatten().chain(&course.latest).next());
+    match (asked, ended) {
+        (Some(asked), Some(ended)) => {
+            let room = GIST_CHARS_MAX - AROUND_CHARS;
+            let asked = fit(asked, room - ended.chars().count().min(room / 2));
+            format!("“{asked}” → {}", fit(ended, room - asked.chars().count()))
+        }
+        (Some(asked), None) => format!("“{}”", fit(asked, GIST_CHARS_MAX - 2)),
+        (None, Some(ended)) => fit(ended, GIST_CHARS_MAX),
+        (None, None) => {
+            let parts = courses.iter().flat_map(|course| part::of(0, course));
+            points::text(&chosen(&parts.collect::<Vec<_>>(), GIST_CHARS_MAX)).replace('\n', " ")
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! An account as lines: a point for each slot, and for each paragraph of what was said.
+
+use super::part::{AccountPart, Slot};
+use recapd_core::domain::text::one_line;
+
+/// A point that is longer than this ends with its sentence, in characters.
+const POINT_CHARS: usize = 240;
+
+/// What stands before the first point of a slot.
+pub(super) fn label(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Request => "User: ",
+        Slot::Answer => "Decided by the user: ",
+        Slot::Step => "On the way: ",
+        Slot::Given => "The user gave: ",
+        Slot::Looked => "Looked at: ",
+        Slot::Files => "Files changed: ",
+        Slot::Unchanged => "Not changed: ",
+        Slot::Commits => "Commits: ",
+        Slot::Links => "Made: ",
+        Slot::Checks => "Checks: ",
+        Slot::Outcome => "Answer: ",
+        Slot::SoFar => "So far: ",
+        Slot::Left => "Left to do: ",
+        Slot::Question => "Asked the user: ",
+        Slot::End => "Note: ",
+    }
+}
+
+/// Whether these are words that somebody said, which stand in quotation marks.
+fn is_quoted(slot: Slot) -> bool {
+    matches!(slot, Slot::Request | Slot::Given | Slot::Answer | Slot::Question)
+}
+
+/// The points, a line each.
+pub(super) fn text(parts: &[AccountPart]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for point in points(parts) {
+        let Some(slot) = point.first().map(|part| part.place.1) else {
+            continue;
+        };
+        let words: Vec<&str> = point.iter().map(|part| part.text.as_str()).collect();
+        let words = one_line(&words.join(" "));
+        lines.push(if is_quoted(slot) {
+            format!("{}“{}”", label(slot), words.replace('“', "‘").replace('”', "’"))
+        } else {
+            format!("{}{words}", label(slot))
+        });
+    }
+    lines.join("\n")
+}
+
+/// Neighbours of one exchange and slot make a point, up to a length; each answer and step is one of its own.
+fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
+    let mut chars = 0;
+    let mut points = Vec::new();
+    let mut from = 0;
+    for (at, part) in parts.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| parts.get(before));
+        let is_alone = matches!(part.place.1, Slot::Answer);
+        let joins =
+            before.is_some_and(|before| (before.place.0, before.place.1) == (part.place.0, part.place.1));
+        let length = part.text.chars().count();
+        if at > 0 && (!joins || is_alone || chars + length > POINT_CHARS) {
+            points.extend(parts.get(from..at));
+            (from, chars) = (at, 0);
+        }
+        chars += length + 1;
+    }
+    points.extend(parts.get(from..).filter(|rest| !rest.is_empty()));
+    points
+}

@@ -1,0 +1,148 @@
+use super::*;
+use recapd_core::domain::{
+    effects::{Commit, Effects, PlanEntry, PlanStatus, TestVerdict},
+    time::Timestamp,
+};
+
+fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
+    Transcript {
+        tokens,
+        effects: Effects {
+            files: vec!["src/gate.rs".to_owned()],
+            commits: vec![Commit {
+                hash: "1a2b3c4".to_owned(),
+                subject: "Fix the gate".to_owned(),
+            }],
+            verdicts: vec![TestVerdict {
+                command: "cargo test".to_owned(),
+                passed: true,
+                words: "12 passed".to_owned(),
+            }],
+            plan: vec![PlanEntry {
+                text: "Paint it".to_owned(),
+                progress: PlanStatus::Open,
+            }],
+            ..Effects::default()
+        },
+        ..Transcript::of_lines(4, Timestamp(0), lines)
+    }
+}
+
+const LINES: [(Voice, &str, &str); 8] = [
+    (
+        Voice::User,
+        "",
+        "The gate of the garden squeaks when it is opened. Never use grease.\n\nLook at src/gate.rs.",
+    ),
+    (Voice::Assistant, "", "Let me look."),
+    (Voice::Call, "Read", "{}"),
+    (Voice::Result, "Read", "fn gate() {}"),
+    (Voice::Assistant, "", "The hinge is dry because nobody oils it."),
+    (Voice::Call, "Edit", "{}"),
+    (Voice::Result, "Edit", "ok"),
+    (
+        Voice::Assistant,
+        "",
+        "The gate is quiet now.\n\n- The hinge is oiled\n- A test opens it\n\nShall I paint it, too?",
+    ),
+];
+
+#[test]
+fn an_account_tells_request_effects_outcome_and_question() {
+    insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
+    User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
+    Answer: The gate is quiet now. The hinge is oiled A test opens it
+    Files changed: src/gate.rs
+    Commits: 1a2b3c4 Fix the gate
+    Checks: cargo test passed (12 passed)
+    Left to do: Paint it
+    Asked the user: “Shall I paint it, too?”
+    On the way: The hinge is dry because nobody oils it.
+    ");
+}
+
+#[test]
+fn what_must_be_known_is_told_first() {
+    let told = texts(&[work(0, &LINES)]);
+    assert!(told.brief.chars().count() <= 240, "{}", told.brief);
+    for words in [
+        "The gate of the garden squeaks",
+        "src/gate.rs",
+        "Fix the gate",
+        "The gate is quiet now",
+        "Shall I paint it",
+    ] {
+        assert!(told.brief.contains(words), "{words}: {}", told.brief);
+    }
+    assert_eq!(
+        told.gist,
+        "“The gate of the garden squeaks when it is opened.” → The gate is quiet now."
+    );
+}
+
+#[test]
+fn what_was_broken_off_has_no_outcome() {
+    let mut broken = work(
+        9_000,
+        &[
+            (Voice::User, "", "Fix the gate."),
+            (Voice::Assistant, "", "Now I'll oil it:"),
+        ],
+    );
+    broken.interrupted = true;
+    let told = texts(&[broken]).text;
+    assert!(
+        !told.contains("Answer:") && told.ends_with("Note: interrupted by the user"),
+        "{told}"
+    );
+}
+
+#[test]
+fn only_what_changes_something_or_is_long_is_work() {
+    let mut looked = Transcript::of_lines(1, Timestamp(0), &LINES);
+    assert!(!is_work(&looked));
+    looked.tokens = 5_001;
+    assert!(is_work(&looked));
+    assert!(is_work(&work(0, &LINES)));
+}
+
+#[test]
+fn what_calls_follow_is_no_answer() {
+    let leg = texts(&[work(9_000, &LINES[..7])]);
+    insta::assert_snapshot!(leg.text, @r"
+    User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
+    So far: The hinge is dry because nobody oils it.
+    Files changed: src/gate.rs
+    Commits: 1a2b3c4 Fix the gate
+    Checks: cargo test passed (12 passed)
+    Left to do: Paint it
+    ");
+    assert_eq!(
+        leg.gist,
+        "“The gate of the garden squeaks when it is opened.” → The hinge is dry because nobody oils it."
+    );
+    assert!(!texts(&[work(0, &LINES[..7])]).brief.contains("Paint it"));
+}
+
+#[test]
+fn code_in_a_request_stands_behind_its_words_and_what_was_read_last() {
+    let asked =
+        "Fix this.\n\ndiff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644\n\nThen oil the hinge.";
+    let mut read = work(
+        9_000,
+        &[
+            (Voice::User, "", asked),
+            (Voice::Assistant, "", "Done: it is fixed."),
+        ],
+    );
+    read.effects = Effects {
+        looked_at: vec!["src/gate.rs".to_owned(), "src/hinge.rs".to_owned()],
+        ..Effects::default()
+    };
+    insta::assert_snapshot!(texts(&[read]).text, @r"
+    User: “Fix this. Then oil the hinge.”
+    Answer: Done: it is fixed.
+    The user gave: “diff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644”
+    Looked at: src/gate.rs, src/hinge.rs
+    ");
+}

@@ -1,0 +1,206 @@
+//! Which tools matter, learnt from the batch: a call that brings much into the world and little news back changes
+//! something; one that brings little and fetches much looks something up. No tool is known by name for that; only what
+//! shows files is, since its result may speak of failures that aren't its own.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    values::{self, ShownValue},
+    weigh::number,
+};
+use recapd_core::domain::transcript::{Transcript, Voice};
+
+/// A call counts for this many characters more than its arguments have: even one without arguments does something.
+const CALL_CHARS: f64 = 24.0;
+/// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
+const NAMELESS_FACTOR: f64 = 0.45;
+
+/// Words in the names of tools that show files.
+const READERS: [&str; 7] = ["read", "cat", "grep", "rg", "view", "head", "tail"];
+/// Commands that show files, or logs.
+const SHOWING: [&str; 18] = [
+    "cat ",
+    "head ",
+    "tail ",
+    "less ",
+    "bat ",
+    "nl ",
+    "grep ",
+    "egrep ",
+    "rg ",
+    "sed ",
+    "awk ",
+    "jq ",
+    "git show",
+    "git diff",
+    "git log",
+    "git blame",
+    "docker logs",
+    "journalctl",
+];
+
+/// One tool call.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// The tool.
+    pub(super) name: String,
+    /// Its telling arguments.
+    pub(super) values: Vec<ShownValue>,
+    /// The line of the transcript in which it stands.
+    pub(super) line: usize,
+    /// Its result reports a failure: nothing was done.
+    pub(super) failed: bool,
+}
+
+impl Call {
+    /// Whether it shows files, so that its result may say anything.
+    pub(super) fn shows_files(&self) -> bool {
+        let spaced = self.name.chars().flat_map(|c| {
+            let blank = c.is_uppercase().then_some(' ');
+            blank.into_iter().chain(c.to_lowercase())
+        });
+        let name: String = spaced.collect();
+        name.split(|c: char| !c.is_alphanumeric())
+            .any(|word| READERS.contains(&word))
+            || self.values.iter().any(|value| value.shows_files)
+    }
+}
+
+/// Whether a command shows files, whatever folder it goes to first.
+pub(super) fn shows_files(command: &str) -> bool {
+    command
+        .split("&&")
+        .map(str::trim_start)
+        .find(|part| !part.starts_with("cd "))
+        .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
+}
+
+/// What the batch shows about each tool.
+#[derive(Debug, Default)]
+pub(super) struct Profiles {
+    by_name: HashMap<String, Profile>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Profile {
+    calls: usize,
+    results: usize,
+    naming_calls: usize,
+    argument_chars: usize,
+    news_chars: usize,
+}
+
+impl Profiles {
+    /// Reads all calls and results of a batch.
+    pub(super) fn read(transcripts: &[Transcript]) -> Self {
+        let mut profiles = Self::default();
+        let mut known = HashSet::new();
+        for transcript in transcripts {
+            profiles.read_one(transcript, &mut known);
+        }
+        profiles
+    }
+
+    fn read_one<'a>(&mut self, transcript: &'a Transcript, known: &mut HashSet<&'a str>) {
+        let mut called = None;
+        for line in &transcript.lines {
+            match line.voice {
+                Voice::Call => {
+                    called = Some(&line.label);
+                    let profile = self.by_name.entry(line.label.clone()).or_default();
+                    profile.calls += 1;
+                    profile.argument_chars += line.text.len();
+                    profile.naming_calls +=
+                        usize::from(values::of(&line.text).iter().any(values::is_identifier));
+                    news(&line.text, known);
+                }
+                Voice::Result | Voice::FailedResult => {
+                    let name = called.take().unwrap_or(&line.label);
+                    let profile = self.by_name.entry(name.to_owned()).or_default();
+                    profile.results += 1;
+                    profile.news_chars += news(&line.text, known);
+                }
+                Voice::User | Voice::Assistant | Voice::Program => called = None,
+            }
+        }
+    }
+
+    /// How likely a tool changes something: 0 for pure look-ups, towards 1 for pure changes.
+    pub(super) fn influence(&self, name: &str) -> f64 {
+        let Some(profile) = self.by_name.get(name) else {
+            return 0.0;
+        };
+        let calls = number(profile.calls.max(1));
+        let brought = number(profile.argument_chars) / calls + CALL_CHARS;
+        let fetched = number(profile.news_chars) / number(profile.results.max(1));
+        let naming = number(profile.naming_calls) / calls;
+        brought / (brought + fetched) * (NAMELESS_FACTOR + (1.0 - NAMELESS_FACTOR) * naming)
+    }
+}
+
+/// How many characters of `text` stand in words that nobody has said before.
+fn news<'a>(text: &'a str, known: &mut HashSet<&'a str>) -> usize {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty() && known.insert(word))
+        .map(str::len)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::time::Timestamp;
+
+    fn transcript(lines: &[(Voice, &str, &str)]) -> Transcript {
+        Transcript::of_lines(1, Timestamp(0), lines)
+    }
+
+    #[test]
+    fn changes_are_told_from_lookups_by_what_goes_in_and_what_comes_out() {
+        let record = r#"{"id": "AB12CD", "user": "kim_9", "from": "OSL", "to": "LIS", "legs": ["XX100", "XX200"], "class": "economy", "paid": 4711}"#;
+        let profiles = Profiles::read(&[transcript(&[
+            (Voice::Call, "order_lookup", r#"{"id": "AB12CD"}"#),
+            (Voice::Result, "order_lookup", record),
+            (
+                Voice::Call,
+                "ponder",
+                r#"{"thought": "It may be changed, because the class allows it."}"#,
+            ),
+            (Voice::Call, "order_void", r#"{"id": "AB12CD"}"#),
+            (Voice::Result, "order_void", record),
+        ])]);
+        let lookup = profiles.influence("order_lookup");
+        let change = profiles.influence("order_void");
+        assert!(change > 2.0 * lookup, "{change} {lookup}");
+        assert!(profiles.influence("ponder") < change);
+        assert!(profiles.influence("unheard of").abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn what_shows_files_is_known_by_its_name_or_its_command() {
+        let call = |name: &str, arguments: &str| Call {
+            name: name.to_owned(),
+            values: values::of(arguments),
+            line: 0,
+            failed: false,
+        };
+        for (name, arguments) in [
+            ("Read", r#"{"file_path": "server.log"}"#),
+            ("mcp__files__read_text_file", "{}"),
+            ("NotebookRead", "{}"),
+            ("Bash", r#"{"command": "cat build.log | tail -5"}"#),
+            ("Bash", r#"{"command": "cd /srv/app && grep -n error *.log"}"#),
+            ("shell", r#"{"command": ["bash", "-lc", "git log --oneline"]}"#),
+        ] {
+            assert!(call(name, arguments).shows_files(), "{name} {arguments}");
+        }
+        for (name, arguments) in [
+            ("Bash", r#"{"command": "cargo test | tail -5"}"#),
+            ("get_order", r#"{"id": "W1"}"#),
+            ("thread_create", "{}"),
+            ("Bash", r#"{"command": "catalogue build"}"#),
+        ] {
+            assert!(!call(name, arguments).shows_files(), "{name} {arguments}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
+
+use super::{
+    coordinate,
+    cues::{
+        ANSWERS, CONDITIONS, COURTESY, FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST,
+        REQUEST_FORMULAS, demands, mentions,
+    },
+    cuts::negates,
+    sentences::{Sentence, paragraphs},
+    weigh::{Term, Vocabulary, WordShape},
+};
+use recapd_core::domain::text::floor_cut;
+
+/// A log or a list pasted by the user is told by its head; sentences after this many count half.
+const PASTE_SENTENCES: usize = 8;
+/// Of fewer words it can't be said whether they are code: a name and a number may be what was asked for.
+const CODE_WORDS_MIN: usize = 6;
+/// A sentence of up to this many words that begins as a greeting is nothing else.
+const GREETING_WORDS: usize = 5;
+/// An opening is left out only if this many letters and digits follow.
+const OPENING_REST_CHARS_MIN: usize = 12;
+/// The first person stands early in a sentence that is about oneself; that many words are looked at.
+const PERSON_WORDS: usize = 6;
+/// The most sentences read of one text; two thirds from its head, one third from its tail.
+const SENTENCES_MAX: usize = 240;
+
+/// Who says a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClauseSource {
+    /// The user.
+    User,
+    /// The model, or the second speaker.
+    Model,
+    /// A tool, of its failure.
+    Failure,
+}
+
+/// One sentence.
+#[derive(Clone, Debug)]
+pub(super) struct Clause {
+    /// Who says it.
+    pub(super) source: ClauseSource,
+    /// The speaker's name; empty if unknown.
+    pub(super) speaker: String,
+    /// One clean line.
+    pub(super) text: String,
+    /// Its content words.
+    pub(super) terms: Vec<Term>,
+    /// How likely it matters by its place, around 1.
+    pub(super) prior: f64,
+    /// The line of the transcript in which it stands.
+    pub(super) line: usize,
+}
+
+/// The role a text plays in its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextRole {
+    /// One of two people who talk.
+    Talk,
+    /// What the user wants.
+    Request,
+    /// What the model says before it calls a tool.
+    Narration,
+    /// What the model says in the end.
+    Answer,
+}
+
+/// The sentences of one text with their priors, without words yet. `continues_code` says that the text before it, by
+/// the same voice, ended within a block of code.
+pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
+    let paragraphs = paragraphs(text, continues_code);
+    let last = paragraphs.len().saturating_sub(1);
+    let mut clauses: Vec<(String, f64)> = paragraphs
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, sentences)| sentences.into_iter().map(move |said| (index, said)))
+        .flat_map(|(index, said)| parts(said, role).into_iter().map(move |said| (index, said)))
+        .enumerate()
+        .map(|(index, (paragraph, said))| {
+            let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
+            // Whom a model quotes it agrees with; whom a user quotes is somebody else.
+            let is_foreign = said.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
+            let text = without_opening(said.text, role);
+            let text = if is_foreign { format!("‘{text}’") } else { text };
+            (text, prior)
+        })
+        .collect();
+    if clauses.len() > SENTENCES_MAX {
+        clauses.drain(SENTENCES_MAX * 2 / 3..clauses.len() - SENTENCES_MAX / 3);
+    }
+    clauses
+}
+
+/// The clauses of a sentence of talk, where each fact counts alone; a request or an answer is told whole.
+fn parts(said: Sentence, role: TextRole) -> Vec<Sentence> {
+    if role != TextRole::Talk {
+        return vec![said];
+    }
+    let part = |text: &str| Sentence {
+        text: text.to_owned(),
+        ..said
+    };
+    coordinate::clauses(&said.text).into_iter().map(part).collect()
+}
+
+fn by_place(role: TextRole, index: usize, is_last_paragraph: bool) -> f64 {
+    match role {
+        TextRole::Talk => 1.0,
+        TextRole::Request if index == 0 => 1.5,
+        TextRole::Request if index < PASTE_SENTENCES => 1.2,
+        TextRole::Request => 0.5,
+        TextRole::Narration => 0.45,
+        TextRole::Answer if index == 0 || is_last_paragraph => 1.1,
+        TextRole::Answer => 0.8,
+    }
+}
+
+fn by_form(role: TextRole, said: &Sentence) -> f64 {
+    let text = said.text.as_str();
+    let form = match role {
+        _ if greets(text) && text.split_whitespace().count() <= GREETING_WORDS => 0.25,
+        TextRole::Talk if asks(text) => 0.45,
+        TextRole::Talk => by_person(text),
+        TextRole::Request => by_request(text),
+        TextRole::Narration | TextRole::Answer => by_answer(said),
+    };
+    if is_code(text) { form * 0.2 } else { form }
+}
+
+/// What the user says: a demand holds on, and an error says more than the lines around it; a lone word (`/clear`,
+/// `yes`), a stage direction or what only announces something else says less.
+fn by_request(said: &str) -> f64 {
+    let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
+    if is_lone || is_aside(said) || announces(said) {
+        0.15
+    } else if demands(said) {
+        1.8
+    } else if reports_fault(said) {
+        1.4
+    } else {
+        1.0
+    }
+}
+
+/// What the model says: files it names alone on a line are those it changed; offers, questions, fragments and the
+/// points of a list tell little of what came out.
+fn by_answer(said: &Sentence) -> f64 {
+    let text = said.text.as_str();
+    if is_path(text) {
+        if text.contains('/') { 2.5 } else { 1.2 }
+    } else if asks(text) {
+        0.25
+    } else if said.is_listed || is_fragment(text) || offers(text) {
+        0.45
+    } else {
+        1.0
+    }
+}
+
+fn asks(said: &str) -> bool {
+    said.ends_with(['?', '？', '؟'])
+}
+
+fn announces(said: &str) -> bool {
+    said.ends_with([':', '：'])
+}
+
+/// `*sighs*`, `[Request interrupted]`: said by no one.
+fn is_aside(said: &str) -> bool {
+    (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
+}
+
+fn is_path(said: &str) -> bool {
+    const PATH_BYTES_MAX: usize = 100;
+    let file = said.rsplit('/').next().unwrap_or_default();
+    let has_ending = file.rsplit_once('.').is_some_and(|(name, ending)| {
+        !name.is_empty() && !ending.is_empty() && ending.chars().all(char::is_alphanumeric)
+    });
+    said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
+}
+
+/// A title, a label, what announces something else: short, or without the end of a sentence.
+fn is_fragment(said: &str) -> bool {
+    const FRAGMENT_WORDS: usize = 6;
+    let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
+    said.ends_with([':', '：'])
+        || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
+}
+
+/// In talk, facts are told by those they are about.
+fn by_person(said: &str) -> f64 {
+    let mut words = said.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    if words
+        .by_ref()
+        .take(PERSON_WORDS)
+        .any(|word| FIRST_PERSON.contains(&word.as_str()))
+    {
+        1.25
+    } else {
+        1.0
+    }
+}
+
+/// Whether the model offers or asks for something rather than tells what came out.
+fn offers(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    OFFERS_FIRST.iter().any(|cue| lower.starts_with(cue)) || OFFERS.iter().any(|cue| lower.contains(cue))
+}
+
+fn reports_fault(said: &str) -> bool {
+    mentions(said, &FAILURES)
+}
+
+/// Whether a line is code, a patch or a log rather than a sentence: many signs that prose lacks and few words, or more of what
+/// is no word than of words.
+pub(super) fn is_code(said: &str) -> bool {
+    let signs = said
+        .chars()
+        .filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c))
+        .count();
+    let visible = said.chars().filter(|c| !c.is_whitespace()).count();
+    let all = said.split_whitespace().count();
+    let words = said.split_whitespace().filter(|word| is_word(word)).count();
+    let odd = signs * 10 >= visible && words < 5;
+    odd || (all >= CODE_WORDS_MIN && words * 2 < all) || is_rule_or_table(said, visible)
+}
+
+/// Letters, perhaps with a mark behind or around them.
+fn is_word(word: &str) -> bool {
+    let bare = word.trim_matches(|c: char| ",.:!?()“”‘’\"'…".contains(c));
+    let is_letter = |c: char| c.is_alphabetic() || !c.is_ascii() || "'-/".contains(c);
+    bare.contains(char::is_alphabetic) && bare.chars().all(is_letter)
+}
+
+/// Bars, rules and pixels: less than half of it says something.
+fn is_rule_or_table(said: &str, visible: usize) -> bool {
+    let telling = said.chars().filter(|c| c.is_alphanumeric()).count();
+    visible > 40 && telling * 2 < visible
+}
+
+/// A sentence without the courtesy it opens with, and a request without its formula: `Sure, I'd like to leave` becomes
+/// `leave`.
+fn without_opening(said: String, role: TextRole) -> String {
+    let rest = without_courtesy(&said);
+    let rest = if role == TextRole::Request {
+        without_formula(rest)
+    } else {
+        rest
+    };
+    let says_something = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
+    if says_something && rest.len() < said.len() {
+        rest.to_owned()
+    } else {
+        said
+    }
+}
+
+fn without_courtesy(said: &str) -> &str {
+    const OPENING_BYTES_MAX: usize = 24;
+    let head = floor_cut(said, OPENING_BYTES_MAX);
+    let Some((opening, _)) = head.split_once([',', '!']) else {
+        return said;
+    };
+    let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
+    if is_courtesy(opening) { rest } else { said }
+}
+
+/// Whether an opening can go: what it says changes nothing of what follows.
+fn is_courtesy(opening: &str) -> bool {
+    let lower = opening.to_lowercase();
+    let words = lower.split_whitespace();
+    let is_polite =
+        || words.clone().all(WordShape::is_empty_talk) && words.clone().any(|word| COURTESY.contains(word));
+    ANSWERS.contains(lower.trim())
+        || ((greets(opening) || is_polite())
+            && !words
+                .clone()
+                .any(|word| CONDITIONS.contains(word) || negates(word)))
+}
+
+fn without_formula(said: &str) -> &str {
+    let head = floor_cut(said, 32).to_lowercase().replace('’', "'");
+    let is_said = |formula: &&&str| {
+        head.strip_prefix(**formula)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    // Counted in characters, because a curly apostrophe has more bytes than a straight one.
+    let chars = REQUEST_FORMULAS
+        .iter()
+        .find(is_said)
+        .map_or(0, |formula| formula.chars().count() + 1);
+    said.char_indices()
+        .nth(chars)
+        .and_then(|(at, _)| said.get(at..))
+        .unwrap_or(said)
+}
+
+/// Whether `text` opens a conversation by its first words.
+pub(super) fn greets(text: &str) -> bool {
+    let head = floor_cut(text.trim_start(), 32).to_lowercase();
+    GREETINGS.iter().any(|greeting| {
+        head.strip_prefix(greeting)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphabetic() && c.is_ascii()))
+    })
+}
+
+impl Clause {
+    /// Reads the words of `text`, said in the exchange at `exchange` of the batch.
+    pub(super) fn read(
+        vocabulary: &mut Vocabulary,
+        exchange: usize,
+        source: ClauseSource,
+        (text, prior): (String, f64),
+        (speaker, line): (&str, usize),
+    ) -> Self {
+        Self {
+            source,
+            speaker: speaker.to_owned(),
+            terms: vocabulary.read(&text, exchange),
+            text,
+            prior,
+            line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_are_left_out_where_something_follows() {
+        let cases = [
+            ("Sure, my id is kim_9 and more.", "my id is kim_9 and more."),
+            ("Hi, I’d like to change my flight.", "change my flight."),
+            ("Could you please look at it again?", "look at it again?"),
+            ("I need to go.", "I need to go."),
+            ("Thanks!", "Thanks!"),
+            ("Yes, please.", "Yes, please."),
+            ("Yes, delete the branch.", "delete the branch."),
+            ("Thank you so much, the branch is gone.", "the branch is gone."),
+            ("Hi if all is good, delete it.", "Hi if all is good, delete it."),
+            (
+                "I don't know, the port may be free.",
+                "I don't know, the port may be free.",
+            ),
+            (
+                "If not, delete the staging database.",
+                "If not, delete the staging database.",
+            ),
+            (
+                "If all is good, delete it at nine.",
+                "If all is good, delete it at nine.",
+            ),
+            (
+                "Other than this, all tests pass.",
+                "Other than this, all tests pass.",
+            ),
+            (
+                "Wenn nicht, bitte alles löschen.",
+                "Wenn nicht, bitte alles löschen.",
+            ),
+            (
+                "Anna, the flight leaves at nine.",
+                "Anna, the flight leaves at nine.",
+            ),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(without_opening(said.to_owned(), TextRole::Request), expected);
+        }
+    }
+
+    #[test]
+    fn whom_a_user_quotes_is_somebody_else() {
+        let texts = |role| -> Vec<String> {
+            let said = of_text("> I deleted the tables.\nWho was that?", role, false);
+            said.into_iter().map(|(text, _)| text).collect()
+        };
+        assert_eq!(
+            texts(TextRole::Request),
+            ["‘I deleted the tables.’", "Who was that?"]
+        );
+        assert_eq!(
+            texts(TextRole::Answer),
+            ["I deleted the tables.", "Who was that?"]
+        );
+    }
+
+    #[test]
+    fn greetings_open_in_many_languages() {
+        for text in [
+            "Hi! I need help",
+            "Hello",
+            "Guten Tag, ich",
+            "你好，我",
+            "  hey Nate",
+        ] {
+            assert!(greets(text), "{text}");
+        }
+        for text in ["history of Rome", "Highway", "", "I said hi"] {
+            assert!(!greets(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_weigh_more_than_narration_and_questions() {
+        let prior = |text: &str, role| of_text(text, role, false)[0].1;
+        assert!(prior("Cancel it.", TextRole::Request) > prior("It is cancelled.", TextRole::Answer));
+        assert!(prior("It is cancelled.", TextRole::Answer) > prior("I will look.", TextRole::Narration));
+        assert!(prior("Shall I?", TextRole::Answer) < prior("I shall.", TextRole::Answer));
+    }
+}

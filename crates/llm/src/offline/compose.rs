@@ -1,0 +1,277 @@
+//! The three texts of an item: the clauses and calls that tell most about a run within each limit, in their order.
+
+use std::collections::HashSet;
+
+use super::{
+    candidates::{self, CallStyle, Candidate},
+    reading::{Corpus, ExchangeReading},
+    render::{self, PieceVoice, TextPiece},
+    weigh::{Term, number},
+};
+use recapd_core::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
+
+/// How calls are told in each text.
+const TEXT_CALLS: CallStyle = CallStyle {
+    values_max: 6,
+    spans_turns: false,
+};
+/// See [`TEXT_CALLS`].
+const BRIEF_CALLS: CallStyle = CallStyle {
+    values_max: 4,
+    spans_turns: false,
+};
+/// See [`TEXT_CALLS`].
+const GIST_CALLS: CallStyle = CallStyle {
+    values_max: 4,
+    spans_turns: true,
+};
+/// What joining one more piece costs, in characters.
+const JOINT_CHARS: usize = 4;
+/// The longest piece of a text, in characters.
+const PIECE_CHARS_MAX: usize = 260;
+/// Room below this many characters isn't worth a cut piece.
+const ROOM_CHARS_MIN: usize = 40;
+/// A piece that adds less than this says nothing new; the shorter a text, the more each piece must tell.
+const GAIN_MIN: f64 = 0.4;
+/// See [`GAIN_MIN`]: the least for a text of one character, sinking with the root of the length.
+const GAIN_MIN_SHORT: f64 = 20.0;
+/// How strongly long pieces are held against their gain: 0 not at all, 1 in proportion.
+const LENGTH_EXPONENT: f64 = 0.75;
+/// A phrase, a lone word or an announcement is no aim.
+const AIM_PRIOR_MIN: f64 = 0.25;
+/// A change is told before the outcome if it tells at least this share of the greatest one.
+const CHANGE_SHARE_MIN: f64 = 0.6;
+/// How many changes are told before the outcome.
+const CHANGES_TOLD: usize = 3;
+/// What the model says last is an outcome if it tells this much.
+const OUTCOME_WORTH_MIN: f64 = 1.5;
+/// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
+const AIM_WORDS_MIN: usize = 2;
+/// The least room of a point, in characters.
+const POINT_CHARS_MIN: usize = 160;
+/// What an item says when there is nothing to say.
+const NO_TEXT: &str = "(no text)";
+
+/// The texts of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Texts {
+    /// Detailed.
+    pub(super) text: String,
+    /// Shorter.
+    pub(super) brief: String,
+    /// Headline.
+    pub(super) gist: String,
+}
+
+impl Texts {
+    /// These texts, or where there is nothing to tell, `words` as they were said.
+    pub(super) fn or_quote(self, words: &str) -> Self {
+        let quoted = |told: String| match told.strip_prefix(NO_TEXT) {
+            Some(rest) if !words.is_empty() => format!("“{words}”{rest}"),
+            _ => told,
+        };
+        Self {
+            text: quoted(self.text),
+            brief: quoted(self.brief),
+            gist: quoted(self.gist),
+        }
+    }
+}
+
+/// The detailed text of a run that stands for much: a point for each exchange, as long as its share of the words.
+pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usize) -> String {
+    let said = run
+        .iter()
+        .fold(0_usize, |sum, reading| sum.saturating_add(reading.said_chars))
+        .max(1);
+    let points = run.iter().map(|reading| {
+        let share =
+            (chars_max.saturating_mul(reading.said_chars) / said).clamp(POINT_CHARS_MIN, TEXT_CHARS_MAX);
+        tell(batch, std::slice::from_ref(reading), (share, TEXT_CALLS))
+    });
+    points
+        .filter(|point| point != NO_TEXT)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The texts for a run of exchanges.
+pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
+    Texts {
+        text: tell(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
+        brief: tell(batch, run, (BRIEF_CHARS_MAX, BRIEF_CALLS)),
+        gist: tell(batch, run, (GIST_CHARS_MAX, GIST_CALLS)),
+    }
+}
+
+/// One line about a run, of that length and with calls told like that.
+fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, CallStyle)) -> String {
+    // A run is interrupted as a whole or not at all.
+    let interrupted = run.iter().any(|reading| reading.interrupted);
+    let candidates = candidates::of(batch, run, folding);
+    let mark = if interrupted { render::INTERRUPTED } else { "" };
+    let chars_max = chars_max - mark.len();
+    let chosen = choose(batch, &candidates, chars_max);
+    let mut told = render::line(&chosen, chars_max);
+    if told.is_empty() {
+        NO_TEXT.clone_into(&mut told);
+    }
+    told + mark
+}
+
+/// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each
+/// adds to what is already told, for its length.
+fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
+    let mut told = StoryState::new(batch, chars_max);
+    for (at, share) in anchors(batch, candidates, chars_max) {
+        told.take(candidates, at, share);
+    }
+    while let Some(at) = told.next(candidates) {
+        told.take(candidates, at, PIECE_CHARS_MAX);
+    }
+    told.pieces
+}
+
+/// Which pieces come first, with the characters each may take: in a task the greatest change (so that the aim leaves
+/// room for it), the aim, further changes and the last outcome; in talk none.
+fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
+    let mut anchors: Vec<(usize, usize)> = changes(candidates)
+        .into_iter()
+        .map(|at| (at, chars_max / 2))
+        .collect();
+    let second = anchors.len().min(1);
+    anchors.splice(second..second, aim(batch, candidates).map(|at| (at, chars_max)));
+    anchors.extend(outcome(batch, candidates).map(|at| (at, chars_max)));
+    anchors
+        .into_iter()
+        .map(|(at, share)| (at, share.min(PIECE_CHARS_MAX)))
+        .collect()
+}
+
+fn told_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
+    candidates
+        .iter()
+        .enumerate()
+        .filter(move |(_, one)| one.piece.voice == voice)
+}
+
+/// What a candidate tells by itself.
+fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
+    candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
+}
+
+fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
+    let is_aim = |one: &Candidate| {
+        one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
+    };
+    let said = || told_by(candidates, PieceVoice::User);
+    said()
+        .find(|(_, one)| is_aim(one))
+        .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
+        .map(|(at, _)| at)
+}
+
+/// The greatest changes, the greatest first.
+fn changes(candidates: &[Candidate]) -> Vec<usize> {
+    let mut changes: Vec<(usize, &Candidate)> = told_by(candidates, PieceVoice::Call)
+        .filter(|(_, one)| one.is_change)
+        .collect();
+    changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
+    // Beside a great change, a small one is rather a look-up.
+    let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
+    changes
+        .into_iter()
+        .filter(|(_, one)| one.own >= own_min)
+        .take(CHANGES_TOLD)
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The most telling thing the model says in the last exchange in which it says anything.
+fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
+    let exchange = |candidate: &Candidate| candidate.piece.place.0;
+    let last = told_by(candidates, PieceVoice::Model)
+        .map(|(_, one)| exchange(one))
+        .max()?;
+    told_by(candidates, PieceVoice::Model)
+        .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
+        .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
+        .map(|(at, _)| at)
+}
+
+/// What is told so far.
+struct StoryState<'a> {
+    batch: &'a Corpus,
+    room: usize,
+    gain_min: f64,
+    taken: HashSet<usize>,
+    words: HashSet<Term>,
+    pieces: Vec<TextPiece>,
+}
+
+impl<'a> StoryState<'a> {
+    fn new(batch: &'a Corpus, room: usize) -> Self {
+        Self {
+            batch,
+            room,
+            gain_min: GAIN_MIN.max(GAIN_MIN_SHORT / number(room.max(1)).sqrt()),
+            taken: HashSet::new(),
+            words: HashSet::new(),
+            pieces: Vec::new(),
+        }
+    }
+
+    /// The candidate that adds most for its length, if any fits and adds something.
+    fn next(&self, candidates: &[Candidate]) -> Option<usize> {
+        candidates
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !self.taken.contains(at))
+            .filter_map(|(at, candidate)| Some((at, self.rate(candidate)?)))
+            .fold(None, |best: Option<(usize, f64)>, one| match best {
+                Some(best) if best.1 >= one.1 => Some(best),
+                _ => Some(one),
+            })
+            .map(|(at, _)| at)
+    }
+
+    /// What a candidate adds for its length; `None` if that is nothing, or it doesn't fit.
+    fn rate(&self, candidate: &Candidate) -> Option<f64> {
+        let news: f64 = candidate
+            .terms
+            .iter()
+            .filter(|term| !self.words.contains(term))
+            .map(|&term| self.batch.vocabulary.weight(term))
+            .sum();
+        let gain = candidate.prior * (candidate.own + news);
+        let chars = candidate.piece.chars().min(PIECE_CHARS_MAX) + JOINT_CHARS;
+        let cut = if chars <= self.room {
+            1.0
+        } else if self.pieces.is_empty() && self.room >= ROOM_CHARS_MIN && self.room * 2 >= chars {
+            0.6
+        } else {
+            return None;
+        };
+        let length = number(chars + 12).powf(LENGTH_EXPONENT);
+        (gain >= self.gain_min).then_some(cut * gain / length)
+    }
+
+    /// Tells a candidate in at most `share` characters.
+    fn take(&mut self, candidates: &[Candidate], at: usize, share: usize) {
+        let Some(candidate) = candidates.get(at).filter(|_| self.taken.insert(at)) else {
+            return;
+        };
+        let room = share.min(self.room.saturating_sub(JOINT_CHARS));
+        let piece = candidate.piece.fitted(room);
+        let is_stump = piece.chars() * 2 < candidate.piece.chars().min(PIECE_CHARS_MAX);
+        if piece.text.is_empty()
+            || (is_stump && !self.pieces.is_empty() && candidate.piece.voice != PieceVoice::User)
+        {
+            return;
+        }
+        self.room = self.room.saturating_sub(piece.chars() + JOINT_CHARS);
+        self.words.extend(&candidate.terms);
+        self.words.extend(&candidate.covers);
+        self.pieces.push(piece);
+    }
+}

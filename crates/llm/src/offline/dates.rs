@@ -1,0 +1,374 @@
+//! Dates beside the words that only mean one on the day they are said: `yesterday (7 May)`. A summary is read later.
+
+use std::borrow::Cow;
+
+use recapd_core::domain::time::{DAY_MS, Timestamp};
+
+/// The longest text that is looked at, in bytes.
+const TEXT_BYTES_MAX: usize = 4_096;
+/// The most days, weeks, months or years ago that are reckoned back.
+const AGO_MAX: i64 = 99;
+
+/// Days told from the one on which they are said (English, German, Spanish, Portuguese, Italian), longer phrases before
+/// those they hold. Words that also mean the morning, or something else in another language (`hier`), are left out.
+const DAYS: [(&str, i64); 30] = [
+    ("day before yesterday", -2),
+    ("day after tomorrow", 2),
+    ("antes de ayer", -2),
+    ("antes de ontem", -2),
+    ("depois de amanhã", 2),
+    ("l altro ieri", -2),
+    ("altro ieri", -2),
+    ("ieri l altro", -2),
+    ("vorgestern", -2),
+    ("anteayer", -2),
+    ("anteontem", -2),
+    ("übermorgen", 2),
+    ("dopodomani", 2),
+    ("yesterday", -1),
+    ("gestern", -1),
+    ("ayer", -1),
+    ("ontem", -1),
+    ("ieri", -1),
+    ("tomorrow", 1),
+    ("amanhã", 1),
+    ("domani", 1),
+    ("today", 0),
+    ("tonight", 0),
+    ("this morning", 0),
+    ("this afternoon", 0),
+    ("this evening", 0),
+    ("heute", 0),
+    ("hoy", 0),
+    ("hoje", 0),
+    ("oggi", 0),
+];
+/// Between a length of time and a date they tell another one: `two days before yesterday`.
+const SHIFTS: [&str; 3] = ["before", "after", "from"];
+/// Before a number they make it a bound, a guess or another number: `more than 10 days ago`, `twenty two years ago`.
+const BOUNDS: [&str; 21] = [
+    "over", "under", "than", "almost", "nearly", "least", "most", "or", "to", "hundred", "thousand", "half",
+    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "every",
+];
+/// Before `last` and `next` they tell of a span or of somebody's last one: `over the last year`, `her last night`.
+const OWNERS: [&str; 16] = [
+    "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every",
+    "s", "at",
+];
+/// Monday first, as days after a Monday.
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+/// From one on.
+const NUMBERS: [&str; 10] = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+];
+
+/// A length of time.
+#[derive(Clone, Copy)]
+enum Unit {
+    Day,
+    Month,
+    Year,
+}
+
+/// A word in lower case, and where it stands.
+struct DateWord {
+    begin: usize,
+    end: usize,
+    text: String,
+}
+
+/// `said` when clocks showed `at`, with the date in brackets after each word that needs one. What is said of today does
+/// where it may be told under another day, that of `begin`.
+pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
+    if said.len() > TEXT_BYTES_MAX {
+        return Cow::Borrowed(said);
+    }
+    let words = words(said);
+    let is_own_day = at.0.div_euclid(DAY_MS) == begin.0.div_euclid(DAY_MS);
+    let mut text = String::new();
+    let (mut told, mut index) = (0, 0);
+    while index < words.len() {
+        let (before, rest) = words.split_at(index);
+        let Some((date, length)) = date(before, rest, at, is_own_day) else {
+            index += 1;
+            continue;
+        };
+        index += length;
+        let phrase = rest.get(..length).unwrap_or_default();
+        if let Some(end) = end_of(said, phrase) {
+            text.push_str(said.get(told..end).unwrap_or_default());
+            text.extend([" (", date.as_str(), ")"]);
+            told = end;
+        }
+    }
+    if told == 0 {
+        return Cow::Borrowed(said);
+    }
+    text.push_str(said.get(told..).unwrap_or_default());
+    Cow::Owned(text)
+}
+
+/// Where `phrase` ends in `said`, if it stands there alone: `last night's table`, `yesterday (Sunday)`, `2.5 years ago`,
+/// `/logs/yesterday.md` and `at last, Friday` stay as they are.
+fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
+    let (first, last) = (phrase.first()?, phrase.last()?);
+    let before = said.get(..first.begin)?;
+    let after = said.get(last.end..)?;
+    let within = said.get(first.begin..last.end)?;
+    let rest = after.trim_start_matches(['.', ',', ';', ':', '!', '?', '…', ')']);
+    let ends = after.starts_with(['—', '–']) || !rest.starts_with(is_of_name);
+    let is_alone = ends && !before.ends_with(is_of_name) && !within.contains(['-', '_', '/', '.', ',', ':']);
+    (is_alone && !after.trim_start().starts_with(['(', '-'])).then_some(last.end)
+}
+
+/// Whether `c` makes one name or number of what stands around it.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || "_/\\'’-.,:@#=$+".contains(c)
+}
+
+/// The words of a text.
+fn words(said: &str) -> Vec<DateWord> {
+    let mut words = Vec::new();
+    let mut begin = None;
+    for (at, c) in said.char_indices().chain([(said.len(), ' ')]) {
+        match (c.is_alphanumeric(), begin) {
+            (true, None) => begin = Some(at),
+            (false, Some(from)) => {
+                words.push(DateWord {
+                    begin: from,
+                    end: at,
+                    text: said.get(from..at).unwrap_or_default().to_lowercase(),
+                });
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// The date that the first words of `rest` mean behind the words `before` them, and how many words that are.
+fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
+    let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
+    let back = |count: usize| {
+        let index = before.len().checked_sub(count)?;
+        before.get(index).map(|word| word.text.as_str())
+    };
+    let lead = back(1).unwrap_or_default();
+    if SHIFTS.contains(&lead) && back(2).is_some_and(is_span) {
+        return None;
+    }
+    let is_meant = |(phrase, days): &&(&str, i64)| (*days != 0 || !is_own_day) && begins(rest, phrase);
+    if let Some((phrase, days)) = DAYS.iter().find(is_meant) {
+        return Some((moved(at, Unit::Day, *days), phrase.split(' ').count()));
+    }
+    if let (Some(count), Some((unit, days)), "ago") = (number(word(0)), unit(word(1)), word(2)) {
+        let is_bound = BOUNDS.contains(&lead) || number(lead).is_some();
+        return (!is_bound).then(|| (moved(at, unit, -count * days), 3));
+    }
+    if OWNERS.contains(&lead) || word(2) == "of" {
+        return None;
+    }
+    Some((by_direction(word(0), word(1), at)?, 2))
+}
+
+fn begins(words: &[DateWord], phrase: &str) -> bool {
+    let mut texts = words.iter().map(|word| word.text.as_str());
+    phrase.split(' ').all(|word| texts.next() == Some(word))
+}
+
+/// Whether `word` is a length of time, or the part of a day.
+fn is_span(word: &str) -> bool {
+    const SPANS: [&str; 8] = [
+        "day", "night", "morning", "evening", "weekend", "week", "month", "year",
+    ];
+    SPANS.contains(&word.strip_suffix('s').unwrap_or(word))
+}
+
+/// The date of `last night`, `this friday`, `next month`.
+fn by_direction(which: &str, name: &str, at: Timestamp) -> Option<String> {
+    let direction = match which {
+        "last" => -1,
+        "this" => 0,
+        "next" => 1,
+        _ => return None,
+    };
+    Some(match name {
+        "night" if direction < 0 => moved(at, Unit::Day, -1),
+        "month" if direction != 0 => moved(at, Unit::Month, direction),
+        "year" if direction != 0 => moved(at, Unit::Year, direction),
+        _ => {
+            let day = WEEKDAYS.iter().position(|weekday| *weekday == name)?;
+            moved(at, Unit::Day, days_to(i64::try_from(day).ok()?, at, direction)?)
+        }
+    })
+}
+
+fn number(word: &str) -> Option<i64> {
+    let spelt = NUMBERS.iter().position(|number| *number == word);
+    let number = match spelt {
+        Some(index) => i64::try_from(index + 1).ok()?,
+        None => word.parse().ok()?,
+    };
+    (1..=AGO_MAX).contains(&number).then_some(number)
+}
+
+fn unit(word: &str) -> Option<(Unit, i64)> {
+    Some(match word.strip_suffix('s').unwrap_or(word) {
+        "day" => (Unit::Day, 1),
+        "month" => (Unit::Month, 1),
+        "year" => (Unit::Year, 1),
+        _ => return None,
+    })
+}
+
+/// How many days it is from `at` to the last, to this or to the next such weekday; `None` where people mean different
+/// days: on Monday, `next Friday` is in four days to some and in eleven to others.
+fn days_to(weekday: i64, at: Timestamp, direction: i64) -> Option<i64> {
+    // 1970-01-01 was a Thursday.
+    let today = (at.0.div_euclid(DAY_MS) + 3).rem_euclid(7);
+    let ahead = (weekday - today).rem_euclid(7);
+    let is_this_week = weekday > today;
+    match direction {
+        // Who says `last Friday` on Saturday may not mean yesterday.
+        ..0 => (ahead != 6).then_some(ahead - 7),
+        0 => is_this_week.then_some(ahead),
+        _ => (!is_this_week && ahead != 1).then_some(if ahead == 0 { 7 } else { ahead }),
+    }
+}
+
+/// The date so many days, months or years from `at`, as precise as its unit; the year only where it is another one.
+fn moved(at: Timestamp, unit: Unit, count: i64) -> String {
+    let read = |time: Timestamp, pattern: &str| time.format(pattern).parse::<i64>().unwrap_or_default();
+    let months = match unit {
+        Unit::Day => {
+            let then = at.plus_ms(count * DAY_MS);
+            return then.format(if read(then, "%Y") == read(at, "%Y") {
+                "%-d %B"
+            } else {
+                "%-d %B %Y"
+            });
+        }
+        Unit::Year => return (read(at, "%Y") + count).to_string(),
+        Unit::Month => count,
+    };
+    let mut then = at;
+    for _ in 0..months.abs() {
+        let day = read(then, "%-d");
+        // To the last day of the month before, or to the first ones of the next.
+        let days = if months < 0 { -day } else { 33 - day };
+        then = then.plus_ms(days * DAY_MS);
+    }
+    then.format(if read(then, "%Y") == read(at, "%Y") {
+        "%B"
+    } else {
+        "%B %Y"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_mean_a_date_get_it() {
+        // A Monday.
+        let at = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
+        let cases = [
+            (
+                "I went there yesterday and it was good",
+                "I went there yesterday (7 May) and it was good",
+            ),
+            ("Last night, I slept.", "Last night (7 May), I slept."),
+            ("We met last Friday.", "We met last Friday (5 May)."),
+            ("See you next monday!", "See you next monday (15 May)!"),
+            ("It began three years ago", "It began three years ago (2020)"),
+            ("It broke 10 days ago", "It broke 10 days ago (28 April)"),
+            ("I moved 6 months ago", "I moved 6 months ago (November 2022)"),
+            ("next month or next year", "next month (June) or next year (2024)"),
+            ("Gestern war ich da", "Gestern (7 May) war ich da"),
+            ("Füge hier einen Test hinzu", "Füge hier einen Test hinzu"),
+            ("yesterday (Sunday)", "yesterday (Sunday)"),
+            ("last night's table", "last night's table"),
+            ("at last she saw the year", "at last she saw the year"),
+            ("999 years ago", "999 years ago"),
+            ("", ""),
+            (
+                "See you the day after tomorrow.",
+                "See you the day after tomorrow (10 May).",
+            ),
+            (
+                "It broke the day before yesterday",
+                "It broke the day before yesterday (6 May)",
+            ),
+            ("Depois de amanhã eu viajo", "Depois de amanhã (10 May) eu viajo"),
+            ("L'altro ieri pioveva", "L'altro ieri (6 May) pioveva"),
+            ("Vorgestern kam sie", "Vorgestern (6 May) kam sie"),
+            (
+                "this Friday or last Tuesday",
+                "this Friday (12 May) or last Tuesday (2 May)",
+            ),
+            ("this time last year", "this time last year (2022)"),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(dated(said, at, at), expected);
+        }
+        let january = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+        assert_eq!(
+            dated("yesterday", january, january),
+            "yesterday (31 December 2025)"
+        );
+        let end = Timestamp::parse("2026-01-31T00:00:00Z").unwrap();
+        assert_eq!(dated("next month", end, end), "next month (February)");
+    }
+
+    #[test]
+    fn today_gets_its_date_where_it_may_stand_under_another_day() {
+        let begin = Timestamp::parse("2023-05-07T23:50:00Z").unwrap();
+        let at = Timestamp::parse("2023-05-08T00:10:00Z").unwrap();
+        let said = "It broke this morning, I fix it today.";
+        assert_eq!(dated(said, begin, begin), said);
+        assert_eq!(
+            dated(said, at, begin),
+            "It broke this morning (8 May), I fix it today (8 May)."
+        );
+    }
+
+    #[test]
+    fn what_means_another_date_or_none_gets_no_date() {
+        // A Monday.
+        let at = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
+        for said in [
+            "two days before yesterday",
+            "a week from tomorrow",
+            "the night before last Friday",
+            "twenty two years ago",
+            "twenty-two years ago",
+            "2.5 years ago",
+            "1,010 days ago",
+            "more than 10 days ago",
+            "two or three days ago",
+            "over the last year",
+            "It was her last night there.",
+            "Last month of school",
+            "next Friday",
+            "last Sunday",
+            "At last, Friday came.",
+            "see logs/yesterday.md and last-month.csv",
+            "yesterday_report",
+            "two weeks ago, last week",
+            "the day before yesterday's lunch",
+            "il giornale dell'altro ieri",
+        ] {
+            assert_eq!(dated(said, at, at), said);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Whether a result reports a failure in words, and which ones tell it. Only its beginning and its end are looked at:
+//! what stands between may be a log, a page or source code. Of what only shows a file, not even these.
+
+use super::cues::{FAILURES, is_zero_count};
+use recapd_core::domain::{
+    outcome,
+    text::{CUT_MARK, ceil_cut, cut, first_line, floor_cut, one_line},
+};
+
+/// The longest account of a failure, in characters.
+const FAILURE_CHARS_MAX: usize = 160;
+/// A shorter first line is followed by the second one, in characters.
+const FAILURE_CHARS_MIN: usize = 24;
+/// How much of the first line is searched, in bytes.
+const HEAD_BYTES: usize = 160;
+/// How much of the end is searched, in bytes and lines.
+const TAIL_BYTES: usize = 2_048;
+/// See [`TAIL_BYTES`].
+const TAIL_LINES: usize = 12;
+/// A line that begins with the word `error` tells the end of it all only if no more than two follow.
+const LAST_LINES: usize = 3;
+/// How Python begins to tell of an error.
+const TRACEBACK: &str = "Traceback (most recent call last)";
+/// What stands before the output of a command in Codex.
+const HEADER: [&str; 4] = ["Chunk ID:", "Wall time:", "Original token count:", "Output:"];
+/// How lines begin that say how it all ended, in lower case, without marks before them.
+const VERDICTS: [&str; 9] = [
+    "test result: failed",
+    "build failed",
+    "build failure",
+    "info] build failure",
+    "error] build failure",
+    "npm err!",
+    "npm error",
+    "make: ***",
+    "make[1]: ***",
+];
+/// How one of the last lines begins where something was broken off, in lower case.
+const LAST_WORDS: [&str; 3] = ["error:", "error[", "fatal:"];
+/// The first word of a line that tells a test or a build that failed, in capitals.
+const FAIL: [&str; 4] = ["FAIL", "FAILED", "FAILURE", "FAILURES"];
+/// What is counted of failures.
+const COUNTED: [&str; 6] = ["failed", "failing", "failure", "failures", "error", "errors"];
+/// Within how many words the label of such a line ends.
+const LABEL_WORDS: usize = 3;
+/// How words begin of which one stands in a line that sums up a run of tests.
+const SUMMED_UP: [&str; 4] = ["pass", "test", "example", "spec"];
+
+/// Whether `result` reports a failure. Of what only shows a file (`is_file`) just fields and exit codes count.
+pub(super) fn is_told(result: &str, is_file: bool) -> bool {
+    let result = result.trim();
+    let is_json = result.starts_with('{') || result.starts_with("[{");
+    outcome::is_failure(result)
+        || (!is_file && !is_json && (begins_badly(result) || verdict(result).is_some()))
+}
+
+/// What a result that reports a failure says of it.
+pub(super) fn words(result: &str) -> Option<String> {
+    let reason = outcome::reason(result.trim());
+    let result = reason.as_deref().unwrap_or(result).trim();
+    // The code alone says nothing.
+    let is_code = |line: &&str| outcome::exit_code(line).is_some();
+    let ending = || verdict(result).filter(|line| !begins_badly(result) && !is_code(line));
+    let told = trace(result)
+        .or_else(ending)
+        .map_or_else(|| opening(result), str::to_owned);
+    let told = first_line(&told, FAILURE_CHARS_MAX);
+    (!told.is_empty()).then_some(told)
+}
+
+/// The first line, and the second one where that alone says nothing, as `Exit code 1`.
+fn opening(result: &str) -> String {
+    let mut lines = result
+        .lines()
+        .filter(|line| !HEADER.iter().any(|start| line.starts_with(*start)))
+        .map(|line| first_line(line, FAILURE_CHARS_MAX))
+        .filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let more = Some(&first)
+        .filter(|first| first.chars().count() < FAILURE_CHARS_MIN)
+        .and_then(|_| lines.next());
+    cut(
+        &one_line(&format!("{first} {}", more.unwrap_or_default())),
+        FAILURE_CHARS_MAX,
+    )
+}
+
+/// The error that a trace of Python's names: the first line that isn't indented; where some are cut out, the last one.
+fn trace(result: &str) -> Option<&str> {
+    let (_, trace) = result.rsplit_once(TRACEBACK)?;
+    let (_, trace) = trace.split_once('\n')?;
+    let mut lines = trace.lines().filter(|line| !line.trim().is_empty());
+    if trace.contains(CUT_MARK.trim_start()) {
+        return lines.next_back();
+    }
+    lines.find(|line| !line.starts_with(char::is_whitespace))
+}
+
+fn begins_badly(result: &str) -> bool {
+    let first = result.lines().next().unwrap_or_default();
+    let first = floor_cut(first, HEAD_BYTES);
+    let lower = first.to_lowercase();
+    begins_with(&lower, &FAILURES)
+        || names_error(first)
+        || is_unknown_command(&lower)
+        || is_bad_response(&lower)
+        || lower.ends_with(": no such file or directory")
+}
+
+fn begins_with(lower: &str, cues: &[&str]) -> bool {
+    cues.iter()
+        .any(|cue| lower.strip_prefix(cue).is_some_and(|rest| follows(cue, rest)))
+}
+
+/// Whether what follows a word of failure leaves it one: neither a longer word, nor a file's name, nor a count of none.
+fn follows(cue: &str, rest: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "_-/=".contains(c));
+    let is_word = !cue.is_ascii() || !(goes_on(rest) || rest.strip_prefix('.').is_some_and(goes_on));
+    is_word && !is_zero_count(rest)
+}
+
+/// `ValueError: no such order`, `java.io.IOException: gone`.
+fn names_error(line: &str) -> bool {
+    let name = line.split(':').next().unwrap_or_default();
+    name.len() < line.len()
+        && (name.ends_with("Error") || name.ends_with("Exception"))
+        && name.chars().all(|c| c.is_alphanumeric() || "._$".contains(c))
+}
+
+fn is_unknown_command(lower: &str) -> bool {
+    lower.ends_with(": command not found") || lower.contains(": command not found: ")
+}
+
+/// `HTTP/1.1 500 Internal Server Error`.
+fn is_bad_response(lower: &str) -> bool {
+    let status = lower
+        .strip_prefix("http/")
+        .and_then(|response| response.split_whitespace().nth(1));
+    status.is_some_and(|status| status.len() == 3 && status.starts_with(['4', '5']))
+}
+
+/// The line at the end of `result` that says that it ended badly.
+fn verdict(result: &str) -> Option<&str> {
+    let lines: Vec<&str> = ceil_cut(result, TAIL_BYTES)
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take(TAIL_LINES)
+        .collect();
+    let is_last_word = |line: &&&str| {
+        let lower = line.to_lowercase();
+        LAST_WORDS.iter().any(|word| lower.starts_with(word))
+            || is_unknown_command(&lower)
+            || outcome::exit_code(line).is_some_and(|code| code != 0)
+    };
+    let is_end_of_trace = |line: &&&str| names_error(line) && result.contains(TRACEBACK);
+    let last = lines.first().filter(|line| is_end_of_trace(line));
+    let last = last.or_else(|| lines.iter().rev().find(|line| is_verdict(line)));
+    last.or_else(|| lines.iter().take(LAST_LINES).find(is_last_word))
+        .copied()
+}
+
+fn is_verdict(line: &str) -> bool {
+    let bare = line.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let lower = bare.to_lowercase();
+    let word = bare
+        .split(|c: char| !c.is_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    let behind = bare.get(word.len()..).unwrap_or_default();
+    begins_with(&lower, &VERDICTS)
+        || (FAIL.contains(&word) && follows(word, behind))
+        || counts_failures(&lower)
+}
+
+/// Whether a line sums up a run with failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
+/// A sentence that has such a number in it doesn't.
+fn counts_failures(lower: &str) -> bool {
+    let tokens: Vec<&str> = lower
+        .split(|c: char| c.is_whitespace() || ",;()|".contains(c))
+        .filter(|token| !token.is_empty())
+        .collect();
+    let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_counted = |word: &str| COUNTED.contains(&word.trim_end_matches(['.', '!']));
+    // Behind a count comes the next one, how long it all took, or nothing.
+    let ends = |at: usize| {
+        let next = token(at);
+        let is_joint = ["in", "and"].contains(&next) && is_number(token(at + 1));
+        next.is_empty() || next == "generated." || is_number(next) || is_joint
+    };
+    let counts = |at: usize| {
+        let (first, second) = (token(at), token(at + 1));
+        (is_some(first) && is_counted(second) && ends(at + 2))
+            || (first.strip_suffix(':').is_some_and(is_counted) && is_some(second))
+    };
+    let is_label = tokens.iter().take(LABEL_WORDS).any(|token| token.ends_with(':'));
+    let begins = is_label || is_number(token(0)) || token(0).starts_with("test");
+    let is_of_tests = tokens.iter().any(|token| {
+        let word = token.trim_start_matches(|c: char| !c.is_alphanumeric());
+        SUMMED_UP.iter().any(|start| word.starts_with(start))
+    });
+    counts(0) || (begins && is_of_tests && (1..tokens.len()).any(counts))
+}
+
+fn is_some(count: &str) -> bool {
+    count
+        .trim_end_matches('.')
+        .parse::<u64>()
+        .is_ok_and(|count| count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_at_the_beginning_or_at_the_end() {
+        for result in [
+            "Error: amount does not add up",
+            "Traceback (most recent call last):\n  File x\nKeyError: 'a'",
+            "ValueError: no such order",
+            "bash: foo: command not found",
+            "fatal: not a git repository",
+            "HTTP/1.1 500 Internal Server Error\nserver: x",
+            "   Compiling a\nerror[E0308]: mismatched types\nerror: could not compile `a`",
+            "running 2 tests\ntest result: FAILED. 1 passed; 1 failed; 0 ignored",
+            "==== 2 failed, 3 passed in 0.12s ====",
+            "Tests:       1 failed, 5 passed, 6 total\nTime: 1 s\nRan all test suites.",
+            "Tests run: 3, Failures: 1, Errors: 0",
+            "Tests  1 failed | 2 passed (3)\nDuration 1 s",
+            "3 errors and 2 warnings generated.",
+            "FAILED tests/test_a.py::test_b - AssertionError\n1 error in 0.1s",
+            "--- FAIL: TestSum (0.00s)\nFAIL\texample/sum",
+            "> lint\nnpm ERR! code ELIFECYCLE\nnpm ERR! errno 1",
+            "BUILD FAILED in 3s\n3 actionable tasks: 1 executed",
+            "[INFO] BUILD FAILURE\n[INFO] Total time: 1 s",
+            "cc -c a.c\nmake: *** [Makefile:2: all] Error 1",
+            "sorting\nProcess exited with code 2",
+            "starting\nTraceback (most recent call last):\n  File x\nValueError: x",
+            r#"{"success":false,"id":7}"#,
+        ] {
+            assert!(is_told(result, false), "{result}");
+        }
+    }
+
+    #[test]
+    fn what_speaks_of_failures_is_none() {
+        for result in [
+            "",
+            "All clear, no error",
+            "Failed: 0",
+            "errors: 0",
+            "0 failed",
+            "error.rs\nlib.rs",
+            "errors/mod.rs",
+            "invalidated 3 entries",
+            "HTTP/1.1 200 OK",
+            "test result: ok. 3 passed; 0 failed; 1 ignored",
+            "Tests run: 3, Failures: 0, Errors: 0",
+            "Passed!  - Failed:     0, Passed:    12",
+            "12 tests passed, 0 failures",
+            "uploaded 10 files, 2 failed",
+            "All tests pass: I fixed 2 failing tests and 1 failure in the specs.",
+            "2 failing tests pass now.",
+            "Failed: 0, then fixed",
+            "Exit code: 0\nOutput:\nfine",
+            "a\nb\nerror: in the middle\nc\nd\ne",
+            r#"{"log":"error: gone","failed":3}"#,
+        ] {
+            assert!(!is_told(result, false), "{result}");
+        }
+        for result in ["error: gone\n2 failed", "fatal: x", "FAIL", "ValueError: x"] {
+            assert!(!is_told(result, true), "{result}");
+        }
+        assert!(is_told("Exit code: 1\nOutput:\ngrep: x: No such file", true));
+    }
+
+    #[test]
+    fn the_words_name_the_failure() {
+        let long = format!("Error: {}", "far too many words ".repeat(20));
+        let cases = [
+            ("exit 1\nmore", Some("exit 1 more")),
+            ("", None),
+            (
+                "Error: amount does not add up\nmore",
+                Some("Error: amount does not add up"),
+            ),
+            (
+                "Traceback (most recent call last):\n  File x\nKeyError: 'a'\nbye",
+                Some("KeyError: 'a'"),
+            ),
+            (
+                r#"{"exit_code":1,"stderr":"Traceback (most recent call last):\n  File x\nKeyError: 'a'"}"#,
+                Some("KeyError: 'a'"),
+            ),
+            (
+                r#"{"success":false,"error":"no such order"}"#,
+                Some("no such order"),
+            ),
+            (
+                "running 2 tests\ntest result: FAILED. 1 passed; 1 failed",
+                Some("test result: FAILED. 1 passed; 1 failed"),
+            ),
+            (
+                "Exit code: 1\nWall time: 1 s\nOutput:\nno such shelf",
+                Some("Exit code: 1 no such shelf"),
+            ),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(words(result).as_deref(), expected, "{result}");
+        }
+        let told = words(&long).unwrap();
+        assert!(
+            told.ends_with('…') && told.chars().count() <= FAILURE_CHARS_MAX,
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,315 @@
+//! A batch as the summariser sees it: what was said, called and failed in each exchange, and all words of the batch.
+
+use std::collections::HashMap;
+
+use super::{
+    calls::{Call, Profiles},
+    clauses::{self, Clause, ClauseSource, TextRole},
+    dates, failures,
+    sentences::leaves_code_open,
+    topics::{RUN_EXCHANGES_MAX, RUN_PAUSE_MS_MAX},
+    values,
+    weigh::{Term, Vocabulary, number},
+};
+use recapd_core::domain::{
+    own_words,
+    text::{cut, one_line},
+    time::Timestamp,
+    transcript::{Line, Transcript, Voice},
+};
+
+/// The longest answer to a question of the model's, with the question, in characters.
+const ANSWER_CHARS_MAX: usize = 240;
+/// How likely such an answer matters: the model asked for nothing else.
+const ANSWER_PRIOR: f64 = 1.8;
+
+/// The exchanges of a request with all that is known about their words and tools.
+#[derive(Debug)]
+pub(super) struct Corpus {
+    /// The exchanges, in order.
+    pub(super) exchanges: Vec<ExchangeReading>,
+    /// The words.
+    pub(super) vocabulary: Vocabulary,
+    /// The tools.
+    pub(super) profiles: Profiles,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub(super) struct ExchangeReading {
+    /// Its number.
+    pub(super) exchange: i64,
+    /// Its place in the batch, from 0.
+    pub(super) index: usize,
+    /// When it began.
+    pub(super) started_at: Timestamp,
+    /// The user interrupted it.
+    pub(super) interrupted: bool,
+    /// Two people with names talk, without tools.
+    pub(super) is_talk: bool,
+    /// It opens with a greeting.
+    pub(super) greets: bool,
+    /// What was said and what failed, in order.
+    pub(super) clauses: Vec<Clause>,
+    /// The calls, in order.
+    pub(super) calls: Vec<Call>,
+    /// All content words, sorted, each once.
+    pub(super) terms: Vec<Term>,
+    /// How many characters were said.
+    pub(super) said_chars: usize,
+    /// The lines at which the user begins to speak.
+    user_begins: Vec<usize>,
+}
+
+impl Corpus {
+    /// Reads the exchanges.
+    pub(super) fn read(transcripts: &[Transcript]) -> Self {
+        let mut vocabulary = Vocabulary::default();
+        let mut exchanges: Vec<ExchangeReading> = transcripts
+            .iter()
+            .enumerate()
+            .map(|(index, transcript)| {
+                let begin = run_begin(transcripts.get(..=index).unwrap_or_default());
+                ExchangeReading::of(transcript, index, begin, &mut vocabulary)
+            })
+            .collect();
+        discount_repetitions(&mut exchanges);
+        forget_lone_names(&mut exchanges);
+        Self {
+            exchanges,
+            vocabulary,
+            profiles: Profiles::read(transcripts),
+        }
+    }
+}
+
+impl ExchangeReading {
+    /// `begin` is when the run that it becomes part of may begin.
+    fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
+        let lines = &transcript.lines;
+        let is_talk = is_talk(lines);
+        let begin = transcript.zone.wall(begin);
+        let dated = |(said, prior): (String, f64), at| {
+            let said = dates::dated(&said, transcript.zone.wall(at), begin);
+            (said.into_owned(), prior)
+        };
+        let user = lone_user(lines);
+        let mut clauses = Vec::new();
+        let mut calls = Vec::new();
+        let (mut open_code, mut called) = (None, None);
+        for (at, line) in lines.iter().enumerate() {
+            let place = (line.label.as_str(), at);
+            match line.voice {
+                Voice::Call => {
+                    called = Some(calls.len());
+                    calls.push(call(line, at));
+                }
+                Voice::Result | Voice::FailedResult => {
+                    let call = called.take().and_then(|called| calls.get_mut(called));
+                    for (source, said) in returned(line, call) {
+                        let (said, name) = match source {
+                            ClauseSource::User => (dated(said, line.at), user),
+                            _ => (said, ""),
+                        };
+                        clauses.push(Clause::read(vocabulary, index, source, said, (name, at)));
+                    }
+                }
+                Voice::Program => called = None,
+                Voice::User | Voice::Assistant => {
+                    called = None;
+                    let source = if line.voice == Voice::User {
+                        ClauseSource::User
+                    } else {
+                        ClauseSource::Model
+                    };
+                    let continues = open_code == Some(line.voice);
+                    open_code = (leaves_code_open(&line.text) != continues).then_some(line.voice);
+                    clauses.extend(
+                        clauses::of_text(&line.text, role(lines, at, is_talk), continues)
+                            .into_iter()
+                            .map(|said| dated(said, line.at))
+                            .map(|said| Clause::read(vocabulary, index, source, said, place)),
+                    );
+                }
+            }
+        }
+        let mut terms: Vec<Term> = clauses
+            .iter()
+            .flat_map(|clause| clause.terms.iter().copied())
+            .collect();
+        terms.sort_unstable();
+        terms.dedup();
+        Self {
+            exchange: transcript.exchange,
+            index,
+            started_at: transcript.started_at,
+            interrupted: transcript.interrupted,
+            is_talk,
+            user_begins: user_begins(lines),
+            greets: lines.first().is_some_and(|line| clauses::greets(&line.text)),
+            said_chars: clauses.iter().map(|clause| clause.text.len()).sum(),
+            clauses,
+            calls,
+            terms,
+        }
+    }
+
+    /// The turn of `line`: the exchange's place in the batch, and how often the user had begun to speak in it.
+    pub(super) fn turn(&self, line: usize) -> (usize, usize) {
+        let begun = self.user_begins.partition_point(|begin| *begin <= line);
+        (self.index, begun)
+    }
+}
+
+/// When the earliest run that the last of `transcripts` may belong to begins.
+fn run_begin(transcripts: &[Transcript]) -> Timestamp {
+    let mut run = transcripts.iter().rev().take(RUN_EXCHANGES_MAX);
+    let mut begin = run.next().map_or_else(Timestamp::default, |last| last.started_at);
+    for transcript in run {
+        if begin.since_ms(transcript.started_at) > RUN_PAUSE_MS_MAX {
+            break;
+        }
+        begin = transcript.started_at;
+    }
+    begin
+}
+
+/// The lines at which the user begins to speak, or speaks after others.
+fn user_begins(lines: &[Line]) -> Vec<usize> {
+    let is_user = |at: usize| lines.get(at).is_some_and(|line| line.voice == Voice::User);
+    (0..lines.len())
+        .filter(|&at| is_user(at) && !at.checked_sub(1).is_some_and(is_user))
+        .collect()
+}
+
+/// The user's name, if only one user speaks.
+fn lone_user(lines: &[Line]) -> &str {
+    let said = lines.iter().filter(|line| line.voice == Voice::User);
+    let mut names = said.map(|line| line.label.as_str());
+    let first = names.next().unwrap_or_default();
+    if names.all(|name| name == first) {
+        first
+    } else {
+        ""
+    }
+}
+
+fn call(line: &Line, at: usize) -> Call {
+    Call {
+        name: line.label.clone(),
+        values: values::of(&line.text),
+        line: at,
+        failed: false,
+    }
+}
+
+/// What a result tells: the words of the user's in it, or else what it says of a failure.
+fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
+    let is_file = call.as_deref().is_some_and(Call::shows_files);
+    let said = users(line, call.as_deref());
+    let failed =
+        line.voice == Voice::FailedResult || (said.is_empty() && failures::is_told(&line.text, is_file));
+    if let Some(call) = call {
+        call.failed = failed;
+    }
+    if said.is_empty() {
+        let failure = failed.then(|| failures::words(&line.text)).flatten();
+        return failure
+            .map(|text| (ClauseSource::Failure, (text, 1.0)))
+            .into_iter()
+            .collect();
+    }
+    said.into_iter().map(|said| (ClauseSource::User, said)).collect()
+}
+
+/// What the user said on refusing a call, or in answer to a question that the model asked by a tool. What else
+/// returns such words may have them from anybody.
+fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
+    let asks = call.is_some_and(|call| {
+        let name = call.name.to_lowercase();
+        name.starts_with("ask") || name.contains("question")
+    });
+    let refusal = own_words::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
+    if let Some(words) = refusal {
+        return clauses::of_text(words, TextRole::Request, false);
+    }
+    own_words::answers(&line.text)
+        .into_iter()
+        .filter(|_| asks)
+        .map(|(question, answer)| match question {
+            Some(question) => format!("{question} → {answer}"),
+            None => answer.to_owned(),
+        })
+        .map(|said| (cut(&one_line(&said), ANSWER_CHARS_MAX), ANSWER_PRIOR))
+        .collect()
+}
+
+/// Whether two people with names talk, without tools.
+pub(super) fn is_talk(lines: &[Line]) -> bool {
+    let named = |voice| {
+        lines
+            .iter()
+            .any(|line| line.voice == voice && !line.label.is_empty())
+    };
+    let said_only = lines
+        .iter()
+        .all(|line| matches!(line.voice, Voice::User | Voice::Assistant) && !line.label.is_empty());
+    said_only && (named(Voice::User) || named(Voice::Assistant))
+}
+
+fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
+    let next = lines.get(at + 1).map(|line| line.voice);
+    match lines.get(at).map(|line| line.voice) {
+        _ if is_talk => TextRole::Talk,
+        Some(Voice::User) => TextRole::Request,
+        _ if next == Some(Voice::Call) => TextRole::Narration,
+        _ => TextRole::Answer,
+    }
+}
+
+/// What is said word for word in several exchanges is a phrase, not news: it counts by its share.
+fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
+    let mut said: HashMap<&str, (usize, usize)> = HashMap::new();
+    for reading in exchanges.iter() {
+        for clause in &reading.clauses {
+            let (count, last) = said.entry(&clause.text).or_insert((0, usize::MAX));
+            *count += usize::from(*last != reading.index);
+            *last = reading.index;
+        }
+    }
+    let counts: Vec<f64> = exchanges
+        .iter()
+        .flat_map(|reading| &reading.clauses)
+        .map(|clause| {
+            said.get(clause.text.as_str())
+                .map_or(1.0, |(count, _)| number(*count))
+        })
+        .collect();
+    let clauses = exchanges.iter_mut().flat_map(|reading| &mut reading.clauses);
+    for (clause, count) in clauses.zip(counts) {
+        clause.prior /= count.powf(1.5);
+    }
+}
+
+/// Where all tasks are one user's and one model's, nobody has to be told who that is.
+fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
+    for source in [ClauseSource::User, ClauseSource::Model] {
+        let said = |clause: &Clause| clause.source == source;
+        let mut names = exchanges
+            .iter()
+            .filter(|reading| !reading.is_talk)
+            .flat_map(|reading| &reading.clauses)
+            .filter(|clause| said(clause))
+            .map(|clause| clause.speaker.as_str());
+        let first = names.next().unwrap_or_default();
+        if names.any(|name| name != first) {
+            continue;
+        }
+        exchanges
+            .iter_mut()
+            .filter(|reading| !reading.is_talk)
+            .flat_map(|reading| &mut reading.clauses)
+            .filter(|clause| said(clause))
+            .for_each(|clause| clause.speaker.clear());
+    }
+}

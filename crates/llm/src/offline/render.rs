@@ -1,0 +1,234 @@
+//! Pieces put together to one clean line: the user's words in quotes, arrows towards what came of them, names before
+//! what people say to each other. No word of any language is added but `failed` and `interrupted`.
+//!
+//! Invariant: an arrow joins only what was said and done before the user spoke again, so that no question gets the
+//! answer to another one.
+
+use super::cuts::fit;
+use recapd_core::domain::text::one_line;
+
+/// What marks an item with an interrupted exchange.
+pub(super) const INTERRUPTED: &str = " (interrupted)";
+const FAILED: &str = "failed: ";
+/// What marks a call that failed.
+pub(super) const FAILED_CALL: &str = " (failed)";
+
+/// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
+const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
+
+/// Who tells a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PieceVoice {
+    /// The user, in a task.
+    User,
+    /// The model, in a task.
+    Model,
+    /// One of two people who talk.
+    Speaker,
+    /// A tool call.
+    Call,
+    /// A failed result.
+    Failure,
+}
+
+/// A piece of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TextPiece {
+    /// Exchange, line and sentence: the order in which pieces are told.
+    pub(super) place: (usize, usize, usize),
+    /// The exchange, and how often the user had begun to speak in it; none for calls of several turns.
+    pub(super) turn: Option<(usize, usize)>,
+    /// Who tells it.
+    pub(super) voice: PieceVoice,
+    /// The speaker's name; empty where it is clear.
+    pub(super) name: String,
+    /// The piece's words.
+    pub(super) text: String,
+}
+
+impl TextPiece {
+    /// Its length in characters, with what goes around it.
+    pub(super) fn chars(&self) -> usize {
+        let around = match self.voice {
+            PieceVoice::User => 2,
+            PieceVoice::Failure => FAILED.len(),
+            PieceVoice::Speaker | PieceVoice::Model | PieceVoice::Call => 0,
+        };
+        let named = if self.name.is_empty() {
+            0
+        } else {
+            self.name.chars().count() + 2
+        };
+        self.text.chars().count() + around + named
+    }
+
+    /// Whether the user didn't speak again between the two.
+    fn is_of_turn(&self, other: &Self) -> bool {
+        self.turn.is_some() && self.turn == other.turn
+    }
+
+    /// Whether it goes on with the words of the piece `before`: a quotation ends where others had their turn.
+    fn continues(&self, before: &Self) -> bool {
+        (before.voice, &before.name) == (self.voice, &self.name)
+            && (self.voice != PieceVoice::User || self.is_of_turn(before))
+    }
+
+    /// The piece cut to at most `chars_max` characters with what goes around it; empty if nothing is left.
+    pub(super) fn fitted(&self, chars_max: usize) -> Self {
+        let around = self.chars() - self.text.chars().count();
+        let failed = self
+            .text
+            .strip_suffix(FAILED_CALL)
+            .filter(|_| self.voice == PieceVoice::Call);
+        // Without its end a call that failed would be told as done.
+        let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
+        let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
+        if !text.is_empty() {
+            text.push_str(end);
+        }
+        Self { text, ..self.clone() }
+    }
+}
+
+/// The pieces as one line of at most `chars_max` characters, in their order.
+pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
+    let mut ordered: Vec<&TextPiece> = pieces.iter().collect();
+    ordered.sort_by_key(|piece| piece.place);
+    let mut line = String::new();
+    let mut before: Option<&TextPiece> = None;
+    for piece in ordered {
+        append(&mut line, before, piece);
+        before = Some(piece);
+    }
+    if matches!(
+        before,
+        Some(TextPiece {
+            voice: PieceVoice::User,
+            ..
+        })
+    ) {
+        line.push('”');
+    }
+    let line = one_line(&line);
+    fit(line.trim_start_matches(MARKS), chars_max)
+}
+
+fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
+    let continues = before.is_some_and(|before| piece.continues(before));
+    if let Some(before) = before {
+        if before.voice == PieceVoice::User && !continues {
+            line.push('”');
+        }
+        line.push_str(joint(before, piece, line));
+    }
+    if !continues && !piece.name.is_empty() {
+        line.push_str(&piece.name);
+        line.push_str(": ");
+    }
+    match piece.voice {
+        PieceVoice::User if !continues => line.push('“'),
+        PieceVoice::Failure => line.push_str(FAILED),
+        _ => {}
+    }
+    line.push_str(&piece.text);
+}
+
+/// What stands between two pieces: an arrow towards what came of the first, otherwise a pause.
+fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
+    use PieceVoice::{Call, Failure, Model, User};
+    let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
+    let is_of_turn = after.is_of_turn(before);
+    match (before.voice, after.voice) {
+        (Call, Call) if is_of_turn => ", ",
+        // A result stands right behind its call; any other failure is another call's.
+        (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
+        (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
+            " → "
+        }
+        // A call that ends so is one that was cut.
+        _ if ended && before.voice != Call => " ",
+        _ => "; ",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A piece of the exchange's first turn, or of the one after line 9.
+    fn piece(line: usize, voice: PieceVoice, text: &str) -> TextPiece {
+        TextPiece {
+            place: (0, line, 0),
+            turn: Some((0, 1 + line / 10)),
+            voice,
+            name: String::new(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn named(line: usize, name: &str, voice: PieceVoice, text: &str) -> TextPiece {
+        TextPiece {
+            name: name.to_owned(),
+            ..piece(line, voice, text)
+        }
+    }
+
+    #[test]
+    fn a_task_reads_from_wish_to_outcome_and_talk_by_names() {
+        let task = [
+            piece(3, PieceVoice::Failure, "Error: locked"),
+            piece(1, PieceVoice::User, "Move the shelf"),
+            piece(2, PieceVoice::Call, "move(S7)"),
+            piece(4, PieceVoice::Model, "It is locked."),
+            piece(10, PieceVoice::User, "leave it"),
+        ];
+        insta::assert_snapshot!(line(&task, 200), @"“Move the shelf” → move(S7) → failed: Error: locked → It is locked. “leave it”");
+        let people = [
+            named(1, "Ida", PieceVoice::Speaker, "I moved to Bergen."),
+            named(2, "Ida", PieceVoice::Speaker, "In May"),
+            named(3, "Omar", PieceVoice::Speaker, "# so far away"),
+        ];
+        insta::assert_snapshot!(line(&people, 200), @"Ida: I moved to Bergen. In May; Omar: # so far away");
+        assert_eq!(
+            line(&[piece(0, PieceVoice::Model, "## Heading\u{1b}[1m!\n")], 200),
+            "Heading!"
+        );
+        assert_eq!(line(&[], 200), "");
+    }
+
+    /// The answer to the first question and the second question aren't told.
+    #[test]
+    fn no_arrow_leads_to_the_answer_of_another_question() {
+        let asked = [
+            piece(0, PieceVoice::User, "Which port is it?"),
+            piece(11, PieceVoice::Model, "The host is db-7."),
+        ];
+        assert_eq!(line(&asked, 200), "“Which port is it?”; The host is db-7.");
+        let spanning = TextPiece {
+            turn: None,
+            ..piece(1, PieceVoice::Call, "edit ×2(a.rs, b.rs)")
+        };
+        let done = [
+            piece(0, PieceVoice::User, "Fix a.rs"),
+            spanning,
+            piece(2, PieceVoice::Model, "It is fixed."),
+        ];
+        assert_eq!(line(&done, 200), "“Fix a.rs”; edit ×2(a.rs, b.rs); It is fixed.");
+    }
+
+    #[test]
+    fn quotations_and_failures_stay_apart_from_those_of_others() {
+        let said = [
+            piece(0, PieceVoice::User, "Shall we use Postgres?"),
+            piece(10, PieceVoice::User, "Yes."),
+            named(12, "Ann", PieceVoice::User, "I live in Oslo."),
+            named(13, "Bob", PieceVoice::User, "I don't."),
+            piece(14, PieceVoice::Call, "read(a.rs)"),
+            piece(18, PieceVoice::Failure, "no such host"),
+        ];
+        assert_eq!(
+            line(&said, 200),
+            "“Shall we use Postgres?”; “Yes.”; Ann: “I live in Oslo.”; Bob: “I don't.” → read(a.rs); failed: no such host"
+        );
+    }
+}

@@ -1,0 +1,490 @@
+//! What somebody said, as clean sentences: code left out (but not the command that opens a block), mark-up removed.
+//!
+//! Invariant: a sentence is told from its beginning, and ends in an ellipsis where the rest of it is left out.
+
+use std::borrow::Cow;
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::cuts::{broken_off, negates, within};
+use recapd_core::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
+
+/// The longest line that is looked at, in bytes; the rest of a longer one is left out.
+const LINE_BYTES_MAX: usize = 32_768;
+/// Sentences are looked for in pieces of this many bytes, which bounds the look-ahead of the sentence rules.
+const PIECE_BYTES_MAX: usize = 1_024;
+/// The longest sentence, in bytes; what is longer is hardly a sentence, and its head says enough.
+const SENTENCE_BYTES_MAX: usize = 480;
+/// A line of at least this many bytes may be one that was wrapped.
+const WRAPPED_BYTES_MIN: usize = 50;
+/// The longest command kept of a block of code, in bytes.
+const COMMAND_BYTES_MAX: usize = 120;
+/// Words whose full stop ends no sentence, though a capital may follow.
+const ABBREVIATIONS: [&str; 15] = [
+    "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
+];
+/// How a sentence begins that restricts the one before it, which isn't true without it.
+const RESTRICTIONS: [&str; 10] = [
+    "unless",
+    "except",
+    "only if",
+    "but only",
+    "but not",
+    "außer",
+    "es sei denn",
+    "sauf",
+    "salvo",
+    "a menos que",
+];
+/// Block languages whose first line is a command.
+const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"];
+
+/// A sentence, one clean line that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    /// What it says.
+    pub(super) text: String,
+    /// It is a heading or a point of a list.
+    pub(super) is_listed: bool,
+    /// It stands in a quotation (`> …`).
+    pub(super) is_quoted: bool,
+}
+
+/// The sentences of `text`, paragraph by paragraph. `continues_code` says that the message before it ended within a
+/// block of code.
+pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
+    let mut found = vec![Vec::new()];
+    for line in unwrapped(prose_lines(text, continues_code)) {
+        if line.trim().is_empty() {
+            found.push(Vec::new());
+        } else if let Some(paragraph) = found.last_mut() {
+            let line = line.trim();
+            let is_heading = line.starts_with('#');
+            let said = without_marks(line);
+            let is_quoted = line.starts_with('>') && said.len() < line.len();
+            let (said, is_point) = without_bullet(said);
+            let is_listed = is_heading || is_point;
+            paragraph.extend(sentences_of_line(said).into_iter().map(|text| Sentence {
+                text,
+                is_listed,
+                is_quoted,
+            }));
+        }
+    }
+    found.retain(|paragraph| !paragraph.is_empty());
+    found
+}
+
+/// Without what makes a line a heading, a quotation or a row.
+fn without_marks(line: &str) -> &str {
+    let said = line
+        .trim_start_matches(['#', '>', '|', ' '])
+        .trim_end_matches('#');
+    if said.starts_with('=') && line.starts_with('>') {
+        return line;
+    }
+    said
+}
+
+/// Whether `line` is the mark that a transcript leaves where it was cut; nobody said it.
+fn is_cut_mark(line: &str) -> bool {
+    line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
+}
+
+/// The lines outside blocks of code, and the command that a shell block begins with. Around the mark of a cut, what is
+/// left of a sentence goes or gets an ellipsis.
+fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
+    // A message that continues another one has the end of its block: then the first fence closes.
+    let begins_with_fence = text.lines().next().is_some_and(is_fence);
+    let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
+    let mut wants_command = false;
+    let mut is_behind_cut = false;
+    let mut lines: Vec<Cow<'_, str>> = Vec::new();
+    for line in text.lines() {
+        if is_fence(line) {
+            in_code = !in_code;
+            let language = line.trim().trim_start_matches(['`', '~']).trim();
+            wants_command = in_code && SHELLS.contains(&language);
+        } else if is_cut_mark(line) {
+            if let Some(last) = lines.last_mut().filter(|last| !in_code && !ends_sentence(last)) {
+                *last = Cow::Owned(broken_off(last));
+            }
+        } else if !in_code {
+            lines.push(Cow::Borrowed(if is_behind_cut {
+                without_first_sentence(line)
+            } else {
+                line
+            }));
+        } else if wants_command && !line.trim().is_empty() {
+            lines.push(within(line, COMMAND_BYTES_MAX));
+            wants_command = false;
+        }
+        is_behind_cut = is_cut_mark(line);
+    }
+    lines
+}
+
+/// The line without what may be the end of a sentence whose beginning is left out.
+fn without_first_sentence(line: &str) -> &str {
+    let head = floor_cut(line, PIECE_BYTES_MAX);
+    let first = head.split_sentence_bounds().next().map_or(0, str::len);
+    if first == head.len() {
+        ""
+    } else {
+        line.get(first..).unwrap_or_default()
+    }
+}
+
+/// The lines as they were before they were wrapped: `never` at the end of one forbids what stands on the next.
+fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+    let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
+    // Bytes of the line before, of which others may have been put together.
+    let mut before = 0;
+    for line in lines {
+        let bytes = line.len();
+        match whole.last_mut() {
+            Some(last) if goes_on(last, before, &line) => {
+                let joined = last.to_mut();
+                joined.truncate(joined.trim_end().len());
+                joined.push(' ');
+                joined.push_str(line.trim());
+            }
+            _ => whole.push(line),
+        }
+        before = bytes;
+    }
+    whole
+}
+
+/// Whether a sentence goes on from a line that ends with `before`, of so many bytes, to `next`.
+fn goes_on(before: &str, bytes: usize, next: &str) -> bool {
+    let last = before.trim_end().rsplit(' ').next().unwrap_or_default();
+    let is_word = |word: &str| {
+        let bare = word.trim_matches([',', '.', ';', ':', '!', '?', '(', ')', '"', '“', '”']);
+        !bare.is_empty() && bare.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
+    };
+    let first = next.split_whitespace().next().unwrap_or_default();
+    let is_indented = next.starts_with(char::is_whitespace);
+    let may_be_indented = || without_bullet(before.trim_start()).1;
+    before.len() + next.len() < LINE_BYTES_MAX
+        && (negates(last) || (bytes >= WRAPPED_BYTES_MIN && is_word(last)))
+        && !ends_sentence(before)
+        && !before.trim_start().starts_with(['#', '|'])
+        && first.starts_with(char::is_lowercase)
+        && is_word(first)
+        && (!is_indented || may_be_indented())
+}
+
+fn ends_sentence(line: &str) -> bool {
+    let end = line.trim_end();
+    end.is_empty() || end.ends_with(['.', '!', '?', ':', ';', '…', '。', '！', '？', '：'])
+}
+
+/// Whether one of the fences in `text` has no partner.
+pub(super) fn leaves_code_open(text: &str) -> bool {
+    text.lines().filter(|line| is_fence(line)).count() % 2 == 1
+}
+
+fn is_fence(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("```") || line.starts_with("~~~")
+}
+
+fn sentences_of_line(line: &str) -> Vec<String> {
+    let line = one_line(&without_markup(&within(line, LINE_BYTES_MAX)));
+    let mut sentences: Vec<String> = Vec::new();
+    let mut rest = line.as_str();
+    let mut is_tail = false;
+    while !rest.is_empty() {
+        let piece = floor_cut(rest, PIECE_BYTES_MAX);
+        let mut bounds: Vec<&str> = piece.split_sentence_bounds().collect();
+        // The last one may go on in the next piece, unless it is all there is.
+        let goes_on = piece.len() < rest.len();
+        let is_part = goes_on && bounds.len() == 1;
+        if goes_on && !is_part {
+            bounds.pop();
+        }
+        let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
+        // Of a sentence longer than a piece the head is told, which is cut anyway.
+        for bound in bounds.into_iter().skip(usize::from(is_tail)) {
+            push(&mut sentences, bound);
+        }
+        is_tail = is_part;
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
+    sentences
+}
+
+fn push(sentences: &mut Vec<String>, bound: &str) {
+    let bound = within(bound.trim(), SENTENCE_BYTES_MAX);
+    match sentences.last_mut() {
+        Some(last)
+            if (ends_in_abbreviation(last) || restricts(&bound))
+                && last.len() + bound.len() < SENTENCE_BYTES_MAX =>
+        {
+            last.push(' ');
+            last.push_str(&bound);
+        }
+        _ => sentences.push(bound.into_owned()),
+    }
+}
+
+fn restricts(sentence: &str) -> bool {
+    let head = floor_cut(sentence, 16).to_lowercase();
+    RESTRICTIONS.iter().any(|cue| {
+        head.strip_prefix(cue)
+            .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    })
+}
+
+/// `Dr.`, `e.g.`, `J.`: the sentence rules end a sentence there before a capital.
+fn ends_in_abbreviation(sentence: &str) -> bool {
+    let Some(word) = sentence
+        .strip_suffix('.')
+        .and_then(|said| said.rsplit(' ').next())
+    else {
+        return false;
+    };
+    let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
+    // `am 3. Juni`: an ordinal in many languages.
+    let is_ordinal = word.len() <= 2 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
+}
+
+/// Without emphasis, back-ticks and bare tags.
+fn without_markup(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut is_strong = false;
+    let mut rest = line;
+    while let Some(at) = rest.find(['*', '`', '<']) {
+        let (before, mark) = rest.split_at(at);
+        clean.push_str(before);
+        rest = after_mark(mark, &mut clean, &mut is_strong);
+    }
+    clean.push_str(rest);
+    clean
+}
+
+/// Puts what `mark` begins with into `clean`, unless it is mark-up, and returns what follows.
+fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
+    if let Some(rest) = mark.strip_prefix('`') {
+        return rest;
+    }
+    if mark.starts_with("**") {
+        return after_stars(mark, clean, is_strong);
+    }
+    // `Vec<String>` is no tag.
+    if (mark.starts_with("</") || !clean.ends_with(is_of_word))
+        && let Some(length) = tag_bytes(mark)
+    {
+        clean.push(' ');
+        return mark.get(length..).unwrap_or_default();
+    }
+    let mut chars = mark.chars();
+    clean.extend(chars.next());
+    chars.as_str()
+}
+
+/// Emphasis goes where it has both ends; `2**16`, `src/**/*.rs` and `f(**options)` stay.
+fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
+    let rest = mark.trim_start_matches('*');
+    let is_mark = if *is_strong {
+        closes(clean, rest)
+    } else {
+        opens(clean, rest) && has_closing(rest)
+    };
+    if is_mark {
+        *is_strong = !*is_strong;
+    } else {
+        clean.push_str(mark.strip_suffix(rest).unwrap_or_default());
+    }
+    rest
+}
+
+fn opens(before: &str, rest: &str) -> bool {
+    let may_open =
+        |c: char| c.is_whitespace() || "([{\"'“„‘:,;—–-".contains(c) || is_of_script_without_blanks(c);
+    (before.is_empty() || before.ends_with(may_open)) && !rest.is_empty() && !rest.starts_with(ends_no_word)
+}
+
+/// The letters before it are all that tells the end of emphasis from the beginning of `**options`.
+fn closes(before: &str, rest: &str) -> bool {
+    !before.is_empty()
+        && !before.ends_with(char::is_whitespace)
+        && (before.ends_with(is_of_word) || !rest.starts_with(is_of_word))
+}
+
+fn has_closing(rest: &str) -> bool {
+    let near = floor_cut(rest, SENTENCE_BYTES_MAX);
+    near.match_indices("**").any(|(at, stars)| {
+        let after = near.get(at + stars.len()..).unwrap_or_default();
+        closes(near.get(..at).unwrap_or_default(), after)
+    })
+}
+
+fn ends_no_word(c: char) -> bool {
+    c.is_whitespace() || c == '/'
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn is_of_script_without_blanks(c: char) -> bool {
+    c >= '\u{2e80}'
+}
+
+/// The length of the bare tag that `text` begins with: `<name>`, `</name>`.
+fn tag_bytes(text: &str) -> Option<usize> {
+    const TAG_BYTES_MAX: usize = 48;
+    let inner = floor_cut(text.strip_prefix('<')?, TAG_BYTES_MAX);
+    let (name, _) = inner.split_once('>')?;
+    let bare = name.trim_matches('/');
+    let is_tag = bare.starts_with(|c: char| c.is_ascii_alphabetic())
+        && bare
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+    is_tag.then(|| name.len() + 2)
+}
+
+/// The line without its bullet or number, and whether it had one.
+fn without_bullet(line: &str) -> (&str, bool) {
+    for bullet in ["- ", "* ", "+ ", "• ", "– "] {
+        if let Some(rest) = line.strip_prefix(bullet) {
+            return (without_box(rest.trim_start()), true);
+        }
+    }
+    if begins_with_day(line) {
+        return (line, false);
+    }
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let numbered = line.get(digits..).unwrap_or_default();
+    let rest = numbered
+        .strip_prefix(". ")
+        .or_else(|| numbered.strip_prefix(") "));
+    match rest {
+        Some(rest) if (1..=3).contains(&digits) => (rest, true),
+        _ => (line, false),
+    }
+}
+
+/// A point that is ticked off is so; one that isn't keeps its box, for `Tests pass` isn't so yet.
+fn without_box(line: &str) -> &str {
+    line.strip_prefix("[x] ")
+        .or_else(|| line.strip_prefix("[X] "))
+        .unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<String> {
+        paragraphs(text, false)
+            .concat()
+            .into_iter()
+            .map(|said| said.text)
+            .collect()
+    }
+
+    #[test]
+    fn sentences_are_clean() {
+        let cases: [(&str, &[&str]); 19] = [
+            ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
+            (
+                "# Title\n- **one** two\n2. `three`",
+                &["Title", "one two", "three"],
+            ),
+            (
+                "Ask Dr. Meier at 5 p.m. today.",
+                &["Ask Dr. Meier at 5 p.m. today."],
+            ),
+            ("Am 3. Juni geht es los.", &["Am 3. Juni geht es los."]),
+            ("今天很好。明天见。", &["今天很好。", "明天见。"]),
+            ("<name>/clear</name> x < y", &["/clear x < y"]),
+            (
+                "src/a.rs\n```rust\nfn main() {}\n```\nDone.",
+                &["src/a.rs", "Done."],
+            ),
+            ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
+            ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
+            (
+                "Deploy it. Unless it fails. Then call me.",
+                &["Deploy it. Unless it fails.", "Then call me."],
+            ),
+            ("- [x] Built\n- [ ] Tested", &["Built", "[ ] Tested"]),
+            ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
+            ("At most 2**16 rows.", &["At most 2**16 rows."]),
+            (
+                "See src/**/a.rs, tests/**/b.rs.",
+                &["See src/**/a.rs, tests/**/b.rs."],
+            ),
+            ("Call f(**a) and g(**b) then.", &["Call f(**a) and g(**b) then."]),
+            ("Take Vec<String> here.", &["Take Vec<String> here."]),
+            ("这是**重点**内容。", &["这是重点内容。"]),
+            ("**Note:** use ***this*** one.", &["Note: use this one."]),
+            (
+                ">= 3.10 is needed\n3. Juni: Abgabe",
+                &[">= 3.10 is needed", "3. Juni: Abgabe"],
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(all(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_a_message_leaves_open_is_closed_in_the_next_one() {
+        assert!(leaves_code_open("Here:\n```rust\nfn f() {"));
+        let next = paragraphs("    g();\n}\n```\nIt calls g now.", true).concat();
+        assert_eq!(
+            next.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(),
+            ["It calls g now."]
+        );
+        assert_eq!(paragraphs("All prose.", true).len(), 1);
+    }
+
+    #[test]
+    fn keeps_paragraphs_apart() {
+        assert_eq!(paragraphs("a\nb\n\nc", false).len(), 2);
+        assert_eq!(paragraphs(" \n\n ", false), Vec::<Vec<Sentence>>::new());
+    }
+
+    #[test]
+    fn a_long_line_is_read_in_pieces_without_losing_sentences() {
+        let text = "This is sentence number one of many. ".repeat(100);
+        assert_eq!(all(&text).len(), 100);
+        assert!(all(&"x".repeat(1_000_000))[0].len() <= SENTENCE_BYTES_MAX);
+        assert!(!all(&".) ".repeat(300_000)).iter().any(|s| s.contains('x')));
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_sentence_is_marked_or_takes_its_rest_along() {
+        let long = format!(
+            "Deploy on Friday {}unless it fails. Then call.",
+            "and wait ".repeat(300)
+        );
+        let told = all(&long);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("Deploy") && told[0].ends_with('…'));
+        assert_eq!(told[1], "Then call.");
+        let cut = "It is green. We do not dep\n[… 900 characters left out …]\nloy on Friday. We wait.";
+        assert_eq!(all(cut), ["It is green.", "We…", "We wait."]);
+    }
+
+    #[test]
+    fn wrapped_lines_are_one_sentence_and_lists_are_none() {
+        let wrapped = "Whoever has the keys of the staging database must not\ndelete it on a Friday";
+        assert_eq!(all(wrapped), [wrapped.replace('\n', " ")]);
+        assert_eq!(all("- do not\n  deploy it"), ["do not deploy it"]);
+        for apart in [
+            "fix the parser\nadd a test",
+            "Whoever has the keys of the staging database must know\nDelete nothing",
+            "2026-01-01 12:00:00 the nightly import begins for tenant 17\nlevel=info done",
+            "at run (the_module_of_the_scheduler.rs, in the main loop)\n  at main",
+        ] {
+            assert_eq!(all(apart).len(), 2, "{apart}");
+        }
+    }
+}

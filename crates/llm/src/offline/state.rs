@@ -1,0 +1,237 @@
+//! How things stand after some exchanges, as far as that can be told for certain without a model: what the user demanded and
+//! decided, which files changed, the last commits, how the last checks ended, what is left to do, the question that is open.
+//!
+//! A fact of a subject (`Files changed: `) replaces the one before it. What the user said is told in the user's words.
+
+mod subject;
+#[cfg(test)]
+mod tests;
+
+use self::subject::Subject;
+use super::{
+    account::Course,
+    clauses::is_code,
+    cues::{self, DECISIONS},
+    cuts::fit,
+};
+use recapd_core::domain::{
+    summary::fact::{FACT_CHARS_MAX, Fact, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement},
+    transcript::Transcript,
+};
+
+/// The most demands and decisions of one exchange: a page that the user pastes isn't all demands.
+const SAID_MAX: usize = 4;
+/// What stands behind this many sentences of a request is mostly pasted.
+const SENTENCES_MAX: usize = 10;
+/// Longer sentences are stories, logs or pasted text rather than a demand or a decision, in characters.
+const SAID_CHARS_MAX: usize = 320;
+/// The most files that are named.
+const FILES_MAX: usize = 12;
+/// The most commits that are named.
+const COMMITS_MAX: usize = 4;
+
+/// What `transcripts` change of the facts that hold `before` them.
+pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChanges {
+    let mut state = StateDraft {
+        before,
+        changes: FactChanges::default(),
+        subjects: Vec::new(),
+    };
+    let mut asked = String::new();
+    for transcript in transcripts.iter().filter(|transcript| !is_talk(transcript)) {
+        state.follow(transcript, &Course::of(transcript), &mut asked);
+    }
+    state.end()
+}
+
+/// Whether people with names talk, without tools: what they say to each other demands nothing of the reader.
+fn is_talk(transcript: &Transcript) -> bool {
+    super::reading::is_talk(&transcript.lines)
+}
+
+/// The state in the making.
+struct StateDraft<'a> {
+    before: &'a [Fact],
+    changes: FactChanges,
+    /// The newest fact of each subject; without words where it is settled.
+    subjects: Vec<(Subject, FactDraft)>,
+}
+
+impl StateDraft<'_> {
+    /// `asked` is what the user asked for last.
+    fn follow(&mut self, transcript: &Transcript, course: &Course, asked: &mut String) {
+        let exchange = transcript.exchange;
+        let request: Vec<&String> = course.request.iter().flatten().collect();
+        if course.effects.undoes {
+            let undone = if asked.is_empty() {
+                "the change before it"
+            } else {
+                asked.as_str()
+            };
+            self.add(
+                FactKind::DeadEnd,
+                exchange,
+                &format!("Taken back by the user (/undo): {undone}"),
+            );
+        }
+        if let Some(first) = request.first() {
+            // The user has gone on: what was asked is answered, or given up.
+            self.set(Subject::Question, exchange, String::new());
+            // A command of the host changes nothing.
+            if !first.starts_with('/') {
+                asked.clone_from(first);
+            }
+        }
+        self.say(exchange, &request);
+        for answer in &course.answers {
+            self.add(FactKind::Decision, exchange, answer);
+        }
+        let effects = &course.effects;
+        self.set_files(exchange, &effects.files);
+        let commits = effects.commits.iter().rev().take(COMMITS_MAX).rev();
+        let commits: Vec<String> = commits
+            .map(|commit| format!("{} {}", commit.hash, commit.subject).trim().to_owned())
+            .collect();
+        if !commits.is_empty() {
+            self.set(Subject::Commits, exchange, commits.join("; "));
+        }
+        for verdict in &effects.verdicts {
+            let ended = if verdict.passed { "passed" } else { "failed" };
+            self.set(
+                Subject::Check(verdict.command.clone()),
+                exchange,
+                format!("{ended} {}", verdict.words).trim().to_owned(),
+            );
+        }
+        if !effects.plan.is_empty() {
+            let left = effects.plan.iter().filter(|entry| entry.is_left());
+            let left: Vec<&str> = left.map(|entry| entry.text.as_str()).collect();
+            self.set(Subject::Plan, exchange, left.join("; "));
+        }
+        if let Some(question) = course.question() {
+            self.set(Subject::Question, exchange, question.clone());
+        }
+    }
+
+    /// The user's standing orders and decisions.
+    fn say(&mut self, exchange: i64, request: &[&String]) {
+        let is_short = |said: &&&String| said.chars().count() <= SAID_CHARS_MAX;
+        let said = request.iter().take(SENTENCES_MAX).filter(is_short);
+        let told = said.filter_map(|said| Some((kind(said)?, said)));
+        for (kind, said) in told.take(SAID_MAX) {
+            self.add(kind, exchange, said);
+        }
+    }
+
+    /// The files that changed last, with those before them.
+    fn set_files(&mut self, exchange: i64, changed: &[String]) {
+        if changed.is_empty() {
+            return;
+        }
+        let earlier = self.words_of(&Subject::Files);
+        let mut files: Vec<&str> = earlier
+            .split(", ")
+            .filter(|file| !file.is_empty() && !changed.iter().any(|one| one == file))
+            .collect();
+        files.extend(changed.iter().map(String::as_str));
+        let from = files.len().saturating_sub(FILES_MAX);
+        let mut files = files.split_off(from);
+        while files.len() > 1
+            && files.join(", ").chars().count() + Subject::Files.label().len() > FACT_CHARS_MAX
+        {
+            files.remove(0);
+        }
+        self.set(Subject::Files, exchange, files.join(", "));
+    }
+
+    /// The newest words of a subject.
+    fn words_of(&self, subject: &Subject) -> String {
+        let newest = self.subjects.iter().find(|(one, _)| one == subject);
+        let newest = newest.map(|(_, draft)| draft.text.as_str());
+        let text = newest.or_else(|| self.held(subject).map(|fact| fact.text.as_str()));
+        let label = subject.label();
+        text.and_then(|text| text.strip_prefix(label.as_str()))
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// The fact of that subject that held before.
+    fn held(&self, subject: &Subject) -> Option<&Fact> {
+        let label = subject.label();
+        self.before
+            .iter()
+            .rev()
+            .find(|fact| fact.kind == subject.kind() && fact.text.starts_with(&label))
+    }
+
+    fn set(&mut self, subject: Subject, exchange: i64, words: String) {
+        let text = if words.is_empty() {
+            words
+        } else {
+            fit(&format!("{}{words}", subject.label()), FACT_CHARS_MAX)
+        };
+        self.subjects.retain(|(one, _)| *one != subject);
+        let kind = subject.kind();
+        self.subjects.push((subject, FactDraft { kind, text, exchange }));
+    }
+
+    fn add(&mut self, kind: FactKind, exchange: i64, text: &str) {
+        let text = fit(text, FACT_CHARS_MAX);
+        let is_known = self
+            .before
+            .iter()
+            .any(|fact| fact.kind == kind && fact.text == text)
+            || self
+                .changes
+                .add
+                .iter()
+                .any(|draft| draft.kind == kind && draft.text == text);
+        if !is_known && !text.is_empty() {
+            self.changes.add.push(FactDraft { kind, text, exchange });
+        }
+    }
+
+    fn end(mut self) -> FactChanges {
+        for (subject, draft) in std::mem::take(&mut self.subjects) {
+            let held = self
+                .held(&subject)
+                .map(|fact| (fact.fact, fact.text == draft.text));
+            let FactDraft { text, exchange, .. } = &draft;
+            match held {
+                Some((fact, _)) if text.is_empty() => self.changes.close.push(FactClosing {
+                    fact,
+                    exchange: *exchange,
+                }),
+                Some((_, true)) => {}
+                Some((fact, false)) => self.changes.replace.push(FactReplacement {
+                    fact,
+                    text: text.clone(),
+                    exchange: *exchange,
+                }),
+                None if text.is_empty() => {}
+                None => self.changes.add.push(draft),
+            }
+        }
+        self.changes
+    }
+}
+
+/// Whether a sentence of the user's demands something from then on, or decides something.
+fn kind(said: &str) -> Option<FactKind> {
+    if said.trim_end().ends_with(['?', '？']) || is_code(said) {
+        None
+    } else if clauses(said).any(cues::demands) {
+        Some(FactKind::Demand)
+    } else if cues::holds(said, &DECISIONS) {
+        Some(FactKind::Decision)
+    } else {
+        None
+    }
+}
+
+/// The clauses of a sentence, in each of which an order may begin.
+fn clauses(said: &str) -> impl Iterator<Item = &str> {
+    said.split([':', ';', '–', '—', ','])
+        .flat_map(|part| part.split(" and "))
+        .map(str::trim)
+}

@@ -1,0 +1,324 @@
+//! Which neighbouring exchanges belong together: a link's strength from shared rare words, the pause between them and
+//! greetings; then the division into runs that keeps the strongest links within the limits.
+
+use std::ops::Range;
+
+use super::{
+    clauses::ClauseSource,
+    reading::{Corpus, ExchangeReading},
+    weigh::{Term, Vocabulary, WordShape, number},
+};
+use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
+
+/// The most exchanges that one item stands for.
+pub(super) const RUN_EXCHANGES_MAX: usize = 12;
+/// The longest time between the beginnings of two neighbours in a run.
+pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
+/// How much may be said in a run of tasks, in bytes, before it is divided. One exchange may be longer.
+const TASK_BYTES_MAX: usize = 14_000;
+/// The same where two people talk: talk is all facts, and an item holds only so many.
+const TALK_BYTES_MAX: usize = 900;
+/// Up to this many exchanges on each side of a link are compared.
+const BLOCK_EXCHANGES: usize = 3;
+/// An exchange whose words weigh less than this and which calls no tool says nothing alone.
+const TINY_WEIGHT: f64 = 2.2;
+/// What a run costs: the larger, the fewer and longer the runs.
+const RUN_COST: f64 = 0.2;
+
+/// The runs of exchanges that become items, in order, disjoint and complete.
+pub(super) fn runs(batch: &Corpus) -> Vec<Range<usize>> {
+    let links = links(batch);
+    divide(&batch.exchanges, &links)
+}
+
+/// For each exchange how strongly it hangs on the one before; `None` if they must not be joined.
+fn links(batch: &Corpus) -> Vec<Option<f64>> {
+    let pace_ms = pace_ms(&batch.exchanges);
+    let tiny: Vec<bool> = batch
+        .exchanges
+        .iter()
+        .map(|reading| is_tiny(reading, &batch.vocabulary))
+        .collect();
+    let mut links = vec![None];
+    for at in 1..batch.exchanges.len() {
+        let (Some(before), Some(after)) = (batch.exchanges.get(at - 1), batch.exchanges.get(at)) else {
+            break;
+        };
+        let pause_ms = after.started_at.since_ms(before.started_at);
+        let adjacent = before.exchange.checked_add(1) == Some(after.exchange);
+        // An item is marked as interrupted as a whole: nothing that was finished may be told as broken off.
+        let alike = before.interrupted == after.interrupted;
+        let strength = (adjacent && alike && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
+            let hangs = |index: usize| tiny.get(index).copied().unwrap_or_default();
+            likeness(batch, at)
+                + by_pause(pause_ms, pace_ms)
+                + by_form(before, after, hangs(at - 1), hangs(at))
+        });
+        links.push(strength);
+    }
+    links
+}
+
+/// The usual pause between exchanges of the batch.
+fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
+    let mut pauses: Vec<i64> = exchanges
+        .iter()
+        .zip(exchanges.iter().skip(1))
+        .map(|(before, after)| after.started_at.since_ms(before.started_at))
+        .filter(|&pause| pause > 0)
+        .collect();
+    pauses.sort_unstable();
+    pauses.get(pauses.len() / 2).copied().unwrap_or(MINUTE_MS)
+}
+
+/// A pause far over the usual parts, an ordinary one joins.
+fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
+    let ordinary = pace_ms.saturating_mul(3).clamp(2 * MINUTE_MS, HOUR_MS);
+    match pause_ms {
+        _ if pause_ms <= ordinary => 0.12,
+        _ if pause_ms <= ordinary.saturating_mul(3) => -0.05,
+        _ if pause_ms <= 4 * HOUR_MS => -0.2,
+        _ => -0.5,
+    }
+}
+
+/// A greeting opens something new; a tiny exchange hangs on its neighbour, after a greeting on the next one.
+fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
+    let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
+    let small = match (before_tiny, after_tiny) {
+        (_, true) if !after.greets => 0.3,
+        (true, _) if before.greets => 0.3,
+        (true, true) => 0.3,
+        (true, false) => 0.1,
+        _ => 0.0,
+    };
+    opening + small
+}
+
+fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
+    let asked = reading
+        .clauses
+        .iter()
+        .filter(|clause| clause.source == ClauseSource::User || reading.is_talk)
+        .map(|clause| vocabulary.weight_of(&clause.terms))
+        .sum::<f64>();
+    reading.calls.is_empty() && asked < TINY_WEIGHT
+}
+
+/// How much of the rarer side's words both sides of the link before exchange `at` share, from 0 to 1, less what any
+/// two blocks share.
+fn likeness(batch: &Corpus, at: usize) -> f64 {
+    const CHANCE: f64 = 0.09;
+    let before = batch
+        .exchanges
+        .get(at.saturating_sub(BLOCK_EXCHANGES)..at)
+        .unwrap_or_default();
+    let after_end = (at + BLOCK_EXCHANGES - 1).min(batch.exchanges.len());
+    let after = batch.exchanges.get(at..after_end).unwrap_or_default();
+    let (left, right) = (block(batch, before), block(batch, after));
+    let shared: f64 = right
+        .iter()
+        .filter(|(term, _)| left.binary_search_by_key(term, |(other, _)| *other).is_ok())
+        .map(|(_, weight)| weight)
+        .sum();
+    let sum = |side: &[(Term, f64)]| side.iter().map(|(_, weight)| weight).sum::<f64>();
+    let smaller = sum(&left).min(sum(&right)).max(1.0);
+    (shared / smaller).min(1.0) - CHANCE
+}
+
+/// The words of some exchanges, sorted, each once, with their weight for telling topics apart.
+fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
+    let mut terms: Vec<Term> = exchanges
+        .iter()
+        .flat_map(|reading| reading.terms.iter().copied())
+        .collect();
+    terms.sort_unstable();
+    terms.dedup();
+    let count = batch.exchanges.len();
+    terms
+        .into_iter()
+        .map(|term| (term, topical(&batch.vocabulary, term, count)))
+        .collect()
+}
+
+/// Words said in few exchanges mark a topic; those said in most mark none.
+fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
+    let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
+    let by_shape = if vocabulary.shape(term) == WordShape::Identifier {
+        2.0
+    } else {
+        1.0
+    };
+    vocabulary.weight(term) * by_shape * (1.0 - spread).max(0.0)
+}
+
+/// The division with the greatest sum of kept links less the runs' costs, within the limits; found run by run from
+/// the front (dynamic programming over the last [`RUN_EXCHANGES_MAX`] places).
+fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usize>> {
+    // best[end]: the worth of the best division of the first `end` exchanges, and where its last run starts.
+    let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
+    for end in 1..=exchanges.len() {
+        let mut choice = (f64::NEG_INFINITY, end - 1);
+        let mut kept = 0.0;
+        let mut said = RunText::default();
+        for start in (0..end).rev().take(RUN_EXCHANGES_MAX) {
+            let Some(reading) = exchanges.get(start) else {
+                break;
+            };
+            if !said.takes(reading) && start + 1 < end {
+                break;
+            }
+            let worth = best.get(start).map_or(0.0, |(worth, _)| *worth) + kept - RUN_COST;
+            if worth > choice.0 {
+                choice = (worth, start);
+            }
+            match links.get(start).copied().flatten() {
+                Some(link) => kept += link,
+                None => break,
+            }
+        }
+        best.push(choice);
+    }
+    walk_back(&best)
+}
+
+fn walk_back(best: &[(f64, usize)]) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut end = best.len().saturating_sub(1);
+    while end > 0 {
+        let start = best.get(end).map_or(end - 1, |(_, start)| *start).min(end - 1);
+        runs.push(start..end);
+        end = start;
+    }
+    runs.reverse();
+    runs
+}
+
+/// What is said in a run so far.
+#[derive(Default)]
+struct RunText {
+    bytes: usize,
+    talk_bytes: usize,
+}
+
+impl RunText {
+    /// Adds an exchange; `false` if that is too much for one item.
+    fn takes(&mut self, reading: &ExchangeReading) -> bool {
+        self.bytes += reading.said_chars;
+        self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };
+        self.bytes <= TASK_BYTES_MAX && self.talk_bytes <= TALK_BYTES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Corpus, DAY_MS, runs};
+    use recapd_core::domain::{
+        time::{SECOND_MS, Timestamp},
+        transcript::{Transcript, Voice},
+    };
+
+    /// An exchange of one user line: number, seconds, text.
+    type RunText<'a> = (i64, i64, &'a str);
+    /// A name, the exchanges, and the first and last exchange of each run expected.
+    type Case<'a> = (&'a str, &'a [RunText<'a>], &'a [(i64, i64)]);
+
+    fn transcripts(said: &[RunText<'_>]) -> Vec<Transcript> {
+        said.iter()
+            .map(|&(exchange, seconds, text)| {
+                Transcript::of_lines(
+                    exchange,
+                    Timestamp(seconds * SECOND_MS),
+                    &[(Voice::User, "", text)],
+                )
+            })
+            .collect()
+    }
+
+    fn runs_of(transcripts: &[Transcript]) -> Vec<(i64, i64)> {
+        let number = |at: usize| transcripts[at].exchange;
+        runs(&Corpus::read(transcripts))
+            .into_iter()
+            .map(|run| (number(run.start), number(run.end - 1)))
+            .collect()
+    }
+
+    #[test]
+    fn neighbours_join_by_topic_and_part_at_greetings_pauses_and_gaps() {
+        let day = DAY_MS / SECOND_MS;
+        let parser = "Make the config parser in src/config.rs accept comments";
+        let engine = "The steam engine exhibition needs forty posters printed";
+        let cases: [Case<'_>; 7] = [
+            (
+                "same topic",
+                &[
+                    (1, 0, parser),
+                    (2, 60, "now let src/config.rs parser accept tabs"),
+                ],
+                &[(1, 2)],
+            ),
+            (
+                "tiny",
+                &[(1, 0, parser), (2, 60, "yes"), (3, 90, "/undo")],
+                &[(1, 3)],
+            ),
+            (
+                "greeting",
+                &[
+                    (1, 0, parser),
+                    (2, 60, "Hello! The steam engine exhibition needs posters"),
+                ],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "greeting before its matter",
+                &[(1, 0, parser), (2, 60, "Hi"), (3, 70, engine)],
+                &[(1, 1), (2, 3)],
+            ),
+            (
+                "long pause, other topic",
+                &[(1, 0, parser), (2, 20_000, engine)],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "over a day",
+                &[(1, 0, parser), (2, day + 1, parser)],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "numbers with a gap",
+                &[(1, 0, parser), (5, 60, parser)],
+                &[(1, 1), (5, 5)],
+            ),
+        ];
+        for (name, said, expected) in cases {
+            assert_eq!(runs_of(&transcripts(said)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_interrupted_joins_only_its_like() {
+        let parser = "Make the config parser in src/config.rs accept comments";
+        let mut said = transcripts(&[(1, 0, parser), (2, 60, parser), (3, 90, "yes"), (4, 120, "/undo")]);
+        assert_eq!(runs_of(&said), [(1, 4)]);
+        for at in [1, 2] {
+            said[at].interrupted = true;
+        }
+        assert_eq!(runs_of(&said), [(1, 1), (2, 3), (4, 4)]);
+    }
+
+    #[test]
+    fn a_long_run_is_divided_at_its_limit() {
+        let said: Vec<RunText<'_>> = (1..=30)
+            .map(|n| (n, n * 10, "more of the same parser work"))
+            .collect();
+        let runs = runs_of(&transcripts(&said));
+        assert!(runs.iter().all(|(first, last)| last - first < 12), "{runs:?}");
+        assert_eq!(runs.len(), 3);
+    }
+
+    #[test]
+    fn nothing_has_no_runs() {
+        assert_eq!(runs_of(&[]), []);
+    }
+}

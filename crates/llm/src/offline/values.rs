@@ -1,0 +1,235 @@
+//! The telling values among a tool call's arguments: ids and paths first, long prose last.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::calls;
+use recapd_core::domain::text::{CUT_MARK, first_line, floor_cut};
+
+/// The longest value shown, in characters.
+const VALUE_CHARS_MAX: usize = 64;
+/// A longer path is told by its end, in bytes.
+const PATH_BYTES_MAX: usize = 48;
+/// What is longer than this is no path, in bytes.
+const PATH_BYTES_LONGEST: usize = 1_024;
+/// Up to here numbers with fractions are read as they were written.
+const EXACT_MAX: f64 = 1e15;
+/// How many values of one call are looked at.
+const VALUES_MAX: usize = 64;
+
+/// How much an everyday word tells.
+pub(super) const WORD_SCORE: f64 = 0.7;
+
+/// A value worth showing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ShownValue {
+    /// The value, one clean line.
+    pub(super) text: String,
+    /// How much it tells, from 0 to 3.
+    pub(super) score: f64,
+    /// Whether the whole of it is a command that shows files.
+    pub(super) shows_files: bool,
+}
+
+/// The values of a call's `arguments` in the order in which they stand, each once.
+pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
+    let mut leaves = Leaves(Vec::new());
+    if arguments.starts_with(['{', '[']) {
+        // Long arguments come cut, and then they are no JSON any more; what stands before the cut is enough.
+        let mut json = serde_json::Deserializer::from_str(before_cut(arguments));
+        drop((&mut leaves).deserialize(&mut json));
+    } else {
+        push(&mut leaves.0, arguments);
+    }
+    leaves.0
+}
+
+/// What stands before the mark of a cut, without the number that it may have cut in two.
+fn before_cut(arguments: &str) -> &str {
+    arguments.split_once(CUT_MARK).map_or(arguments, |(head, _)| {
+        head.trim_end_matches(|c: char| c.is_ascii_digit() || "+-.eE".contains(c))
+    })
+}
+
+/// Collects strings and numbers of any JSON in the order in which they stand, which a `serde_json::Value` forgets.
+struct Leaves(Vec<ShownValue>);
+
+impl<'de> DeserializeSeed<'de> for &mut Leaves {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Leaves {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        push(&mut self.0, text);
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        // A longer one has been rounded.
+        if number.abs() < EXACT_MAX {
+            self.visit_str(&number.to_string())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(&mut *self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while fields.next_key::<IgnoredAny>()?.is_some() {
+            fields.next_value_seed(&mut *self)?;
+        }
+        Ok(())
+    }
+}
+
+fn push(values: &mut Vec<ShownValue>, text: &str) {
+    if values.len() >= VALUES_MAX {
+        return;
+    }
+    let (score, shows_files) = (score(text), calls::shows_files(text));
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let goes_on = lines.nth(1).is_some();
+    let mut text = first_line(path_tail(text), VALUE_CHARS_MAX);
+    if goes_on && !text.is_empty() && !text.ends_with('…') {
+        text.push('…');
+    }
+    if !text.is_empty() && values.iter().all(|value| value.text != text) {
+        values.push(ShownValue {
+            text,
+            score,
+            shows_files,
+        });
+    }
+}
+
+/// The end of a long path, from a slash on: what it names, and not where all the work lies. Other texts as they are.
+fn path_tail(text: &str) -> &str {
+    let bytes_over = text.len().saturating_sub(PATH_BYTES_MAX);
+    if bytes_over == 0 || text.len() > PATH_BYTES_LONGEST || text.contains(char::is_whitespace) {
+        return text;
+    }
+    let slash = text
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .find(|at| *at >= bytes_over);
+    slash
+        .and_then(|at| text.get(at + 1..))
+        .filter(|tail| !tail.is_empty())
+        .unwrap_or(text)
+}
+
+/// How much a value tells by its looks.
+fn score(text: &str) -> f64 {
+    let text = floor_cut(text.trim(), VALUE_CHARS_MAX * 4);
+    let has = |test: fn(char) -> bool| text.chars().any(test);
+    let digits = has(|c| c.is_ascii_digit());
+    let letters = has(char::is_alphabetic);
+    if text.contains(char::is_whitespace) {
+        return if text.contains('\n') || text.len() > VALUE_CHARS_MAX {
+            0.3
+        } else {
+            0.8
+        };
+    }
+    // Code, patterns, formulas: they are told by what surrounds them.
+    if !text
+        .chars()
+        .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
+    {
+        return 0.6;
+    }
+    let is_word = text.chars().all(|c| c.is_lowercase() || c == '_');
+    match (letters, digits) {
+        (true, true) => 3.0,
+        (true, false) if text.contains(['/', '\\', '.', '@']) => 3.0,
+        (true, false) if is_word => WORD_SCORE,
+        (true, false) => 1.2,
+        (false, true) if text.len() >= 6 => 2.0,
+        (false, true) => 0.5,
+        (false, false) => 0.1,
+    }
+}
+
+/// Whether `text` names one thing: an id, a path, a date, rather than an everyday word or prose.
+pub(super) fn is_identifier(value: &ShownValue) -> bool {
+    value.score >= 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_without_their_keys() {
+        let cases: [(&str, &[&str]); 9] = [
+            (
+                "{\"n\": 7, \"amount\": 12\n[… 30 characters left out …]\n50}",
+                &["7"],
+            ),
+            (r#"{"tracking": 12345678901234567890123, "n": 2.5}"#, &["2.5"]),
+            (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
+            (
+                r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#,
+                &["X1", "3", "-2.5"],
+            ),
+            (r#"{"path": "src/a.rs", "new": "fn [… left"#, &["src/a.rs"]),
+            ("cargo test\nmore", &["cargo test…"]),
+            ("", &[]),
+            ("{}", &[]),
+            (
+                r#"{"file": "/home/kim/work/projects/reading-room/catalogue/src/shelf/label.rs"}"#,
+                &["reading-room/catalogue/src/shelf/label.rs"],
+            ),
+        ];
+        for (arguments, expected) in cases {
+            let texts: Vec<String> = of(arguments).into_iter().map(|value| value.text).collect();
+            assert_eq!(texts, expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn ids_and_paths_tell_more_than_words_and_prose() {
+        let scores: Vec<f64> = [
+            "NQNU5R",
+            "src/a.rs",
+            "order it",
+            "a long story about a flight that goes on and on and on…",
+        ]
+        .iter()
+        .map(|text| score(text))
+        .collect();
+        assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]), "{scores:?}");
+        assert!(scores[1] > scores[2]);
+    }
+}

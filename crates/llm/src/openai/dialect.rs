@@ -1,0 +1,339 @@
+//! What a server understands: how the answer's format is requested, and which field limits its length.
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::OPENAI_HOST;
+use crate::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_unknown};
+
+/// Which field limits the length of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the
+    /// server says that it doesn't know the one.
+    #[default]
+    Auto,
+    /// Always `max_tokens`.
+    MaxTokens,
+    /// Always `max_completion_tokens`.
+    MaxCompletionTokens,
+}
+
+/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and
+/// servers may refuse a limit that is too high, so it is made for those that were seen to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThinkingRoom {
+    /// No answer was cut off after thinking.
+    Unasked,
+    /// One was.
+    Made,
+    /// The server doesn't take so high a limit.
+    Refused,
+}
+
+/// How a request is worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChatDialect {
+    pub(super) format: AnswerFormat,
+    /// Whether `max_completion_tokens` is used instead of `max_tokens`.
+    pub(super) limits_completion: bool,
+    /// Whether the field of the limit was set in the configuration.
+    pub(super) limit_is_fixed: bool,
+    pub(super) room: ThinkingRoom,
+    pub(super) effort: Effort,
+    /// OpenRouter cuts the middle out of prompts that don't fit small models, unless it is told not to.
+    pub(super) is_openrouter: bool,
+}
+
+impl ChatDialect {
+    /// The best dialect that can be expected.
+    pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
+        let is_openai = address.host_str() == Some(OPENAI_HOST);
+        let reasons = is_reasoning_model(&settings.model);
+        Self {
+            format: AnswerFormat::Schema,
+            limits_completion: match field {
+                OutputLimitField::MaxTokens => false,
+                OutputLimitField::MaxCompletionTokens => true,
+                OutputLimitField::Auto => is_openai || reasons,
+            },
+            limit_is_fixed: field != OutputLimitField::Auto,
+            room: ThinkingRoom::Unasked,
+            effort: if reasons { settings.effort } else { Effort::Default },
+            is_openrouter: address.host_str() == Some("openrouter.ai"),
+        }
+    }
+}
+
+impl Dialect for ChatDialect {
+    fn after(self, words: &str) -> Option<Self> {
+        const FORMAT_WORDS: [&str; 8] = [
+            "response_format",
+            "response format",
+            "json_schema",
+            "json schema",
+            "json_object",
+            "structured output",
+            "grammar",
+            "guided",
+        ];
+        const LIMIT_WORDS: [&str; 4] = [
+            "max_tokens",
+            "max_new_tokens",
+            "output tokens",
+            "completion tokens",
+        ];
+        if self.room == ThinkingRoom::Made && any_of(words, &LIMIT_WORDS) {
+            let room = ThinkingRoom::Refused;
+            return Some(Self { room, ..self });
+        }
+        if !self.limit_is_fixed && words.contains(self.limit_field()) && is_unknown(words) {
+            return Some(Self {
+                limits_completion: !self.limits_completion,
+                ..self
+            });
+        }
+        if self.effort != Effort::Default && words.contains("reasoning") && is_unknown(words) {
+            let effort = Effort::Default;
+            return Some(Self { effort, ..self });
+        }
+        let format = self.format.simpler()?;
+        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+    }
+
+    fn after_cut_off(self, body: &Value) -> Option<Self> {
+        let can_have_room = self.room == ThinkingRoom::Unasked && !self.limits_completion;
+        (can_have_room && thought(body)).then_some(Self {
+            room: ThinkingRoom::Made,
+            ..self
+        })
+    }
+
+    fn after_overflow(self) -> Option<Self> {
+        (self.room == ThinkingRoom::Made).then_some(Self {
+            room: ThinkingRoom::Refused,
+            ..self
+        })
+    }
+}
+
+/// Whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the
+/// text, where a server doesn't tell thoughts apart.
+fn thought(body: &Value) -> bool {
+    let said = &body["choices"][0]["message"];
+    let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
+    let content = &said["content"];
+    let parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    body["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        .as_i64()
+        .is_some_and(|tokens| tokens > 0)
+        || has("reasoning_content")
+        || has("reasoning")
+        || parts.iter().any(|part| part["type"] == "thinking")
+        || content
+            .as_str()
+            .is_some_and(|text| text.trim_start().starts_with("<think>"))
+}
+
+impl ChatDialect {
+    fn limit_field(self) -> &'static str {
+        if self.limits_completion {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        }
+    }
+}
+
+/// OpenAI's models that reason refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a router's prefix.
+pub fn is_reasoning_model(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let number_after = |prefix: &str| -> Option<u32> {
+        let rest = name.strip_prefix(prefix)?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    };
+    number_after("o").is_some() || number_after("gpt-").is_some_and(|version| (5..100).contains(&version))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn dialect(format: AnswerFormat, limits_completion: bool) -> ChatDialect {
+        ChatDialect {
+            format,
+            limits_completion,
+            limit_is_fixed: false,
+            room: ThinkingRoom::Unasked,
+            effort: Effort::Default,
+            is_openrouter: false,
+        }
+    }
+
+    #[test]
+    fn the_limit_has_the_field_that_the_server_expects() {
+        use OutputLimitField::{Auto, MaxCompletionTokens, MaxTokens};
+        for (base_url, model, field, limits_completion, effort) in [
+            (
+                "https://api.openai.com/v1",
+                "gpt-4o-mini",
+                Auto,
+                true,
+                Effort::Default,
+            ),
+            (
+                "https://api.openai.com/v1",
+                "gpt-4o-mini",
+                MaxTokens,
+                false,
+                Effort::Default,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-5-mini",
+                Auto,
+                true,
+                Effort::Low,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/o4-mini",
+                Auto,
+                true,
+                Effort::Low,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-4.1",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-oss-20b",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            (
+                "http://127.0.0.1:11434/v1",
+                "llama3.2",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            ("http://127.0.0.1:11434/v1", "olmo2", Auto, false, Effort::Default),
+            (
+                "http://127.0.0.1:11434/v1",
+                "llama3.2",
+                MaxCompletionTokens,
+                true,
+                Effort::Default,
+            ),
+        ] {
+            let settings = RemoteSettings::new(base_url, model);
+            let first = ChatDialect::first(field, &settings, &base_url.parse().unwrap());
+            let expected = ChatDialect {
+                limit_is_fixed: field != Auto,
+                effort,
+                is_openrouter: base_url.contains("openrouter"),
+                ..dialect(AnswerFormat::Schema, limits_completion)
+            };
+            assert_eq!(first, expected, "{base_url} {model}");
+        }
+    }
+
+    #[test]
+    fn who_thinks_has_room_for_it_until_the_server_refuses() {
+        let cut_off = |message: Value, reasoning_tokens: i64| {
+            json!({"choices": [{"message": message, "finish_reason": "length"}],
+                   "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
+        };
+        let plain = dialect(AnswerFormat::Schema, false);
+        let [made, refused] =
+            [ThinkingRoom::Made, ThinkingRoom::Refused].map(|room| ChatDialect { room, ..plain });
+        for (message, reasoning_tokens) in [
+            (json!({"content": null}), 7),
+            (json!({"content": "", "reasoning_content": "Hm"}), 0),
+            (json!({"content": "", "reasoning": "Hm"}), 0),
+            (json!({"content": "\n<think>Hm"}), 0),
+            (json!({"content": [{"type": "thinking", "thinking": []}]}), 0),
+        ] {
+            let body = cut_off(message, reasoning_tokens);
+            assert_eq!(plain.after_cut_off(&body), Some(made), "{body}");
+            let others = [made, refused, dialect(AnswerFormat::Schema, true)];
+            assert_eq!(
+                others.map(|other| other.after_cut_off(&body)),
+                [None; 3],
+                "{body}"
+            );
+        }
+        for body in [cut_off(json!({"content": "{\"items\""}), 0), json!({})] {
+            assert_eq!(plain.after_cut_off(&body), None, "{body}");
+        }
+        assert_eq!(made.after("max_tokens is too large: 8000"), Some(refused));
+        assert_eq!(refused.after("max_tokens is too large: 8000"), None);
+        assert_eq!(
+            [plain, made, refused].map(ChatDialect::after_overflow),
+            [None, Some(refused), None]
+        );
+    }
+
+    #[test]
+    fn complaints_change_what_they_are_about() {
+        use AnswerFormat::{Free, Object, Schema};
+        let thinking = ChatDialect {
+            effort: Effort::Low,
+            ..dialect(Schema, true)
+        };
+        let cases = [
+            (
+                "this response_format type is unavailable now",
+                dialect(Schema, true),
+                Some(dialect(Object, true)),
+            ),
+            (
+                "'response_format.type' must be 'text'",
+                dialect(Object, true),
+                Some(dialect(Free, true)),
+            ),
+            (
+                "failed to parse grammar",
+                dialect(Schema, false),
+                Some(dialect(Object, false)),
+            ),
+            ("response_format", dialect(Free, true), None),
+            (
+                "unsupported parameter: 'max_tokens' is not supported with this model. use 'max_completion_tokens' instead.",
+                dialect(Schema, false),
+                Some(dialect(Schema, true)),
+            ),
+            (
+                "unrecognized request argument: max_completion_tokens",
+                dialect(Object, true),
+                Some(dialect(Object, false)),
+            ),
+            (
+                "unrecognized request argument supplied: reasoning_effort",
+                thinking,
+                Some(dialect(Schema, true)),
+            ),
+            ("max_tokens is too large: 9999", dialect(Schema, false), None),
+            ("the model `x` does not exist", dialect(Schema, true), None),
+        ];
+        for (words, from, to) in cases {
+            assert_eq!(from.after(words), to, "{words}");
+        }
+        let fixed = ChatDialect {
+            limit_is_fixed: true,
+            ..dialect(Free, false)
+        };
+        assert_eq!(fixed.after("unsupported: max_tokens"), None);
+    }
+}

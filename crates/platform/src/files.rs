@@ -1,0 +1,103 @@
+//! The files that somebody names, with those in the folders among them.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+/// Folders are looked through so deep.
+const FOLDER_DEPTH_MAX: usize = 16;
+
+/// Why files can't be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// Somebody names what isn't there.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// A folder can't be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The path that was named.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+/// The files among `paths` and below the folders among them, in order.
+pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.exists() {
+            return Err(ListError::Missing(path.clone()));
+        }
+        let mut seen = HashSet::new();
+        list_below(path, FOLDER_DEPTH_MAX, true, &mut seen, &mut files).map_err(|source| {
+            ListError::Unreadable {
+                path: path.clone(),
+                source,
+            }
+        })?;
+    }
+    Ok(files)
+}
+
+/// Adds `path`, or the files below it. What several links lead to is read once: one may lead back to where it lies.
+fn list_below(
+    path: &Path,
+    depth: usize,
+    is_named: bool,
+    seen: &mut HashSet<PathBuf>,
+    files: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
+    if path.canonicalize().is_ok_and(|real| !seen.insert(real)) {
+        return Ok(());
+    }
+    if !path.is_dir() {
+        // A pipe that is named is read; one that lies in a folder would be waited for. Who opens a dead link tells it.
+        if is_named || path.is_file() || !path.exists() {
+            files.push(path.to_owned());
+        }
+        return Ok(());
+    }
+    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    // What lies there itself has the name that counts, and not a link to it.
+    inside.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
+    for path in inside.iter().filter(|_| depth > 0) {
+        list_below(path, depth - 1, false, seen, files)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_links_lead_to_is_read_once_by_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |name: &str| folder.path().join(name);
+        std::fs::create_dir(named("inside")).unwrap();
+        for name in ["b.jsonl", "inside/c.jsonl"] {
+            std::fs::write(named(name), "").unwrap();
+        }
+        for (to, link) in [
+            (".", "self"),
+            ("..", "inside/up"),
+            ("b.jsonl", "a.jsonl"),
+            ("nowhere", "dead.jsonl"),
+        ] {
+            symlink(to, named(link)).unwrap();
+        }
+        let folder = folder.path().to_owned();
+        let expected = ["b.jsonl", "inside/c.jsonl", "dead.jsonl"].map(|name| folder.join(name));
+        assert_eq!(list_files(std::slice::from_ref(&folder)).unwrap(), expected);
+        // Who names a file twice has it read twice.
+        let twice = [folder.join("b.jsonl"), folder.join("a.jsonl")];
+        assert_eq!(list_files(&twice).unwrap(), twice);
+    }
+}

@@ -1,0 +1,216 @@
+//! Where a run keeps its data: a disk that can be filled, and a file or a server on it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use tempfile::TempDir;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use super::{
+    Faults,
+    disk::Disk,
+    kind::{Database, Kind},
+    server::Server,
+};
+use recapd_store::{
+    DatabaseSettings,
+    postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
+    sqlite::{self, MissingFolder, SqliteSettings, Synchronous},
+};
+
+/// The size of the disk under a file, with room for its log: some 64 MB and what comes until that is brought in.
+const SQLITE_BYTES: u64 = 128 << 20;
+/// The size of the disk under a server: a new cluster has some 25 MB.
+const POSTGRES_BYTES: u64 = 160 << 20;
+
+/// A folder for a run, or for what runs share.
+pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("recapd-faults-")
+        .tempdir_in(parent)?;
+    // The server's user has to find its own folder in it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
+}
+
+/// Where a run keeps its data. Clones are the same place.
+#[derive(Clone)]
+pub(super) struct Place {
+    // In this order: the server ends before its disk goes.
+    server: Option<Arc<Server>>,
+    disk: Option<Arc<Disk>>,
+    folder: PathBuf,
+    /// Writers past the daemons read-lock it; the move to another database write-locks it.
+    gate: Arc<RwLock<()>>,
+}
+
+impl Place {
+    /// Makes it in a run's folder. Also says which kinds of faults can't happen there, and why.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn make(faults: &Faults, folder: &Path) -> Result<(Self, Option<(Kind, String)>), String> {
+        let folder = folder.join("disk");
+        fs::create_dir(&folder).map_err(|error| error.to_string())?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).map_err(|error| error.to_string())?;
+        let bytes = match faults.database {
+            Database::Sqlite => SQLITE_BYTES,
+            Database::Postgres => POSTGRES_BYTES,
+        };
+        let mut left_out = None;
+        let disk = match Disk::mount(&folder, bytes) {
+            Ok(disk) => Some(Arc::new(disk)),
+            Err(error) => {
+                left_out = Some((
+                    Kind::DiskFull,
+                    format!("a small file system can't be mounted: {error}"),
+                ));
+                None
+            }
+        };
+        let server = match faults.database {
+            Database::Sqlite => None,
+            Database::Postgres => {
+                let of_server = folder.join("server");
+                fs::create_dir(&of_server).map_err(|error| error.to_string())?;
+                Some(Arc::new(Server::create(
+                    &of_server,
+                    &faults.template,
+                    &faults.folder,
+                )?))
+            }
+        };
+        let place = Self {
+            server,
+            disk,
+            folder,
+            gate: Arc::default(),
+        };
+        Ok((place, left_out))
+    }
+
+    /// Where the database is found.
+    pub(super) fn url(&self) -> String {
+        let file = || sqlite::url_of(&self.file());
+        self.server.as_ref().map_or_else(file, |server| server.url())
+    }
+
+    /// The database's file, if it has no server.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.join("recapd.db")
+    }
+
+    /// How the database is opened to be looked at.
+    pub(super) fn settings(&self) -> DatabaseSettings {
+        let url = self.url();
+        if self.server.is_none() {
+            return SqliteSettings {
+                url,
+                readers: 1,
+                group_commit_max: 1,
+                busy_timeout_ms: 5_000,
+                synchronous: Synchronous::Full,
+                missing_folder: MissingFolder::Refuse,
+            }
+            .into();
+        }
+        PostgresSettings {
+            url,
+            read_url: None,
+            read_lag_ms_max: 10_000,
+            read_patience_ms: READ_PATIENCE_MS,
+            connections: 2,
+            acquire_timeout_ms: 20_000,
+            statement_timeout_ms: 60_000,
+            clock: Clock::Database,
+        }
+        .into()
+    }
+
+    pub(super) fn server(&self) -> Option<Arc<Server>> {
+        self.server.clone()
+    }
+
+    /// Keeps everybody from writing past the daemons for as long as the caller holds the guard.
+    pub(super) async fn close(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
+    /// Lets the caller write past the daemons for as long as it holds the guard.
+    pub(super) async fn enter(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.gate).read_owned().await
+    }
+
+    /// Makes an empty database beside this one, or the name of one.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn new_target(&self) -> Result<String, String> {
+        match &self.server {
+            Some(server) => server.new_target(),
+            None => Ok(sqlite::url_of(&self.target())),
+        }
+    }
+
+    /// The copy takes the database's place. Nobody may have either of them open.
+    ///
+    /// # Errors
+    /// What the server says, or the file system.
+    pub(super) fn move_to_target(&self) -> Result<(), String> {
+        if let Some(server) = &self.server {
+            return server.move_to_target();
+        }
+        for end in ["-wal", "-shm"] {
+            let mut log = self.file().into_os_string();
+            log.push(end);
+            // SQLite removes these when the last connection closes.
+            drop(fs::remove_file(log));
+        }
+        fs::rename(self.target(), self.file()).map_err(|error| error.to_string())
+    }
+
+    fn target(&self) -> PathBuf {
+        self.folder.join("target.db")
+    }
+
+    /// Fills the disk.
+    pub(super) fn fill(&self) {
+        if let Some(disk) = &self.disk {
+            disk.fill();
+        }
+    }
+
+    /// Frees the disk and starts the server, if it doesn't run.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn mend(&self) -> Result<(), String> {
+        if let Some(disk) = &self.disk {
+            disk.free();
+        }
+        self.server.as_ref().map_or(Ok(()), |server| server.start())
+    }
+
+    /// Ends the server.
+    pub(super) fn end(&self) {
+        if let Some(server) = &self.server {
+            server.crash();
+        }
+    }
+
+    /// Copies all of it, for people to look into.
+    pub(super) fn keep_in(&self, folder: &Path) {
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(&self.folder)
+            .arg(folder)
+            .status();
+        // What can't be copied is told by its absence.
+        drop(copied);
+    }
+}

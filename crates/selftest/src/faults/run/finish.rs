@@ -1,0 +1,180 @@
+//! The end of a run: all turns are pushed, the queue runs dry, daemons end, and what is left is judged.
+
+use std::time::Duration;
+
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{END_MS_MAX, Run, TICK_MS, after_ms};
+use crate::faults::{
+    daemon::{Daemon, State},
+    findings::Promise,
+    judge,
+    settings::{CEILING_TOKENS, DRAIN_MS},
+};
+use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Reason};
+use recapd_platform::clock::{Clock as _, SystemClock};
+use recapd_store::{
+    SqlStore, Store as _, StoreResult,
+    operate::{OperatorStore as _, QueueState},
+};
+
+/// The most agents that are read.
+const AGENTS_READ: i64 = 100;
+/// How long the queue may stand still before it is dry, beyond two leases: longer than two calls to a model that never come back
+/// (60 s each) and two statements (35 s each), as daemons are set up by default.
+const DRY_MS_MAX: u64 = 200_000;
+/// How long it may take in all.
+const DRY_MS_IN_ALL: u64 = 600_000;
+
+impl Run {
+    /// Whether all clients come to their end.
+    pub(super) async fn until_over(&mut self, clients: &mut JoinSet<()>) -> bool {
+        let until = after_ms(DRY_MS_MAX);
+        while !clients.is_empty() {
+            while clients.try_join_next().is_some() {}
+            if Instant::now() >= until {
+                return false;
+            }
+            self.pause(TICK_MS).await;
+        }
+        for refused in self.load.refused() {
+            self.broken(refused);
+        }
+        true
+    }
+
+    /// Lets the queue run dry, ends the daemons, and judges what is left.
+    pub(super) async fn finish(&mut self) {
+        let store = match SqlStore::look(&self.place.settings()).await {
+            Ok(store) => store,
+            Err(error) => return self.broken(format!("the database can't be opened: {error}")),
+        };
+        if let Err(error) = self.until_dry(&store).await {
+            self.broken(format!("the queue can't be read: {error}"));
+        }
+        self.end_daemons().await;
+        match store.agents(None, AGENTS_READ).await {
+            Ok(agents) => {
+                for agent in agents {
+                    judge::judge(&store, &agent.agent, CEILING_TOKENS, &mut self.found).await;
+                }
+            }
+            Err(error) => self.broken(format!("agents can't be read: {error}")),
+        }
+        store.close().await;
+        judge::judge_rows(&self.place, &self.load.ledger.all(), &mut self.found);
+    }
+
+    async fn until_dry(&mut self, store: &SqlStore) -> StoreResult<()> {
+        let (mut until, in_all) = (Instant::now(), after_ms(DRY_MS_IN_ALL));
+        let mut written = None;
+        loop {
+            let before = written.replace(versions(store).await?);
+            if written != before {
+                until = after_ms(DRY_MS_MAX + 2 * self.lease_ms).min(in_all);
+            }
+            let sample = store.sample(self.latest(), 1_000).await?;
+            let left = sample.ready + sample.scheduled + sample.running;
+            let parked = u64::try_from(sample.parked).unwrap_or_default();
+            let is_dry = left == 0 && sample.oldest_pending_at.is_none();
+            if is_dry || Instant::now() >= until {
+                self.found.parked += parked;
+            }
+            if is_dry {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let breach = format!("rows are left, or nobody works on what is pending: {sample:?}");
+                let times = u64::try_from(left).unwrap_or(1).max(1);
+                self.found.break_promise(Promise::Drained, times, breach);
+                return Ok(());
+            }
+            if left == 0 && parked > 0 {
+                self.revive(store).await?;
+            }
+            self.pause(TICK_MS * 5).await;
+        }
+    }
+
+    /// What was evicted after a row was parked waits for the next eviction, or for a hand. Who has no row at all is left alone:
+    /// that must show.
+    async fn revive(&mut self, store: &SqlStore) -> StoreResult<()> {
+        let now = self.latest();
+        for agent in parked_and_pending(store, now).await? {
+            store.enqueue(&agent, Reason::Manual, 0, now).await?;
+            self.found.revived += 1;
+        }
+        Ok(())
+    }
+
+    /// What is pending and its row are written in one transaction, so no fault is an excuse for a row that is missing.
+    pub(super) fn count_repairs(&mut self) {
+        for (number, daemon) in self.daemons.iter().enumerate() {
+            let (promise, times, breach) = match daemon.repairs() {
+                Ok(0) => continue,
+                Ok(times) => {
+                    let breach = format!("daemon {number} found rows missing in the queue, {times} times");
+                    (Promise::Drained, times, breach)
+                }
+                Err(error) => {
+                    let breach = format!("the log of daemon {number} can't be read: {error}");
+                    (Promise::Other, 1, breach)
+                }
+            };
+            self.found.break_promise(promise, times, breach);
+        }
+    }
+
+    /// The latest time that a daemon's clock has shown.
+    fn latest(&self) -> Timestamp {
+        SystemClock.now().plus_ms(self.furthest_ms)
+    }
+
+    async fn end_daemons(&mut self) {
+        for number in self.up() {
+            self.with(number, Daemon::terminate);
+        }
+        let until = after_ms(DRAIN_MS + END_MS_MAX);
+        loop {
+            for daemon in &mut self.daemons {
+                if daemon.ended().is_some() {
+                    daemon.state = State::Away(until);
+                }
+            }
+            if !self.daemons.iter().any(Daemon::runs) {
+                return;
+            }
+            if Instant::now() >= until {
+                return self.broken("a daemon doesn't end when it is asked to".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+        }
+    }
+}
+
+/// How many versions there are of all summaries.
+async fn versions(store: &SqlStore) -> StoreResult<i64> {
+    let mut versions = 0;
+    for agent in store.agents(None, AGENTS_READ).await? {
+        let summary = store.summary(&agent.agent).await?;
+        versions += summary.map_or(0, |summary| summary.version);
+    }
+    Ok(versions)
+}
+
+/// Agents of which something is pending while their row is parked.
+async fn parked_and_pending(store: &SqlStore, now: Timestamp) -> StoreResult<Vec<AgentId>> {
+    let mut found = Vec::new();
+    for row in store.queue_rows(None, AGENTS_READ, now).await? {
+        if row.state == QueueState::Parked {
+            let agent = store.agent(&row.agent_id).await?;
+            if agent.is_some_and(|agent| agent.pending_since.is_some()) {
+                found.push(row.agent_id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Why the database can't be used for now, by the drivers' codes: their words differ by version and language.
+
+use std::{fmt, io};
+
+use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
+
+/// SQLite's result codes: others hold the database, or a table of it, the file is damaged, there is no room, or the file is no
+/// database. Codes that say more have them as their lowest byte; see sqlite.org/rescode.html.
+const SQLITE_BUSY: i32 = 5;
+const SQLITE_LOCKED: i32 = 6;
+const SQLITE_CORRUPT: i32 = 11;
+const SQLITE_FULL: i32 = 13;
+const SQLITE_NOTADB: i32 = 26;
+/// What of SQLite's codes is the result code.
+const SQLITE_RESULT: i32 = 0xff;
+/// PostgreSQL's `disk_full`, whatever it was that found no room.
+const DISK_FULL: &str = "53100";
+/// A statement that took too long: PostgreSQL's `query_canceled`.
+const TOO_LONG: &str = "57014";
+/// A prepared statement that isn't there, or is already: PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`.
+/// recapd's own can only be elsewhere where somebody gives each transaction another connection.
+const POOLED: [&str; 2] = ["26000", "42P05"];
+/// What that is, and the cure.
+const POOLER: &str = "a pooler in transaction mode stands before the server: let it pool sessions, or name the server itself \
+                      (database.url; docs/postgres.md)";
+/// PostgreSQL's `data_corrupted` and `index_corrupted`.
+const DAMAGED: [&str; 2] = ["XX001", "XX002"];
+
+/// Why the database can't be used for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// What is the matter.
+    pub kind: OutageKind,
+    /// The same in words.
+    pub reason: String,
+}
+
+/// What is the matter with a database that can't be used for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutageKind {
+    /// There is no room.
+    Full,
+    /// Others hold it, or all connections to it.
+    Busy,
+    /// What it stored is damaged, or is no database.
+    Corrupt,
+    /// It is unreachable or broken.
+    Io,
+}
+
+impl OutageKind {
+    /// In the words of `recapd_db_errors_total`.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Busy => "busy",
+            Self::Corrupt => "corrupt",
+            Self::Io => "io",
+        }
+    }
+}
+
+impl Outage {
+    /// The same, told of what it happened to.
+    pub(super) fn of(self, what: impl fmt::Display) -> Self {
+        Self {
+            reason: format!("{what}: {}", self.reason),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl From<String> for Outage {
+    fn from(reason: String) -> Self {
+        let kind = OutageKind::Io;
+        Self { kind, reason }
+    }
+}
+
+impl From<&str> for Outage {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
+    }
+}
+
+impl From<&sqlx::Error> for Outage {
+    fn from(error: &sqlx::Error) -> Self {
+        let kind = match error {
+            sqlx::Error::PoolTimedOut => OutageKind::Busy,
+            sqlx::Error::Io(error) => of_io(error),
+            _ => error.as_database_error().map_or(OutageKind::Io, of_refusal),
+        };
+        let reason = error.to_string();
+        let outage = Self { kind, reason };
+        if is_pooled(error) {
+            outage.of(POOLER)
+        } else {
+            outage
+        }
+    }
+}
+
+fn is_pooled(error: &sqlx::Error) -> bool {
+    let refusal = error.as_database_error();
+    refusal.is_some_and(|refusal| refusal.code().is_some_and(|code| POOLED.contains(&code.as_ref())))
+}
+
+impl From<&io::Error> for Outage {
+    fn from(error: &io::Error) -> Self {
+        let (kind, reason) = (of_io(error), error.to_string());
+        Self { kind, reason }
+    }
+}
+
+fn of_io(error: &io::Error) -> OutageKind {
+    match error.kind() {
+        io::ErrorKind::StorageFull => OutageKind::Full,
+        _ => OutageKind::Io,
+    }
+}
+
+fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
+    if let Some(refusal) = refusal.try_downcast_ref::<PgDatabaseError>() {
+        return match refusal.code() {
+            DISK_FULL => OutageKind::Full,
+            TOO_LONG => OutageKind::Busy,
+            code if DAMAGED.contains(&code) => OutageKind::Corrupt,
+            _ => OutageKind::Io,
+        };
+    }
+    let code = refusal.code().and_then(|code| code.parse::<i32>().ok());
+    match code.map(|code| code & SQLITE_RESULT) {
+        Some(SQLITE_BUSY | SQLITE_LOCKED) => OutageKind::Busy,
+        Some(SQLITE_FULL) => OutageKind::Full,
+        Some(SQLITE_CORRUPT | SQLITE_NOTADB) => OutageKind::Corrupt,
+        _ => OutageKind::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StoreError, sql::direct};
+
+    #[test]
+    fn sqlites_codes_tell_what_is_the_matter() {
+        for (code, class) in [
+            (5, "busy"),
+            (261, "busy"),
+            (517, "busy"),
+            (6, "busy"),
+            (262, "busy"),
+            (13, "full"),
+            (11, "corrupt"),
+            (267, "corrupt"),
+            (26, "corrupt"),
+            (10, "io"),
+            (778, "io"),
+            (14, "io"),
+            (275, "constraint"),
+        ] {
+            let said = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            let error = StoreError::from(direct::failure(said));
+            assert_eq!(error.class(), Some(class), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_pool_and_files_have_kinds_and_words_have_none() {
+        let of_file = |kind: io::ErrorKind| Outage::from(&sqlx::Error::Io(kind.into())).kind;
+        assert_eq!(of_file(io::ErrorKind::StorageFull), OutageKind::Full);
+        assert_eq!(of_file(io::ErrorKind::ConnectionReset), OutageKind::Io);
+        let named = Outage::from(&io::Error::from(io::ErrorKind::StorageFull)).of("some.db.lock");
+        assert_eq!(named.kind, OutageKind::Full);
+        assert!(named.reason.starts_with("some.db.lock: "), "{named}");
+        assert_eq!(Outage::from(&sqlx::Error::PoolTimedOut).kind, OutageKind::Busy);
+        assert_eq!(Outage::from("(code: 13) No space left").kind, OutageKind::Io);
+    }
+}

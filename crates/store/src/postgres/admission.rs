@@ -1,0 +1,173 @@
+//! Writes of one agent wait for one another here, before any of them takes a connection. On the server they would wait for the agent's
+//! row, each with a connection that reads and other agents' writes could use.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+
+use super::{Lock, StoreError, StoreResult};
+use recapd_core::domain::agent::AgentId;
+
+/// The most writes of one agent in this process that are under way or wait; more are refused.
+const WRITES_MAX: usize = 256;
+
+/// What writes follow one another for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Agent(AgentId),
+    Batches,
+    Calibrations,
+}
+
+impl Key {
+    fn of(lock: &Lock) -> Option<Self> {
+        match lock {
+            Lock::Nothing => None,
+            Lock::Agent(agent) | Lock::Family(agent) | Lock::Parent(agent) => {
+                Some(Self::Agent(agent.clone()))
+            }
+            Lock::Batches => Some(Self::Batches),
+            Lock::Calibrations => Some(Self::Calibrations),
+        }
+    }
+}
+
+/// The turns of all that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Admission(Arc<Mutex<HashMap<Key, Turns>>>);
+
+#[derive(Debug)]
+struct Turns {
+    gate: Arc<Semaphore>,
+    /// Under way or waiting.
+    writes: usize,
+}
+
+/// A write whose turn it is, until this is dropped.
+#[derive(Debug)]
+pub(super) struct WriteTurn {
+    /// Dropped first: who comes next has its turn before the last one leaves nobody behind.
+    _permit: OwnedSemaphorePermit,
+    _place: LineSlot,
+}
+
+/// A place in the line of one key.
+#[derive(Debug)]
+struct LineSlot {
+    key: Key,
+    all: Arc<Mutex<HashMap<Key, Turns>>>,
+}
+
+impl Admission {
+    /// Waits for the turn of a write that locks `lock`, at the latest until `deadline`; `None`: it waits for nobody.
+    ///
+    /// # Errors
+    /// [`StoreError::Contended`] after that, and where too many wait already.
+    pub(super) async fn turn(&self, lock: &Lock, deadline: Instant) -> StoreResult<Option<WriteTurn>> {
+        let Some(key) = Key::of(lock) else {
+            return Ok(None);
+        };
+        let (place, gate) = self.line_up(key)?;
+        let late = || StoreError::Contended("earlier writes of the same agent take too long".to_owned());
+        let permit = timeout_at(deadline, gate.acquire_owned())
+            .await
+            .map_err(|_| late())?
+            .map_err(|_| late())?;
+        Ok(Some(WriteTurn {
+            _permit: permit,
+            _place: place,
+        }))
+    }
+
+    fn line_up(&self, key: Key) -> StoreResult<(LineSlot, Arc<Semaphore>)> {
+        let mut all = locked(&self.0);
+        let turns = all.entry(key.clone()).or_insert_with(|| Turns {
+            gate: Arc::new(Semaphore::new(1)),
+            writes: 0,
+        });
+        if turns.writes >= WRITES_MAX {
+            let reason = format!("{WRITES_MAX} writes of the same agent wait already");
+            return Err(StoreError::Contended(reason));
+        }
+        turns.writes += 1;
+        let gate = Arc::clone(&turns.gate);
+        let place = LineSlot {
+            key,
+            all: Arc::clone(&self.0),
+        };
+        Ok((place, gate))
+    }
+}
+
+impl Drop for LineSlot {
+    fn drop(&mut self) {
+        let mut all = locked(&self.all);
+        if let Some(turns) = all.get_mut(&self.key) {
+            turns.writes -= 1;
+            if turns.writes == 0 {
+                all.remove(&self.key);
+            }
+        }
+    }
+}
+
+fn locked(all: &Mutex<HashMap<Key, Turns>>) -> MutexGuard<'_, HashMap<Key, Turns>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn write(agent: &str) -> Lock {
+        Lock::Agent(agent.parse().unwrap())
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_of_one_agent_follow_one_another_and_hold_up_no_other() {
+        let admission = Admission::default();
+        let first = admission.turn(&write("a"), soon()).await.unwrap();
+        let fork = Lock::Parent("a".parse().unwrap());
+        let mut second = Box::pin(admission.turn(&fork, soon()));
+        assert!(second.as_mut().now_or_never().is_none());
+        for other in [write("b"), Lock::Nothing, Lock::Batches] {
+            admission.turn(&other, Instant::now()).await.unwrap();
+        }
+        drop(first);
+        assert!(second.await.unwrap().is_some());
+        assert!(locked(&admission.0).is_empty(), "nobody is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_or_behind_too_many_is_refused() {
+        let admission = Admission::default();
+        let _first = admission.turn(&write("a"), soon()).await.unwrap();
+        let late = admission.turn(&write("a"), soon()).await.unwrap_err();
+        assert!(matches!(late, StoreError::Contended(_)), "{late}");
+        let lock = write("a");
+        let mut waiting: Vec<_> = (1..WRITES_MAX)
+            .map(|_| Box::pin(admission.turn(&lock, soon())))
+            .collect();
+        for wait in &mut waiting {
+            assert!(wait.as_mut().now_or_never().is_none());
+        }
+        let full = admission.turn(&lock, soon()).now_or_never().unwrap().unwrap_err();
+        assert!(full.to_string().contains("wait already"), "{full}");
+        drop(waiting);
+        assert_eq!(locked(&admission.0).values().next().unwrap().writes, 1);
+    }
+}

@@ -1,0 +1,267 @@
+//! A daemon among others on one database: it holds its name, and hears what the other daemons announce.
+//!
+//! Both need one connection of its own. The name is held by an advisory lock, which the server releases with the
+//! connection, however the daemon ends: so a restarted daemon has its name, and with it its leases, at once, and two
+//! daemons of one name can't take each other's leases. A daemon that reconnects and finds its name taken tries again
+//! from time to time: after a network partition it is its own lost connection that holds the name, until the server
+//! notices.
+//!
+//! What is announced while the connection is down is lost; after that the daemon has to look again at everything.
+
+use std::time::Duration;
+
+use sqlx::{
+    Row as _,
+    postgres::{PgConnectOptions, PgListener},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    super::{StoreError, StoreResult},
+    listener,
+    timed::within,
+};
+use recapd_core::domain::agent::AgentId;
+
+/// The channel that announces: a row of the queue can be claimed.
+const QUEUE: &str = "recapd_queue";
+/// The channel that announces: what readers of an agent's summary see has changed.
+const AGENT: &str = "recapd_agent";
+/// With these the server notices within half a minute that a daemon's machine is gone: by probing it, or where the
+/// server has sent something, by the missing acknowledgement, for which it would wait a quarter of an hour by default.
+const KEEPALIVES: [(&str, u64); 4] = [
+    ("tcp_keepalives_idle", 10),
+    ("tcp_keepalives_interval", 5),
+    ("tcp_keepalives_count", 4),
+    ("tcp_user_timeout", 15_000),
+];
+/// How often a silent connection is asked whether it is alive, and how long it has to answer.
+pub const PULSE: Duration = Duration::from_secs(5);
+/// How long one attempt to take a name waits: the server may not have noticed yet that the previous holder is gone.
+const NAME_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it tries within that time.
+const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
+/// The first wait before the next attempt to take a name; each further one is twice as long.
+const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// The longest such wait: by then the server has noticed that a vanished holder is gone.
+const NAME_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// The first wait before reconnecting; each further one is twice as long.
+const RECONNECT_FIRST: Duration = Duration::from_millis(50);
+/// The longest such wait, so that work begins again within seconds when the server is back.
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// What a daemon hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerMessage {
+    /// Something in the queue can be claimed.
+    Queue,
+    /// What readers of this agent's summary see has changed.
+    Agent(AgentId),
+    /// Nothing is heard any more, and why.
+    Lost(String),
+    /// It hears again, and has missed what was announced meanwhile.
+    Back {
+        /// Whether it has its name again. If not, another daemon has taken it, or the server still holds it for the connection
+        /// that was lost.
+        has_name: bool,
+    },
+    /// It has its name again, after it had reconnected without.
+    Named,
+}
+
+/// A daemon's place among the others.
+pub struct Member {
+    options: PgConnectOptions,
+    owner: String,
+    listener: Option<PgListener>,
+    wait: Duration,
+    /// When it tries again to take its name; `None` while it has it.
+    name_try: Option<NameTry>,
+}
+
+/// The next attempt to take a name that another connection holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameTry {
+    at: Instant,
+    /// The wait before this attempt.
+    wait: Duration,
+}
+
+impl NameTry {
+    fn first(now: Instant) -> Self {
+        Self::after(NAME_AGAIN_FIRST, now)
+    }
+
+    /// The attempt after this one, which failed.
+    fn next(self, now: Instant) -> Self {
+        Self::after((self.wait * 2).min(NAME_AGAIN_MAX), now)
+    }
+
+    fn after(wait: Duration, now: Instant) -> Self {
+        Self { at: now + wait, wait }
+    }
+}
+
+impl Member {
+    /// Takes the name `owner`, and begins to listen.
+    pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
+        let options = options.clone().application_name("recapd member");
+        let mut listener = listen(&options).await?;
+        let named = timeout(NAME_PATIENCE, async {
+            while !take_name(&mut listener, owner).await? {
+                sleep(NAME_TRY_EVERY).await;
+            }
+            Ok::<_, sqlx::Error>(())
+        });
+        match named.await {
+            Ok(named) => named?,
+            Err(_) => return Err(StoreError::InUse(format!("the name `{owner}` (queue.owner)"))),
+        }
+        Ok(Self {
+            options,
+            owner: owner.to_owned(),
+            listener: Some(listener),
+            wait: RECONNECT_FIRST,
+            name_try: None,
+        })
+    }
+
+    /// Waits for the next announcement. The call may be cancelled; nothing is lost by that.
+    pub async fn hear(&mut self) -> PeerMessage {
+        loop {
+            let Some(listener) = &mut self.listener else {
+                return self.come_back().await;
+            };
+            let now = Instant::now();
+            let heard = match self.name_try.filter(|due| due.at <= now) {
+                // Checked before listening: where others never fall silent, its turn would never come.
+                Some(due) => {
+                    let taken = take_name(listener, &self.owner).await;
+                    taken.map_err(|error| error.to_string()).map(|has_name| {
+                        self.name_try = (!has_name).then(|| due.next(Instant::now()));
+                        has_name.then_some(PeerMessage::Named)
+                    })
+                }
+                None => hear_in(silence(self.name_try, now), listener).await,
+            };
+            match heard {
+                Ok(Some(heard)) => return heard,
+                Ok(None) => {}
+                Err(lost) => {
+                    self.listener = None;
+                    self.wait = RECONNECT_FIRST;
+                    return PeerMessage::Lost(lost);
+                }
+            }
+        }
+    }
+
+    async fn come_back(&mut self) -> PeerMessage {
+        match self.reconnect().await {
+            Ok(has_name) => PeerMessage::Back { has_name },
+            Err(error) => {
+                let wait = self.wait;
+                self.wait = (wait * 2).min(RECONNECT_MAX);
+                sleep(wait).await;
+                PeerMessage::Lost(error.to_string())
+            }
+        }
+    }
+
+    async fn reconnect(&mut self) -> Result<bool, sqlx::Error> {
+        let mut listener = listen(&self.options).await?;
+        let patience = Instant::now() + NAME_PATIENCE;
+        let mut has_name = take_name(&mut listener, &self.owner).await?;
+        // Until the server is done with the connection that was lost, that holds the name.
+        while !has_name && Instant::now() < patience {
+            sleep(NAME_TRY_EVERY).await;
+            has_name = take_name(&mut listener, &self.owner).await?;
+        }
+        self.listener = Some(listener);
+        self.name_try = (!has_name).then(|| NameTry::first(Instant::now()));
+        Ok(has_name)
+    }
+}
+
+/// A connection that hears what others do.
+async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
+    let mut listener = listener(options, &KEEPALIVES, &[QUEUE, AGENT]).await?;
+    // A gap has to be noticed.
+    listener.eager_reconnect(false);
+    Ok(listener)
+}
+
+/// How long to listen before something else has to be done.
+fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
+    name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
+}
+
+/// What is heard within the time `silence`, if anything. An error says why nothing is heard any more.
+async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
+    match timeout(silence, listener.try_recv()).await {
+        Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
+        Ok(Ok(None)) => Err("the connection was closed".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        // The name is tried now, which shows as well whether the connection is alive.
+        Err(_) if silence < PULSE => Ok(None),
+        Err(_) => {
+            let alive = is_alive(listener).await;
+            alive.map(|()| None).map_err(|error| error.to_string())
+        }
+    }
+}
+
+async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx::Error> {
+    let sql =
+        "-- postgres/member.take_name\nSELECT pg_try_advisory_lock(hashtextextended('recapd ' || $1, 0))";
+    let taken = sqlx::query(sql).bind(owner).fetch_one(listener);
+    within(PULSE, taken).await?.try_get(0)
+}
+
+/// Asks the connection whether it lives.
+pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
+    let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
+    within(PULSE, asked).await.map(drop)
+}
+
+/// Reads an announcement; `None` if it isn't one of recapd's.
+fn read(channel: &str, payload: &str) -> Option<PeerMessage> {
+    match channel {
+        QUEUE => Some(PeerMessage::Queue),
+        AGENT => payload.parse().ok().map(PeerMessage::Agent),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_tried_again_ever_more_seldom_and_for_ever() {
+        let start = Instant::now();
+        let mut due = NameTry::first(start);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            waits.push(due.wait.as_secs());
+            due = due.next(due.at);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(due.at, start + Duration::from_secs(121 + 30));
+    }
+
+    #[test]
+    fn whoever_has_its_name_is_woken_by_the_pulse_alone() {
+        let now = Instant::now();
+        assert_eq!(silence(None, now), PULSE);
+        let due = NameTry::first(now);
+        assert_eq!(silence(Some(due), now), NAME_AGAIN_FIRST);
+        assert_eq!(silence(Some(due), due.at + PULSE), Duration::ZERO);
+        let late = NameTry::after(NAME_AGAIN_MAX, now);
+        assert_eq!(
+            silence(Some(late), now),
+            PULSE,
+            "a lost connection is found out meanwhile"
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! A standby that answers what may be a moment old. Only an answer counts: whatever it fails at, or doesn't know yet, the
+//! server itself is asked. It is left alone for a while after it failed, so that not every reader waits for one that is away.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::{Clock, PostgresSettings, SNAPSHOT, options, pooled, timed::TimedPool};
+use crate::{
+    StoreError, StoreResult,
+    sql::{Connection, query, sql},
+};
+
+/// How long it is waited for until it begins to read …
+pub const READ_PATIENCE_MS: u64 = 1_000;
+/// … and until it has read, whatever its statements may take elsewhere.
+const READ_MAX: Duration = Duration::from_secs(10);
+/// How long it is left alone after it failed.
+const REST: Duration = Duration::from_secs(5);
+
+/// A standby and what is known of it.
+pub(crate) struct Replica {
+    pool: TimedPool,
+    lag_ms_max: u64,
+    patience: Duration,
+    clock: Clock,
+    rest: Rest,
+}
+
+impl Replica {
+    /// The one at `url`. It is connected to when it is needed: nobody waits for a standby to start.
+    pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
+        let patience = Duration::from_millis(settings.read_patience_ms);
+        let pool = pooled(settings, patience).connect_lazy_with(options(url)?);
+        Ok(Self {
+            pool: TimedPool::over(pool, settings.statement_timeout_ms),
+            lag_ms_max: settings.read_lag_ms_max,
+            patience,
+            clock: settings.clock,
+            rest: Rest::default(),
+        })
+    }
+
+    /// What it answers; none while it rests, and if it doesn't answer as it should.
+    pub(crate) async fn read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Option<T>
+    where
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
+    {
+        if !self.rest.is_over(Instant::now()) {
+            return None;
+        }
+        match self.try_read(read).await {
+            Ok(answer) => return Some(answer),
+            Err(Unfit::Unaware) => {}
+            Err(unfit) => {
+                warn!(reason = %unfit, "replica.away");
+                self.rest.begin(Instant::now());
+            }
+        }
+        None
+    }
+
+    async fn try_read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Result<T, Unfit>
+    where
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
+    {
+        let tx = timeout(self.patience, self.snapshot()).await??;
+        timeout(READ_MAX, read(tx)).await?.map_err(|error| match error {
+            StoreError::Unavailable(_) | StoreError::Contended(_) | StoreError::Schema(_) => {
+                Unfit::Failing(error)
+            }
+            _ => Unfit::Unaware,
+        })
+    }
+
+    /// A transaction that reads, on a standby that follows closely enough.
+    async fn snapshot(&self) -> Result<Connection, Unfit> {
+        let tx = self.pool.begin(SNAPSHOT).await.map_err(StoreError::from)?;
+        let mut tx = Connection::from(tx).judged_by(self.clock);
+        let state = ReplicaState::of(&mut tx).await?;
+        state.judge(self.lag_ms_max)?;
+        Ok(tx)
+    }
+
+    pub(super) async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+/// How it follows the server that is written.
+#[derive(Clone, Copy, Debug)]
+struct ReplicaState {
+    /// Whether it is a standby and receives from the other.
+    follows: bool,
+    /// Behind what it received by so much; none if that isn't known.
+    lag_ms: Option<i64>,
+}
+
+impl ReplicaState {
+    /// A standby that has replayed all that it received isn't behind, however long ago that was: nothing was written since.
+    async fn of(tx: &mut Connection) -> StoreResult<Self> {
+        let sql = sql!(
+            "-- postgres/replica.state\nSELECT pg_is_in_recovery() AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver), \
+             CASE WHEN pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn() THEN 0 ELSE \
+             CAST(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000 AS bigint) END"
+        );
+        let row = query(sql).fetch_one(tx).await?;
+        Ok(Self {
+            follows: row.try_get(0)?,
+            lag_ms: row.try_get(1)?,
+        })
+    }
+
+    fn judge(self, lag_ms_max: u64) -> Result<(), Unfit> {
+        if !self.follows {
+            return Err(Unfit::OnItsOwn);
+        }
+        // Clocks of two servers may differ: what was written a moment ago may seem to come.
+        let lag_ms = self
+            .lag_ms
+            .map(|lag_ms| u64::try_from(lag_ms).unwrap_or_default());
+        match lag_ms {
+            Some(lag_ms) if lag_ms <= lag_ms_max => Ok(()),
+            _ => Err(Unfit::Late(lag_ms)),
+        }
+    }
+}
+
+/// Why a standby's answer doesn't count.
+#[derive(Debug)]
+enum Unfit {
+    /// It doesn't know of what was asked; the server may know by now.
+    Unaware,
+    /// It is no standby any more, or receives nothing.
+    OnItsOwn,
+    /// It is so many milliseconds behind; none: nobody knows how many.
+    Late(Option<u64>),
+    /// It can't be reached, or cancels what is read: its replay goes first.
+    Failing(StoreError),
+    /// It doesn't answer in time.
+    Slow,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unaware => f.write_str("it doesn't know what was asked for"),
+            Self::OnItsOwn => f.write_str("it is no standby, or receives nothing from the other server"),
+            Self::Late(Some(lag_ms)) => write!(f, "it is {lag_ms} ms behind (database.read_lag_ms_max)"),
+            Self::Late(None) => f.write_str("it has replayed nothing of what it received"),
+            Self::Failing(error) => error.fmt(f),
+            Self::Slow => f.write_str("it doesn't answer in time"),
+        }
+    }
+}
+
+impl From<StoreError> for Unfit {
+    fn from(error: StoreError) -> Self {
+        Self::Failing(error)
+    }
+}
+
+impl From<tokio::time::error::Elapsed> for Unfit {
+    fn from(_: tokio::time::error::Elapsed) -> Self {
+        Self::Slow
+    }
+}
+
+/// Until when it is left alone.
+#[derive(Debug, Default)]
+struct Rest(Mutex<Option<Instant>>);
+
+impl Rest {
+    fn begin(&self, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + REST);
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_none_or(|until| until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_is_left_alone_for_a_while() {
+        let (rest, now) = (Rest::default(), Instant::now());
+        assert!(rest.is_over(now));
+        rest.begin(now);
+        assert!(!rest.is_over(now));
+        assert!(!rest.is_over(now + REST / 2));
+        assert!(rest.is_over(now + REST));
+    }
+
+    #[test]
+    fn only_a_standby_that_follows_closely_is_asked() {
+        let judge = |follows, lag_ms| {
+            let judged = ReplicaState { follows, lag_ms }.judge(1_000);
+            judged.map_err(|unfit| unfit.to_string())
+        };
+        assert_eq!(judge(true, Some(0)), Ok(()));
+        assert_eq!(judge(true, Some(1_000)), Ok(()));
+        assert_eq!(judge(true, Some(-50)), Ok(()));
+        for (follows, lag_ms, reason) in [
+            (
+                false,
+                Some(0),
+                "it is no standby, or receives nothing from the other server",
+            ),
+            (
+                true,
+                Some(1_001),
+                "it is 1001 ms behind (database.read_lag_ms_max)",
+            ),
+            (true, None, "it has replayed nothing of what it received"),
+        ] {
+            assert_eq!(judge(follows, lag_ms), Err(reason.to_owned()));
+        }
+    }
+}

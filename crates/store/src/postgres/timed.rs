@@ -1,0 +1,334 @@
+//! Connections to a server that may vanish without a word: with its machine, or where a firewall forgets what goes through it.
+//!
+//! The server itself ends statements that take too long. Where nothing is heard of it for longer than that, a connection is
+//! taken for lost and is closed: TCP gives up after a quarter of an hour, or never if nothing is left to be sent. What was
+//! asked last may have been done, a commit as well, as with any connection that breaks.
+//!
+//! sqlx waits as long as TCP does, also where it asks a connection that comes back to its pool whether it lives, and its
+//! transactions don't hand their connection out to be closed. So a transaction is made of its statements here, and the way
+//! back has its time as well.
+
+use std::{io, sync::Arc, time::Duration};
+
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgConnectOptions, PgRow},
+    query::Query,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+
+use recapd_core::domain::number::usize_or_max;
+
+/// How much longer than a statement may run its answer may take: the server has to break it off, and to say so.
+const MARGIN: Duration = Duration::from_secs(5);
+/// How long a server that gave no connection is asked once more, to learn why.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
+
+/// A statement and what it is given.
+pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
+
+/// A connection whose answers are waited for so long and no longer.
+pub(crate) struct TimedConnection {
+    /// None only while it is dropped.
+    held: Option<ConnectionSource>,
+    watch: Watch,
+    /// From before a transaction is begun until it is known to be committed.
+    in_transaction: bool,
+}
+
+enum ConnectionSource {
+    Alone(PgConnection),
+    /// Counted among those that are out until it is back in its pool.
+    Pooled(PoolConnection<Postgres>, Loan),
+}
+
+/// What a pooled connection counts as, until it is back.
+struct Loan {
+    out: TaskTrackerToken,
+    /// One of the few that may write at the same time, if it does.
+    write: Option<OwnedSemaphorePermit>,
+}
+
+impl ConnectionSource {
+    fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Alone(connection) => connection,
+            Self::Pooled(pooled, _) => pooled,
+        }
+    }
+}
+
+/// How long an answer is waited for, and whether one was waited for in vain.
+struct Watch {
+    patience: Duration,
+    is_lost: bool,
+}
+
+impl Watch {
+    /// Over statements that may run for so long.
+    fn over(statement_ms_max: u64) -> Self {
+        Self {
+            patience: Duration::from_millis(statement_ms_max) + MARGIN,
+            is_lost: false,
+        }
+    }
+
+    /// What is answered in time. Where nothing is, and where the connection fails, it is lost.
+    async fn wait<T>(
+        &mut self,
+        answer: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        let answered = within(self.patience, answer).await;
+        self.is_lost = matches!(answered, Err(sqlx::Error::Io(_)));
+        answered
+    }
+}
+
+impl TimedConnection {
+    /// A connection of its own, the statements of which may run for so long.
+    pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
+        Self::over(ConnectionSource::Alone(connection), statement_ms_max)
+    }
+
+    fn over(held: ConnectionSource, statement_ms_max: u64) -> Self {
+        Self {
+            held: Some(held),
+            watch: Watch::over(statement_ms_max),
+            in_transaction: false,
+        }
+    }
+
+    /// The connection and its watch. One that was lost isn't asked again: what it left undone isn't known.
+    fn live(&mut self) -> Result<(&mut PgConnection, &mut Watch), sqlx::Error> {
+        match &mut self.held {
+            Some(held) if !self.watch.is_lost => Ok((held.connection(), &mut self.watch)),
+            _ => Err(sqlx::Error::Io(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// The connection alone, for what may take longer than a statement.
+    pub(crate) fn untimed(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        self.live().map(|(connection, _)| connection)
+    }
+
+    /// Runs a statement. Returns how many rows it changed.
+    pub(crate) async fn execute(&mut self, query: PgQuery) -> Result<u64, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        let done = watch.wait(connection.execute(query)).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn fetch_optional(&mut self, query: PgQuery) -> Result<Option<PgRow>, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        watch.wait(connection.fetch_optional(query)).await
+    }
+
+    /// One row after the other, each of which is waited for.
+    pub(crate) fn fetch(
+        &mut self,
+        query: PgQuery,
+    ) -> Result<BoxStream<'_, Result<PgRow, sqlx::Error>>, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        let rows = (connection.fetch(query), watch);
+        let rows = stream::try_unfold(rows, |(mut rows, watch)| async move {
+            let row = watch.wait(rows.try_next()).await?;
+            Ok::<_, sqlx::Error>(row.map(|row| (row, (rows, watch))))
+        });
+        Ok(rows.boxed())
+    }
+
+    /// Commits a transaction; nothing without one. A commit that isn't answered may have been made.
+    pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        if self.in_transaction {
+            let (connection, watch) = self.live()?;
+            watch.wait(connection.execute("COMMIT")).await?;
+            self.in_transaction = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TimedConnection {
+    /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
+    fn drop(&mut self) {
+        let Some(ConnectionSource::Pooled(pooled, loan)) = self.held.take() else {
+            return;
+        };
+        if self.watch.is_lost {
+            drop(pooled.detach());
+            return;
+        }
+        let (in_transaction, patience) = (self.in_transaction, self.watch.patience);
+        loan.out.task_tracker().spawn(async move {
+            give_back(pooled, in_transaction, patience).await;
+            drop(loan.write);
+        });
+    }
+}
+
+/// Undoes what isn't committed, and gives the connection back to its pool, which asks it whether it lives. One that doesn't answer
+/// in time is closed, and its place in the pool is free.
+async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, patience: Duration) {
+    if in_transaction && within(patience, pooled.execute("ROLLBACK")).await.is_err() {
+        drop(pooled.detach());
+        return;
+    }
+    // What the pool does by itself, without a time, when a connection is dropped.
+    drop(timeout(patience, pooled.return_to_pool()).await);
+}
+
+/// Connections to one server, shared.
+pub(super) struct TimedPool {
+    pool: PgPool,
+    statement_ms_max: u64,
+    /// The connections at work, and those on their way back.
+    out: TaskTracker,
+    /// Those that may still begin to write.
+    writers: Arc<Semaphore>,
+}
+
+impl TimedPool {
+    /// Over those of `pool`, the statements of which may run for so long.
+    pub(super) fn over(pool: PgPool, statement_ms_max: u64) -> Self {
+        Self {
+            pool,
+            statement_ms_max,
+            out: TaskTracker::new(),
+            writers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// The same, of which at most so many write at the same time.
+    pub(super) fn with_writers(self, writers_max: usize) -> Self {
+        let writers = Arc::new(Semaphore::new(writers_max));
+        Self { writers, ..self }
+    }
+
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A connection for statements that commit by themselves.
+    pub(super) async fn acquire(&self) -> Result<TimedConnection, sqlx::Error> {
+        self.lend(None).await
+    }
+
+    async fn lend(&self, write: Option<OwnedSemaphorePermit>) -> Result<TimedConnection, sqlx::Error> {
+        let pooled = self.pool.acquire().await?;
+        let out = self.out.token();
+        let held = ConnectionSource::Pooled(pooled, Loan { out, write });
+        Ok(TimedConnection::over(held, self.statement_ms_max))
+    }
+
+    /// A transaction that `statement` begins.
+    pub(super) async fn begin(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
+        let timed = self.acquire().await?;
+        begun(timed, statement).await
+    }
+
+    /// The same, of one that may wait for others: some connections are left to those that don't.
+    pub(super) async fn begin_write(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
+        let free = Arc::clone(&self.writers).acquire_owned();
+        let write = timeout(self.pool.options().get_acquire_timeout(), free)
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)?
+            .map_err(|_| sqlx::Error::PoolClosed)?;
+        let timed = self.lend(Some(write)).await?;
+        begun(timed, statement).await
+    }
+
+    /// What `given` stands for: where nothing was given in time though there was room, the server was waited for, and the
+    /// error is what it says.
+    pub(super) async fn explained<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        let options = self.pool.options();
+        let has_room = self.out.len() < usize_or_max(options.get_max_connections());
+        match given {
+            Err(sqlx::Error::PoolTimedOut) if has_room => Err(refusal(&self.pool.connect_options()).await),
+            given => given,
+        }
+    }
+
+    /// Waits for the connections that are out, and closes all of them.
+    pub(super) async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+async fn begun(mut timed: TimedConnection, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
+    // Who gives up in the midst of it doesn't know whether it has begun.
+    timed.in_transaction = true;
+    let (connection, watch) = timed.live()?;
+    watch.wait(connection.execute(statement)).await?;
+    Ok(timed)
+}
+
+/// Why a pool got no connection: it only says that it waited in vain, also where nobody listens.
+pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
+    match within(REFUSAL_MAX, options.connect()).await {
+        Err(error) => error,
+        Ok(connection) => {
+            // It is there again.
+            drop(within(REFUSAL_MAX, connection.close()).await);
+            sqlx::Error::PoolTimedOut
+        }
+    }
+}
+
+/// What is answered in so much time.
+pub(super) async fn within<T>(
+    time: Duration,
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    timeout(time, answer).await.unwrap_or_else(|_| {
+        let silence = format!("no answer within {time:?}");
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, silence)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use sqlx::postgres::PgPoolOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_away_is_told_from_connections_that_are_all_at_work() {
+        let options: PgConnectOptions = "postgres://nobody@127.0.0.1:1/none".parse().unwrap();
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_millis(20))
+            .connect_lazy_with(options);
+        let pool = TimedPool::over(pool, 100);
+        let given = pool.acquire().await;
+        assert!(matches!(given, Err(sqlx::Error::PoolTimedOut)));
+        let away = pool.explained(given).await.err().unwrap();
+        assert!(away.to_string().contains("refused"), "{away}");
+        let _at_work = pool.out.token();
+        let busy = pool.explained(pool.acquire().await).await.err().unwrap();
+        assert!(matches!(busy, sqlx::Error::PoolTimedOut), "{busy}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_lost_and_who_says_no_is_not() {
+        let mut watch = Watch::over(100);
+        let refused = watch.wait(async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
+        assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");
+        assert!(!watch.is_lost);
+        let silent = watch.wait(pending::<Result<(), _>>()).await.unwrap_err();
+        let said = "error communicating with database: no answer within 5.1s";
+        assert_eq!(silent.to_string(), said);
+        assert!(watch.is_lost);
+    }
+}

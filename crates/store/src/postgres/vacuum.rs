@@ -1,0 +1,77 @@
+//! Taking what was forgotten or deleted out of the tables: the states of rows that no transaction sees any more.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::{
+    StoreResult,
+    sql::{Connection, query, query_made, sql},
+};
+
+/// How often it looks whether somebody still reads an earlier state, …
+const LOOKS_MAX: u32 = 20;
+/// … and how long it waits in between.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Vacuums all tables that name agents. False if something may be left: somebody still reads an earlier state, the
+/// statement took longer than statements may, or the role doesn't own the tables.
+pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- postgres/vacuum.tables\nSELECT quote_ident(c.relname), pg_has_role(c.relowner, 'USAGE') FROM pg_class c \
+               JOIN pg_attribute t ON t.attrelid = c.oid WHERE t.attname = 'agent_id' AND c.relkind = 'r' \
+               AND c.relnamespace = CAST(current_schema() AS regnamespace) ORDER BY c.relname"
+    );
+    let (mut tables, mut owns_all) = (Vec::new(), true);
+    for row in query(sql).fetch_all(&mut *connection).await? {
+        let (table, owns): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
+        owns_all &= owns;
+        tables.extend(owns.then_some(table));
+    }
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let is_past = wait_for_readers(connection).await?;
+    // The names are the schema's own. To give empty pages back, it would wait five seconds for each table to be nobody
+    // else's, while the next one waits for it, and then nobody could read.
+    let sql = format!(
+        "-- postgres/vacuum.vacuum\nVACUUM (TRUNCATE false) {}",
+        tables.join(", ")
+    );
+    if let Err(error) = query_made(sql).execute(connection).await {
+        warn!(%error, "postgres.not_vacuumed");
+        return Ok(false);
+    }
+    Ok(is_past && owns_all)
+}
+
+/// Waits a moment until nobody sees what was before: readers, transactions that are prepared, standbys that say what they
+/// read. False if one goes on.
+async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
+    // The first transaction that nobody had begun yet. Whoever began before the ones that ended is older than it.
+    let next = sql!(
+        "-- postgres/vacuum.next\nSELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS xid) AS text)"
+    );
+    let next: String = query(next).fetch_one(&mut *connection).await?.try_get(0)?;
+    // Of other roles' sessions the server hides what they do and since when, but not these numbers, and by them VACUUM
+    // goes. Whoever vacuums holds up no other vacuum. Sessions without a database send the log to standbys.
+    let read = sql!(
+        "-- postgres/vacuum.readers\nSELECT coalesce(max(held.xids), 0) > age(CAST(CAST($1 AS text) AS xid)) FROM (\
+               SELECT greatest(age(backend_xid), age(backend_xmin)) AS xids FROM pg_stat_activity \
+               WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL) \
+               AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum) \
+               UNION ALL SELECT age(transaction) FROM pg_prepared_xacts WHERE database = current_database() \
+               UNION ALL SELECT age(xmin) FROM pg_replication_slots) AS held"
+    );
+    for _ in 0..LOOKS_MAX {
+        let row = query(read)
+            .bind(next.as_str())
+            .fetch_one(&mut *connection)
+            .await?;
+        if !row.try_get::<bool>(0)? {
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(false)
+}

@@ -1,0 +1,450 @@
+//! The schema: which migrations a database has, and bringing it up to date.
+//!
+//! Migrations go forward only. Daemons of the previous version may go on running during one and after it: it adds and
+//! never takes away. Each is one transaction, so that a failed one leaves nothing behind.
+
+pub mod catalogue;
+mod turns;
+
+use serde::Serialize;
+use sqlx::migrate::{MigrateError, MigrationType, Migrator};
+
+use super::{
+    DatabaseSettings, Outage, StoreError, StoreResult, postgres,
+    sql::{Connection, connection::Half, query, sql, statement::SqlDialect},
+    sqlite,
+};
+use recapd_core::domain::text::hexadecimal;
+
+/// How long a statement of a migration may take: an index over a large table takes its time.
+pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
+/// How a database is made whose texts are as recapd needs them.
+pub const UTF8_CURE: &str = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
+
+/// The state of a database's schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Schema {
+    /// By version: the migrations of this recapd, and those found only in the database.
+    pub migrations: Vec<Migration>,
+}
+
+/// One step of the schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Migration {
+    /// Its version: migrations are applied in the order of these, which may have gaps.
+    pub version: i64,
+    /// Its name.
+    pub name: String,
+    /// Whether the database has it.
+    pub state: MigrationState,
+}
+
+/// Whether a database has a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationState {
+    /// The database has it.
+    Applied,
+    /// The database needs it.
+    Pending,
+    /// The database has another migration of that version.
+    Changed,
+    /// It was begun and not finished.
+    HalfDone,
+    /// A newer recapd has applied it.
+    Unknown,
+}
+
+impl Schema {
+    /// The newest migration that the database has; 0 if it has none.
+    pub fn version(&self) -> i64 {
+        let has = |migration: &&Migration| migration.state != MigrationState::Pending;
+        self.migrations
+            .iter()
+            .filter(has)
+            .map(|migration| migration.version)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// How many migrations it still needs.
+    pub fn pending(&self) -> usize {
+        let pending = |migration: &&Migration| migration.state == MigrationState::Pending;
+        self.migrations.iter().filter(pending).count()
+    }
+
+    /// Whether no migration was applied: then there are no tables of recapd's either, unless made by something else.
+    pub fn is_missing(&self) -> bool {
+        self.pending() == self.migrations.len()
+    }
+
+    /// Whether a database whose texts are of another encoding is used all the same. One in use without any goes on: it works
+    /// as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
+    pub fn goes_on_in(&self, encoding: &str) -> bool {
+        !self.is_missing() && encoding == "SQL_ASCII"
+    }
+
+    /// Whether this recapd could bring it up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] with the cure.
+    pub fn can_go_on(&self) -> StoreResult<()> {
+        let newest = self.own();
+        for migration in self.migrations.iter().rev() {
+            let Migration { version, name, state } = migration;
+            let fault = match state {
+                MigrationState::Applied | MigrationState::Pending => continue,
+                MigrationState::Unknown => format!(
+                    "it has version {version}, this recapd knows {newest}; use the newer recapd that wrote it"
+                ),
+                MigrationState::Changed => format!(
+                    "its migration {version} ({name}) isn't the one that this recapd has; use the recapd that wrote it"
+                ),
+                MigrationState::HalfDone => format!(
+                    "its migration {version} ({name}) was begun and not finished; go back to a backup"
+                ),
+            };
+            return Err(StoreError::Schema(fault));
+        }
+        Ok(())
+    }
+
+    /// Whether this recapd can work with it as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] with the cure.
+    pub fn is_current(&self) -> StoreResult<()> {
+        if self.is_missing() {
+            return Err(StoreError::Schema(
+                "this is not a database of recapd; `recapd migrate up` makes its tables".to_owned(),
+            ));
+        }
+        self.can_go_on()?;
+        if self.pending() > 0 {
+            return Err(StoreError::Schema(format!(
+                "it has version {}, this recapd needs {}; `recapd migrate up` brings it up to date",
+                self.version(),
+                self.own()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The newest version that this recapd knows.
+    fn own(&self) -> i64 {
+        let own = |migration: &&Migration| migration.state != MigrationState::Unknown;
+        self.migrations
+            .iter()
+            .filter(own)
+            .map(|migration| migration.version)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// The newest versions that this recapd knows, on SQLite and on PostgreSQL.
+pub fn newest() -> [i64; 2] {
+    let newest = |migrations: &[(i64, &str, &str)]| migrations.iter().map(|(version, ..)| *version).max();
+    [
+        newest(sqlite::MIGRATIONS.as_slice()).unwrap_or(0),
+        newest(postgres::MIGRATIONS.as_slice()).unwrap_or(0),
+    ]
+}
+
+/// The state of a database's schema. It changes nothing, and may be asked while daemons run.
+///
+/// # Errors
+/// [`StoreError::Unavailable`], also when there is no such file.
+pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    let mut connection = match settings {
+        DatabaseSettings::Sqlite(settings) => sqlite::looking(settings).await?,
+        DatabaseSettings::Postgres(settings) => postgres::alone(settings, STATEMENT_MS_MAX).await?,
+    };
+    read(&mut connection).await
+}
+
+/// The state of the schema that [`up`] would find; makes the file if there is none. Changes nothing else.
+///
+/// # Errors
+/// [`StoreError::Unavailable`].
+pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    match settings {
+        DatabaseSettings::Sqlite(file) if !sqlite::is_there(file)? => {
+            Ok(compare(&migrator(SqlDialect::Sqlite), Vec::new()))
+        }
+        _ => status(settings).await,
+    }
+}
+
+/// Brings a database up to date, and makes a file that doesn't exist. Returns the state before.
+///
+/// # Errors
+/// [`StoreError::Schema`] when it can't be, [`StoreError::InUse`] while a daemon runs on a file,
+/// [`StoreError::Unavailable`].
+pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    up_within(settings, turns::TRIES_MAX).await
+}
+
+/// As [`up`], with at most `tries_max` attempts to lock the tables of a server while others use them.
+///
+/// # Errors
+/// As [`up`].
+pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResult<Schema> {
+    match settings {
+        DatabaseSettings::Sqlite(settings) => {
+            let (mut connection, _lock) = sqlite::alone(settings, true).await?;
+            migrate_within(&mut connection, tries_max).await
+        }
+        DatabaseSettings::Postgres(settings) => {
+            let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
+            migrate_within(&mut connection, tries_max).await
+        }
+    }
+}
+
+/// Checks that the schema is this recapd's: a caller that only reads can't change it.
+pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
+    read(connection).await?.is_current()
+}
+
+/// Applies the missing migrations. If several do so at once, one does and the others wait. Returns the state before.
+pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
+    migrate_within(connection, turns::TRIES_MAX).await
+}
+
+async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreResult<Schema> {
+    let before = read(connection).await?;
+    before.can_go_on()?;
+    check_encoding(connection, &before).await?;
+    check_closed(connection).await?;
+    let migrator = migrator(connection.dialect());
+    match connection.dialect() {
+        SqlDialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
+        SqlDialect::Postgres => turns::migrate(connection, &migrator, tries_max).await?,
+    }
+    Ok(before)
+}
+
+/// Refuses a database of a server whose texts are of another encoding.
+async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
+    match other_encoding(connection).await? {
+        Some(encoding) if !found.goes_on_in(&encoding) => {
+            let carry = if found.is_missing() {
+                ""
+            } else {
+                "; `recapd export` by the recapd that wrote it, `recapd import` into the new one"
+            };
+            Err(StoreError::Schema(format!(
+                "its encoding is {encoding}, recapd needs UTF8: {UTF8_CURE}{carry}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a server's schema in which every role may create: statements name functions as PostgreSQL does, and one in that schema that
+/// takes the very types of a call goes before PostgreSQL's own. It would run with recapd's rights.
+pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()> {
+    let open = open_schemas(connection).await?;
+    if open.is_empty() {
+        return Ok(());
+    }
+    let cures: Vec<String> = open
+        .iter()
+        .map(|schema| format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC"))
+        .collect();
+    Err(StoreError::Schema(format!(
+        "every role may create functions in the schema {}, and recapd could be made to call them; as the owner of the database: {}; or \
+         leave it out of the role's search_path",
+        open.join(", "),
+        cures.join("; ")
+    )))
+}
+
+/// The schemas that a server's statements find names in, of which every role may create in; quoted where they have to be.
+pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec<String>> {
+    if connection.dialect() == SqlDialect::Sqlite {
+        return Ok(Vec::new());
+    }
+    let sql = sql!(
+        "-- postgres/schema.open\nSELECT quote_ident(n.nspname) FROM pg_namespace n \
+         WHERE n.nspname = ANY (current_schemas(false)) AND EXISTS (SELECT 1 FROM aclexplode(n.nspacl) a \
+         WHERE a.grantee = 0 AND a.privilege_type = 'CREATE') ORDER BY n.nspname"
+    );
+    let found = query(sql).fetch_all(connection).await?;
+    found.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// The encoding of a server's database, if it is another than the one that recapd needs.
+pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
+    if connection.dialect() == SqlDialect::Sqlite {
+        return Ok(None);
+    }
+    let sql = sql!("-- postgres/schema.encoding\nSELECT current_setting('server_encoding')");
+    let encoding: String = query(sql).fetch_one(connection).await?.try_get(0)?;
+    Ok(Some(encoding).filter(|encoding| encoding != "UTF8"))
+}
+
+async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {
+    match connection.half() {
+        Half::Direct(_) => Err(MigrateError::Source(
+            "the writer's connection is opened when the schema is there".into(),
+        )),
+        Half::Sqlite(sqlite) => migrator.run(sqlite).await,
+        Half::Postgres(postgres) => migrator.run(postgres.untimed()?).await,
+    }
+}
+
+/// The state of the schema in the database of `connection`.
+pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
+    let table = sql!(
+        sqlite: "-- sql/schema.table\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'",
+        postgres: "-- sql/schema.table\n\
+                   SELECT CAST(to_regclass('_sqlx_migrations') IS NOT NULL AS integer)::bigint",
+    );
+    let is_there: i64 = query(table).fetch_one(&mut *connection).await?.try_get(0)?;
+    let mut applied = Vec::new();
+    if is_there == 1 {
+        let sql = sql!(
+            sqlite: "-- sql/schema.applied\nSELECT version, description, success, lower(hex(checksum)) \
+                     FROM _sqlx_migrations",
+            postgres: "-- sql/schema.applied\nSELECT version, description, success, encode(checksum, 'hex') \
+                       FROM _sqlx_migrations",
+        );
+        for row in query(sql).fetch_all(&mut *connection).await? {
+            applied.push(AppliedMigration {
+                version: row.try_get(0)?,
+                name: row.try_get(1)?,
+                is_whole: row.try_get(2)?,
+                checksum: row.try_get(3)?,
+            });
+        }
+    }
+    Ok(compare(&migrator(connection.dialect()), applied))
+}
+
+/// A migration as the database has it.
+struct AppliedMigration {
+    version: i64,
+    name: String,
+    is_whole: bool,
+    checksum: String,
+}
+
+fn compare(own: &Migrator, mut applied: Vec<AppliedMigration>) -> Schema {
+    let mut migrations = Vec::new();
+    for migration in own.iter() {
+        let found = applied
+            .iter()
+            .position(|found| found.version == migration.version);
+        let state = match found.map(|found| applied.swap_remove(found)) {
+            None => MigrationState::Pending,
+            Some(found) if !found.is_whole => MigrationState::HalfDone,
+            Some(found) if found.checksum != hexadecimal(&migration.checksum) => MigrationState::Changed,
+            Some(_) => MigrationState::Applied,
+        };
+        migrations.push(Migration {
+            version: migration.version,
+            name: migration.description.to_string(),
+            state,
+        });
+    }
+    migrations.extend(applied.into_iter().map(|found| Migration {
+        version: found.version,
+        name: found.name,
+        state: MigrationState::Unknown,
+    }));
+    migrations.sort_by_key(|migration| migration.version);
+    Schema { migrations }
+}
+
+fn migrator(dialect: SqlDialect) -> Migrator {
+    let migrations = match dialect {
+        SqlDialect::Sqlite => sqlite::MIGRATIONS.as_slice(),
+        SqlDialect::Postgres => postgres::MIGRATIONS.as_slice(),
+    };
+    let migrations = migrations.iter().map(|&(version, name, sql)| {
+        sqlx::migrate::Migration::new(
+            version,
+            name.into(),
+            MigrationType::Simple,
+            sqlx::SqlStr::from_static(sql),
+            false,
+        )
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    // On a server the lock is taken around all attempts.
+    migrator.set_locking(false);
+    migrator
+}
+
+fn failure(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(error) => error.into(),
+        // The same would happen again, unless the connection was lost.
+        MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
+            StoreError::Schema(format!(
+                "migration {version} fails, and nothing of it was done: {error}"
+            ))
+        }
+        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(Outage::from(&error).of(
+            format_args!("migration {version} was broken off, and nothing of it was done"),
+        )),
+        other => StoreError::Schema(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(states: &[MigrationState]) -> Schema {
+        let migrations = (1..).zip(states).map(|(version, &state)| Migration {
+            version,
+            name: "step".to_owned(),
+            state,
+        });
+        Schema {
+            migrations: migrations.collect(),
+        }
+    }
+
+    #[test]
+    fn each_state_has_its_cure() {
+        use MigrationState::{Applied, Changed, HalfDone, Pending, Unknown};
+        assert!(schema(&[Applied, Applied]).is_current().is_ok());
+        for (states, cure, can_go_on) in [
+            (
+                &[Pending, Pending][..],
+                "`recapd migrate up` makes its tables",
+                true,
+            ),
+            (
+                &[Applied, Pending],
+                "it has version 1, this recapd needs 2; `recapd migrate up`",
+                true,
+            ),
+            (
+                &[Applied, Unknown],
+                "it has version 2, this recapd knows 1; use the newer recapd",
+                false,
+            ),
+            (&[Pending, Unknown], "use the newer recapd", false),
+            (
+                &[Applied, HalfDone],
+                "migration 2 (step) was begun and not finished; go back to a backup",
+                false,
+            ),
+            (
+                &[Changed, Applied],
+                "migration 1 (step) isn't the one that this recapd has",
+                false,
+            ),
+        ] {
+            let schema = schema(states);
+            let refusal = schema.is_current().unwrap_err().to_string();
+            assert!(refusal.contains(cure), "{states:?}: {refusal}");
+            assert_eq!(schema.can_go_on().is_ok(), can_go_on, "{states:?}");
+        }
+    }
+}

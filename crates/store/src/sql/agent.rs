@@ -1,0 +1,164 @@
+//! Agents' rows.
+
+use crate::sql::{
+    Connection, query, sql,
+    statement::{SqlDialect, Statement},
+};
+
+use super::{
+    super::{AgentRow, StoreError, StoreResult},
+    recount,
+    row::{self, exchange_columns},
+    spending,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    settings::{AgentSettings, SettingsPatch},
+    time::Timestamp,
+};
+
+/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it. For who shows it pending exchanges
+/// are `counted`; else `bounded` by their numbers, which takes the same time however much is pending.
+macro_rules! agent_select {
+    (counted, $label:literal, $where:literal) => {
+        agent_select!(
+            $label,
+            "(SELECT count(*) FROM exchange_log w WHERE w.agent_id = a.agent_id AND w.exchange > a.summarized_through \
+             AND w.exchange < a.first_exchange AND w.set_aside_at IS NULL AND w.role = 'exchange')",
+            $where
+        )
+    };
+    (bounded, $label:literal, $where:literal) => {
+        agent_select!($label, "a.first_exchange - 1 - a.summarized_through", $where)
+    };
+    ($label:literal, $pending:literal, $where:literal) => {
+        sql!(
+            $label,
+            "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
+            "coalesce(s.held_version, s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
+            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, CAST(a.settings AS text), a.max_messages, ",
+            $pending,
+            ", a.chain, a.chained_through, ",
+            exchange_columns!("n"),
+            ", ",
+            exchange_columns!("p"),
+            " FROM agents a LEFT JOIN summaries s ON s.agent_id = a.agent_id ",
+            "LEFT JOIN exchange_log n ON n.agent_id = a.agent_id AND n.exchange = a.newest_exchange ",
+            "LEFT JOIN exchange_log p ON p.agent_id = a.agent_id AND p.exchange = a.preamble_exchange ",
+            $where
+        )
+    };
+}
+
+/// Locks the agent's row till the end of the transaction. Returns false if there is none; another caller may still make
+/// one then.
+pub(crate) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+    if tx.dialect() == SqlDialect::Sqlite {
+        return Ok(true);
+    }
+    let sql = sql!("-- postgres/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
+    Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
+}
+
+/// Locks the rows of all agents that descend from the same first agent by forks. Meanwhile none of them can be forked.
+pub(crate) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let sql = sql!(
+        "-- postgres/agent.lock_family\nWITH RECURSIVE up (agent_id, parent) AS \
+               (SELECT agent_id, parent_agent_id FROM agents WHERE agent_id = $1 \
+               UNION SELECT a.agent_id, a.parent_agent_id FROM up u JOIN agents a ON a.agent_id = u.parent), \
+               down (agent_id) AS (SELECT agent_id FROM up \
+               UNION SELECT a.agent_id FROM down d JOIN agents a ON a.parent_agent_id = d.agent_id) \
+               SELECT 1 FROM agents WHERE agent_id IN (SELECT agent_id FROM down) ORDER BY agent_id FOR NO KEY UPDATE"
+    );
+    query(sql).bind(agent.as_str()).execute(tx).await?;
+    Ok(())
+}
+
+/// One agent, as it is shown.
+pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!(
+        counted,
+        "-- sql/agent.counted",
+        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
+    );
+    one(connection, sql, agent).await
+}
+
+/// One agent, as what changes it needs it.
+pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!(
+        bounded,
+        "-- sql/agent.load",
+        "WHERE a.agent_id = $1 AND a.deleted_at IS NULL"
+    );
+    one(connection, sql, agent).await
+}
+
+async fn one(
+    connection: &mut Connection,
+    sql: &'static Statement,
+    agent: &AgentId,
+) -> StoreResult<Option<AgentRow>> {
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    found.as_ref().map(row::agent).transpose()
+}
+
+/// As [`load`], for agents that have to be there.
+pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
+    let row = load(connection, agent).await?;
+    row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
+}
+
+/// See [`super::super::Store::change_settings`].
+pub(super) async fn change_settings(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &SettingsPatch,
+    now: Timestamp,
+) -> StoreResult<AgentSettings> {
+    let row = known(tx, agent).await?;
+    let settings = patch.apply(&row.settings);
+    let sql = sql!(
+        "-- sql/agent.change_settings\nUPDATE agents SET settings = $2{::json}, updated_at = $3 WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(settings).to_string())
+        .bind(now)
+        .execute(&mut *tx)
+        .await?;
+    if (&settings.provider, &settings.model) != (&row.settings.provider, &row.settings.model) {
+        recount::begin(tx, agent).await?;
+    }
+    spending::resume_agent(tx, agent, now).await?;
+    if settings.time_zone != row.settings.time_zone {
+        age_anew(tx, agent, now).await?;
+    }
+    Ok(settings)
+}
+
+/// Has the ageing job look at the document, since days begin at other times in another time zone.
+async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/agent.age_anew\nUPDATE summaries SET next_ageing_at = {min}(next_ageing_at, $2) \
+               WHERE agent_id = $1 AND next_ageing_at IS NOT NULL"
+    );
+    query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// Agents after `after`, by id.
+pub(super) async fn list(
+    connection: &mut Connection,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
+    let sql = agent_select!(
+        counted,
+        "-- sql/agent.list",
+        "WHERE a.agent_id > $1 AND a.deleted_at IS NULL ORDER BY a.agent_id LIMIT $2"
+    );
+    let after = after.map_or("", AgentId::as_str);
+    let found = query(sql).bind(after).bind(limit).fetch_all(connection).await?;
+    found.iter().map(row::agent).collect()
+}

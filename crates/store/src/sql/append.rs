@@ -1,0 +1,425 @@
+//! Append: numbers the messages, places them in exchanges, moves the boundary, wakes the queue, in one transaction; the
+//! ledger decides.
+//!
+//! Clears, marks and rewinds take effect at their place: the messages up to and including one are written, then the
+//! step is taken, then the next messages follow.
+
+pub(super) mod boundary;
+pub(super) mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::sql::{Connection, pending, query, sql};
+
+use super::{
+    super::{
+        AgentRow, AppendOutcome, AppendRequest, PreparedMessage, RequestKey, StepOutcome, StoreError,
+        StoreResult, StoredAt, seal::Chain,
+    },
+    agent, lineage, queue,
+};
+use crate::record::other_id;
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        exchange::{Exchange, LedgerEntry, PREAMBLE},
+        ledger::{Eviction, Ledger},
+        lineage::Step,
+        message::{Format, is_tombstone},
+        number::i64_or_max,
+        settings::AgentSettings,
+        time::Timestamp,
+        window::Budget,
+        work::Reason,
+    },
+    formats,
+};
+
+/// The rows that an append will write.
+#[derive(Default)]
+struct AppendRows {
+    messages: Vec<StoredAt>,
+    /// Exchanges that are complete, and at last the newest one. Their running totals ascend.
+    exchanges: Vec<Exchange>,
+    sessions: Vec<NewSession>,
+    evictions: Vec<Eviction>,
+    /// The preamble, if it changed.
+    preamble: Option<Exchange>,
+    /// The session that ended because its newest leg is too big.
+    session_ended: Option<i64>,
+}
+
+/// A session that began.
+pub(super) struct NewSession {
+    pub(super) session: i64,
+    pub(super) first_exchange: i64,
+    pub(super) opened_at: Timestamp,
+    /// When and why the session before ended, if that isn't stored yet.
+    pub(super) previous_end: Option<(Timestamp, &'static str)>,
+}
+
+impl NewSession {
+    /// The ledger's session, before anything is said in it.
+    pub(super) fn empty(
+        ledger: &Ledger,
+        opened_at: Timestamp,
+        previous_end: Option<(Timestamp, &'static str)>,
+    ) -> Self {
+        Self {
+            session: ledger.session,
+            first_exchange: ledger.last_exchange + 1,
+            opened_at,
+            previous_end,
+        }
+    }
+}
+
+/// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
+pub(super) async fn append(
+    tx: &mut Connection,
+    mut request: AppendRequest,
+    steps_required: bool,
+) -> StoreResult<AppendOutcome> {
+    let mut found = agent::load(tx, &request.agent).await?;
+    if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
+        found = Some(made_meanwhile(tx, &request.agent).await?);
+    }
+    if let Some(key) = &request.key {
+        keep_key(tx, &request.agent, key, request.now).await?;
+    }
+    let known = |row: &AgentRow| (row.created_at, row.version);
+    let (created_at, version) = found.as_ref().map_or((request.now, 0), known);
+    let mut chain = found.as_ref().map(|row| row.chain.clone()).unwrap_or_default();
+    let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
+    let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
+        let kept = row.kept_budget();
+        (row.ledger, row.settings, kept)
+    });
+    // From here on the rules are the agent's own.
+    let in_force = settings.expanded(&request.rules.basis);
+    request.rules.budget = in_force.budget(request.rules.budget);
+    request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
+    request.rules.context = in_force.context_options(request.rules.context);
+    let budget = request.rules.budget;
+    let fresh = without_known(tx, &request).await?;
+    let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
+        boundary::take_back(tx, &request.agent, budget, &mut ledger).await?
+    } else {
+        None
+    };
+    let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
+    let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut session_ended = None;
+    for part in fresh.split_inclusive(is_step) {
+        let mut written = place_all(tx, &request, part, &mut ledger).await?;
+        let stepped = write_part(tx, &request, part, &mut written, (&mut ledger, &mut chain)).await?;
+        if steps_required {
+            stepped.iter().try_for_each(check_target)?;
+        }
+        stored.extend(written.messages);
+        evictions.extend(written.evictions);
+        steps.extend(stepped);
+        session_ended = written.session_ended.or(session_ended);
+    }
+    let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });
+    let has_closed = session_ended.is_some() || steps.iter().any(is_clear);
+    let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
+    let accepted = i64_or_max(fresh.len());
+    Ok(AppendOutcome {
+        accepted,
+        stored,
+        duplicates: i64_or_max(request.messages.len()) - accepted,
+        exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
+        first_exchange: ledger.first_exchange,
+        summarized_through: ledger.summarized_through,
+        version: version_after(version, &steps),
+        window_tokens: ledger.window_tokens(),
+        returned,
+        evictions,
+        steps,
+        settings,
+        budget,
+        session_ended,
+        enqueued,
+        created_at,
+    })
+}
+
+/// Refuses a rewind to a place that isn't there.
+fn check_target(step: &StepOutcome) -> StoreResult<()> {
+    match step {
+        StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
+        StepOutcome::NotThere { seq } => Err(StoreError::UnknownMessage(*seq)),
+        _ => Ok(()),
+    }
+}
+
+/// The agent's row, which there is after all: a fork can make it at any moment. Nobody sees one that is being deleted.
+async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
+    agent::lock(tx, agent).await?;
+    let found = agent::load(tx, agent).await?;
+    found.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
+}
+
+/// The version of the summary that was `before` these steps: a rewind may write one.
+fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
+    let written = steps.iter().rev().find_map(|step| match step {
+        StepOutcome::Rewound { version, .. } => *version,
+        _ => None,
+    });
+    written.unwrap_or(before)
+}
+
+/// Stores the key of a request, so that the same request can be repeated under it.
+async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (agent_id, key) DO UPDATE SET used_at = excluded.used_at RETURNING digest"
+    );
+    let kept: String = query(sql)
+        .bind(agent.as_str())
+        .bind(key.key.as_str())
+        .bind(key.digest.as_str())
+        .bind(now)
+        .fetch_one(tx)
+        .await?
+        .try_get(0)?;
+    if kept == key.digest {
+        Ok(())
+    } else {
+        Err(StoreError::KeyReused(key.key.clone()))
+    }
+}
+
+/// The step that the message at `place` stands for, if any.
+fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
+    Step::of(&request.messages.get(place)?.message)
+}
+
+/// Writes the placed messages, and takes the step that the last message of `part` stands for.
+async fn write_part(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    part: &[(usize, bool)],
+    written: &mut AppendRows,
+    (ledger, chain): (&mut Ledger, &mut Chain),
+) -> StoreResult<Option<StepOutcome>> {
+    let last = part.last().and_then(|&(place, _)| request.messages.get(place));
+    let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
+    if let Some((Step::Clear, at)) = step {
+        close_session(written, ledger, at);
+    }
+    write::rows(tx, request, written, (ledger, chain)).await?;
+    let stepped = match step {
+        None => None,
+        Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
+        Some((Step::Mark(label), _)) => {
+            let exchange = written.messages.last().map_or(PREAMBLE, |last| last.exchange);
+            Some(lineage::mark(tx, &request.agent, ledger, label, exchange).await?)
+        }
+        Some((Step::Rewind(label), at)) => {
+            let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
+            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All rows are written
+            // by now.
+            let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
+            written.evictions.extend(eviction);
+            Some(stepped)
+        }
+        Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
+        Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
+    };
+    write::state(tx, request, written, (ledger, chain)).await?;
+    Ok(stepped)
+}
+
+/// Closes the running session. Its exchanges are written as they are; the next session begins empty.
+fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
+    written.exchanges.extend(ledger.newest.clone());
+    written.evictions.extend(ledger.clear(at));
+    let opened = NewSession::empty(ledger, at, Some((at, "clear")));
+    written.sessions.push(opened);
+}
+
+/// The places of the messages to be stored, and whether each keeps its client id.
+async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
+    let messages = request.messages.iter();
+    let ids: Vec<&str> = messages
+        .filter_map(|prepared| prepared.message.client_id.as_deref())
+        .collect();
+    let mut known = known_payloads(tx, &request.agent, &ids).await?;
+    let mut fresh = Vec::with_capacity(request.messages.len());
+    for (place, PreparedMessage { message, .. }) in request.messages.iter().enumerate() {
+        let Some(id) = &message.client_id else {
+            fresh.push((place, true));
+            continue;
+        };
+        match known.get(id) {
+            None => {
+                known.insert(id.clone(), message.payload.clone());
+                fresh.push((place, true));
+            }
+            Some(payload) if formats::is_same(payload, &message.payload) || is_tombstone(payload) => {}
+            // A session that was resumed or forked has what was said before under its own name.
+            Some(payload)
+                if message.format == Format::ClaudeCode
+                    && formats::is_copied_line(payload, &message.payload) => {}
+            // Another message under the same id: a transcript may have that, and nothing of it may be lost. It is kept
+            // under another id.
+            Some(_) if request.replayed => fresh.push((place, false)),
+            Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
+        }
+    }
+    without_known_others(tx, request, fresh, known).await
+}
+
+/// `fresh` without the messages that get another id than their own and are stored under that already. `known` are the
+/// messages stored under the own ids.
+async fn without_known_others(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    fresh: Vec<(usize, bool)>,
+    known: HashMap<String, String>,
+) -> StoreResult<Vec<(usize, bool)>> {
+    let others: HashMap<usize, String> = fresh
+        .iter()
+        .filter(|(_, keeps_id)| !keeps_id)
+        .filter_map(|&(place, _)| Some((place, other_id(&request.messages.get(place)?.message)?)))
+        .collect();
+    if others.is_empty() {
+        return Ok(fresh);
+    }
+    let ids: Vec<&str> = others.values().map(String::as_str).collect();
+    let stored = known_payloads(tx, &request.agent, &ids).await?;
+    let mut taken: HashSet<String> = known.into_keys().chain(stored.into_keys()).collect();
+    let is_new = |&(place, _): &(usize, bool)| others.get(&place).is_none_or(|id| taken.insert(id.clone()));
+    Ok(fresh.into_iter().filter(is_new).collect())
+}
+
+/// The payloads stored under these client ids.
+pub(super) async fn known_payloads(
+    tx: &mut Connection,
+    agent: &AgentId,
+    ids: &[&str],
+) -> StoreResult<HashMap<String, String>> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "-- sql/append.known_payloads\nSELECT client_id, payload FROM message_log \
+               WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(ids).to_string())
+        .fetch_all(tx)
+        .await?;
+    Ok(found
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<_, sqlx::Error>>()?)
+}
+
+async fn place_all(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    fresh: &[(usize, bool)],
+    ledger: &mut Ledger,
+) -> StoreResult<AppendRows> {
+    let mut written = AppendRows::default();
+    for &(place, keeps_id) in fresh {
+        let Some(PreparedMessage { entry, .. }) = request.messages.get(place) else {
+            continue;
+        };
+        if ledger.last_seq == 0 {
+            written.sessions.push(NewSession::empty(ledger, entry.at, None));
+        }
+        let appended = ledger.append(entry, request.rules.segmentation());
+        let preamble = ledger.preamble.as_ref();
+        let preamble = preamble.filter(|preamble| preamble.exchange == appended.exchange);
+        written.messages.push(StoredAt {
+            place,
+            seq: appended.seq,
+            exchange: appended.exchange,
+            session: preamble
+                .or(ledger.newest.as_ref())
+                .map_or(ledger.session, |exchange| exchange.session),
+            begins_leg: appended.begins_leg,
+            keeps_id,
+        });
+        if let Some(preamble) = preamble {
+            written.preamble = Some(preamble.clone());
+        }
+        if appended.new_session {
+            let previous_end = appended.left.as_ref().map(|left| (left.last_at, "idle"));
+            written.sessions.push(NewSession {
+                first_exchange: appended.exchange,
+                ..NewSession::empty(ledger, entry.at, previous_end)
+            });
+        }
+        written.exchanges.extend(appended.left);
+        let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
+        written.evictions.extend(eviction);
+        heed_overflow(request, &mut written, ledger, entry)?;
+    }
+    Ok(written)
+}
+
+/// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended
+/// once.
+fn heed_overflow(
+    request: &AppendRequest,
+    written: &mut AppendRows,
+    ledger: &mut Ledger,
+    entry: &LedgerEntry,
+) -> StoreResult<()> {
+    let rules = &request.rules;
+    let Some(ended) = ledger.heed_overflow(entry, rules.budget, rules.on_overflow)? else {
+        return Ok(());
+    };
+    written.session_ended = Some(ended);
+    let opened = NewSession::empty(ledger, entry.at, Some((entry.at, "end")));
+    written.sessions.push(opened);
+    Ok(())
+}
+
+/// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
+/// or a rewind wrote digests that wait to be condensed.
+pub(super) async fn wake(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    ledger: &Ledger,
+    (evictions, steps): (&[Eviction], &[StepOutcome]),
+    has_closed: bool,
+) -> StoreResult<Option<super::EnqueueOutcome>> {
+    let rules = &request.rules;
+    let has_rewritten = steps
+        .iter()
+        .any(|step| matches!(step, StepOutcome::Rewound { version: Some(_), .. }));
+    let is_urgent = has_closed && ledger.pending_numbers() > 0;
+    if evictions.is_empty() && !is_urgent && !has_rewritten {
+        return Ok(None);
+    }
+    let is_full = ledger.pending_numbers() >= rules.batch_exchanges
+        && pending::has_tokens(
+            tx,
+            &request.agent,
+            ledger.summarized_through,
+            rules.batch_tokens_min,
+        )
+        .await?;
+    let wake = queue::Wake {
+        reason: if is_urgent {
+            Reason::SessionEnd
+        } else {
+            Reason::Eviction
+        },
+        delay_ms: match (is_urgent, is_full) {
+            (true, _) => 0,
+            (false, true) => rules.debounce_ms,
+            (false, false) => rules.max_wait_ms,
+        },
+        revive_after_ms: if is_urgent { 0 } else { rules.revive_after_ms },
+        now: request.now,
+    };
+    Ok(Some(queue::enqueue(tx, &request.agent, wake).await?))
+}

@@ -1,0 +1,133 @@
+//! The queue's row after an update: deleted, armed again, or parked.
+
+use crate::{
+    Fence, Patch, StoreError, StoreResult,
+    sql::{Connection, fairness::rows_ahead, pending, query, sql},
+};
+use recapd_core::domain::{
+    time::Timestamp,
+    work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
+};
+
+/// Parks the row after its last attempt. A row that was woken meanwhile is tried once more after the longest wait:
+/// there may be no further wake, and exchanges that left the window during the attempt would stay pending until one.
+///
+/// The crashes are forgotten: digests stand for what they were due to, and what comes next is asked about.
+pub(super) async fn park(
+    tx: &mut Connection,
+    lease: &Lease,
+    patch: &Patch,
+    error: String,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let low = Priority::Low.level();
+    let again_at = now.plus_ms(patch.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN));
+    let sql = sql!(
+        "-- sql/complete.park\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, crashes = 0, last_error = $4, parked_at = CASE WHEN wake_seq = $5 THEN $3 END, \
+               priority = CASE WHEN wake_seq = $5 THEN priority ELSE $6 END, \
+               visible_at = CASE WHEN wake_seq = $5 THEN visible_at ELSE $7 END, \
+               due_at = CASE WHEN wake_seq = $5 THEN due_at ELSE $8 + behind_ms {ms} END \
+               WHERE agent_id = $1 AND lease_token = $2 RETURNING parked_at IS NOT NULL"
+    );
+    let row = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(now)
+        .bind(error)
+        .bind(lease.claimed_wake)
+        .bind(low)
+        .bind(again_at)
+        .bind(again_at.plus_ms(Priority::slack_ms(low)))
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Deletes the row if nothing more is to be done, else arms it again: after the longest wait if less than a batch is
+/// pending and it wasn't urged meanwhile, else at once.
+pub(super) async fn finish(
+    tx: &mut Connection,
+    lease: &Lease,
+    boundary: i64,
+    patch: &Patch,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    if boundary == patch.hi + 1 && !patch.has_more && delete_row(tx, lease).await? {
+        return Ok(false);
+    }
+    let pending = boundary - 1 - patch.hi;
+    let is_batch = pending >= patch.batch_exchanges
+        && pending::has_tokens(tx, &lease.agent, patch.hi, patch.batch_tokens_min).await?;
+    let is_lonely = pending > 0 && !is_batch;
+    let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
+        patch.rearm_wait_ms
+    } else {
+        0
+    };
+    rearm(tx, lease, wait_ms, now).await?;
+    Ok(true)
+}
+
+/// Whether the row was woken during the update for something urgent: a session ended, or an operator asked.
+async fn is_urged(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/complete.is_urged\nSELECT wake_seq <> $3 AND priority >= $4 FROM summary_update_queue \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let row = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.claimed_wake)
+        .bind(Priority::High.level())
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
+}
+
+pub(super) async fn delete_row(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/complete.delete_row\nDELETE FROM summary_update_queue \
+               WHERE agent_id = $1 AND lease_token = $2 AND wake_seq = $3"
+    );
+    let query = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.claimed_wake);
+    Ok(query.execute(tx).await? == 1)
+}
+
+pub(super) async fn rearm(
+    tx: &mut Connection,
+    lease: &Lease,
+    wait_ms: i64,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let visible_at = now.plus_ms(wait_ms);
+    let normal = Priority::Normal.level();
+    let fairness = tx.fairness();
+    let sql = sql!(
+        "-- sql/complete.rearm\nUPDATE summary_update_queue AS q SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, attempts = 0, crashes = 0, last_error = NULL, queued_at = $3, priority = $4, \
+               visible_at = $5, project_id = p.project_id, behind_ms = p.behind, due_at = $6 + p.behind {ms} \
+               FROM (SELECT a.project_id, CASE WHEN a.project_id IS NULL THEN 0 ELSE $7 * ",
+        rows_ahead!("$4", "AND w.agent_id <> a.agent_id", "$8"),
+        " END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1) p WHERE q.agent_id = $1 AND q.lease_token = $2"
+    );
+    let done = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(now)
+        .bind(normal)
+        .bind(visible_at)
+        .bind(visible_at.plus_ms(Priority::slack_ms(normal)))
+        .bind(fairness.project_spacing_ms)
+        .bind(fairness.rows_counted_max())
+        .execute(tx)
+        .await?;
+    if done == 1 {
+        Ok(())
+    } else {
+        Err(StoreError::Fenced(Fence::Lease))
+    }
+}

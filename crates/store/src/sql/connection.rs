@@ -1,0 +1,138 @@
+//! A connection to either database.
+
+use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
+
+use super::{
+    direct,
+    query::query,
+    statement::{SqlDialect, sql},
+};
+use crate::postgres::{Clock, TimedConnection};
+use recapd_core::domain::{time::Timestamp, work::Fairness};
+
+/// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
+pub(crate) struct Connection {
+    link: Link,
+    clock: Clock,
+    now: Option<Timestamp>,
+    fairness: Fairness,
+}
+
+enum Link {
+    Direct(rusqlite::Connection),
+    Sqlite(SqliteConnection),
+    SqlitePooled(PoolConnection<Sqlite>),
+    SqliteTransaction(Transaction<'static, Sqlite>),
+    Postgres(TimedConnection),
+}
+
+/// The underlying connection to either database.
+pub(crate) enum Half<'c> {
+    /// SQLite's, called on the current thread.
+    Direct(&'c mut rusqlite::Connection),
+    /// SQLite's, through sqlx.
+    Sqlite(&'c mut SqliteConnection),
+    /// PostgreSQL's.
+    Postgres(&'c mut TimedConnection),
+}
+
+impl Connection {
+    /// The underlying connection.
+    pub(crate) fn half(&mut self) -> Half<'_> {
+        match &mut self.link {
+            Link::Direct(connection) => Half::Direct(connection),
+            Link::Sqlite(connection) => Half::Sqlite(connection),
+            Link::SqlitePooled(connection) => Half::Sqlite(connection),
+            Link::SqliteTransaction(connection) => Half::Sqlite(connection),
+            Link::Postgres(connection) => Half::Postgres(connection),
+        }
+    }
+
+    /// Which database it is.
+    pub(crate) fn dialect(&self) -> SqlDialect {
+        match &self.link {
+            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => {
+                SqlDialect::Sqlite
+            }
+            Link::Postgres(_) => SqlDialect::Postgres,
+        }
+    }
+
+    /// Commits a transaction; nothing on a plain connection.
+    pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
+        match self.link {
+            Link::SqliteTransaction(transaction) => transaction.commit().await,
+            Link::Postgres(connection) => connection.commit().await,
+            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) => Ok(()),
+        }
+    }
+
+    /// Closes a connection to a file, and waits until it is: dropped, it would go on for a moment and hold its locks.
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        match self.link {
+            Link::Direct(connection) => connection.close().map_err(|(_, error)| direct::failure(error)),
+            Link::Sqlite(connection) => connection.close().await,
+            // Returned to the pool, rolled back, or dropped.
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, with leases and backoffs judged by `clock`.
+    pub(crate) fn judged_by(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Sets how rows of the queue are placed from now on.
+    pub(crate) fn be_fair(&mut self, fairness: Fairness) {
+        self.fairness = fairness;
+    }
+
+    /// How rows of the queue are placed.
+    pub(crate) fn fairness(&self) -> Fairness {
+        self.fairness
+    }
+
+    /// The caller's time if it judges leases and backoffs; `None` if the database's does.
+    pub(crate) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
+        (self.clock == Clock::Caller).then_some(callers)
+    }
+
+    /// The time by the clock that judges leases and backoffs: the database's where many daemons share it, else the
+    /// caller's. It is the same throughout a transaction.
+    pub(crate) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {
+        if self.clock == Clock::Caller {
+            return Ok(callers);
+        }
+        if let Some(known) = self.now {
+            return Ok(known);
+        }
+        let now = query(sql!("-- postgres/connection.now\nSELECT now()"))
+            .fetch_one(self)
+            .await?
+            .try_get(0)?;
+        self.now = Some(now);
+        Ok(now)
+    }
+}
+
+macro_rules! links {
+    ($($link:ident: $type:ty),+ $(,)?) => {$(
+        impl From<$type> for Connection {
+            fn from(connection: $type) -> Self {
+                Self {
+                    link: Link::$link(connection),
+                    clock: Clock::Caller,
+                    now: None,
+                    fairness: Fairness::default(),
+                }
+            }
+        }
+    )+};
+}
+links!(
+    Direct: rusqlite::Connection,
+    Sqlite: SqliteConnection,
+    SqlitePooled: PoolConnection<Sqlite>,
+    SqliteTransaction: Transaction<'static, Sqlite>,
+    Postgres: TimedConnection,
+);

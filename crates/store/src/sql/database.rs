@@ -1,0 +1,339 @@
+//! The database under the store: how it is opened, read and written.
+
+use futures::future::BoxFuture;
+
+use super::{
+    super::{StoreError, StoreResult, inbox::Bell},
+    Connection, query, sql,
+    statement::SqlDialect,
+};
+use crate::{
+    postgres::{Member, Postgres, PostgresSettings},
+    schema::{self, Schema},
+    sqlite::{Sqlite, SqliteSettings, WriteSize},
+};
+use recapd_core::domain::{agent::AgentId, work::Fairness};
+
+/// Which database, and how it is opened.
+#[derive(Clone, Debug)]
+pub enum DatabaseSettings {
+    /// A file, for one daemon.
+    Sqlite(SqliteSettings),
+    /// A server, for any number of daemons.
+    Postgres(PostgresSettings),
+}
+
+impl From<SqliteSettings> for DatabaseSettings {
+    fn from(settings: SqliteSettings) -> Self {
+        Self::Sqlite(settings)
+    }
+}
+
+impl From<PostgresSettings> for DatabaseSettings {
+    fn from(settings: PostgresSettings) -> Self {
+        Self::Postgres(settings)
+    }
+}
+
+/// What a writing operation locks before anything else, where others may write at the same time. Rows of the queue are
+/// locked after it, so that there are no deadlocks.
+#[derive(Clone, Debug)]
+pub(crate) enum Lock {
+    /// Nothing: it changes only rows of the queue, or rows that no other operation changes.
+    Nothing,
+    /// The agent's row: everything that belongs to an agent is changed under its lock.
+    Agent(AgentId),
+    /// The rows of all agents that may share messages with this one by forks, in the order of their names.
+    Family(AgentId),
+    /// The row of an agent that is being forked: its family isn't locked as a whole meanwhile.
+    Parent(AgentId),
+    /// All batches at providers.
+    Batches,
+    /// What was learned about token counters.
+    Calibrations,
+}
+
+/// The store over SQLite or PostgreSQL.
+pub struct SqlStore {
+    database: Database,
+    fairness: Fairness,
+}
+
+enum Database {
+    Sqlite(Box<Sqlite>),
+    Postgres(Box<Postgres>),
+}
+
+/// The connections of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// How many are open and idle.
+    pub idle: u32,
+    /// How many are in use.
+    pub in_use: u32,
+    /// How many may be open.
+    pub max: u32,
+    /// How often no connection became free in time, since the pool was made.
+    pub timeouts: u64,
+}
+
+impl Connections {
+    fn of<D: sqlx::Database>(pool: &sqlx::Pool<D>, timeouts: u64) -> Self {
+        let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
+        Self {
+            idle,
+            in_use: pool.size().saturating_sub(idle),
+            max: pool.options().get_max_connections(),
+            timeouts,
+        }
+    }
+}
+
+impl SqlStore {
+    /// Opens the database for daemon work: makes a file that doesn't exist, brings the schema up to date; a file is
+    /// locked until the store is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`](crate::StoreError::InUse), [`StoreError::Schema`](crate::StoreError::Schema)
+    /// or [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    pub async fn open(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::open(settings).await?)),
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::open(settings).await?))
+            }
+        };
+        Ok(Self::over(database))
+    }
+
+    /// As [`Self::open`], but the schema must be up to date already.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_as_is(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => {
+                Database::Sqlite(Box::new(Sqlite::open_as_is(settings).await?))
+            }
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::open_as_is(settings).await?))
+            }
+        };
+        Ok(Self::over(database))
+    }
+
+    /// Opens an existing database to read it, beside a running daemon.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; a missing one is [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    pub async fn look(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::look(settings).await?)),
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::look(settings).await?))
+            }
+        };
+        Ok(Self::over(database))
+    }
+
+    fn over(database: Database) -> Self {
+        let fairness = Fairness::default();
+        Self { database, fairness }
+    }
+
+    /// The same, with rows of the queue placed by `fairness`.
+    #[must_use]
+    pub fn with_fairness(self, fairness: Fairness) -> Self {
+        Self { fairness, ..self }
+    }
+
+    /// Takes the name `owner` among the daemons that share this database; `None` where there is only one daemon.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`](crate::StoreError::InUse) when another daemon has that name, or
+    /// [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    pub async fn join(&self, owner: &str) -> StoreResult<Option<Member>> {
+        match &self.database {
+            Database::Sqlite(_) => Ok(None),
+            Database::Postgres(postgres) => postgres.join(owner).await.map(Some),
+        }
+    }
+
+    /// Whether the next write is likely to be done, as far as that is known without one: a file can be moved away, and a disk
+    /// be full, while reading goes on.
+    pub(super) fn is_well(&self) -> StoreResult<()> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.is_well(),
+            Database::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Which database it is.
+    pub(super) fn dialect(&self) -> SqlDialect {
+        match &self.database {
+            Database::Sqlite(_) => SqlDialect::Sqlite,
+            Database::Postgres(_) => SqlDialect::Postgres,
+        }
+    }
+
+    /// Runs `work` in a transaction and answers after its commit.
+    pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        self.write_extent(lock, WriteSize::Bounded, work).await
+    }
+
+    /// The same for `work` of this extent.
+    pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: WriteSize, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let work = fairly(self.fairness, work);
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.write(extent, work).await,
+            Database::Postgres(postgres) => postgres.write(lock, work).await,
+        }
+    }
+
+    /// The PostgreSQL store, if it is one: for operations that have a cheaper form there.
+    pub(super) fn postgres(&self) -> Option<&Postgres> {
+        match &self.database {
+            Database::Sqlite(_) => None,
+            Database::Postgres(postgres) => Some(postgres),
+        }
+    }
+
+    /// The state of this database's schema.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`](super::super::StoreError::Unavailable).
+    pub async fn schema(&self) -> StoreResult<Schema> {
+        schema::read(&mut self.reader().await?).await
+    }
+
+    /// A connection for a single reading statement.
+    pub(super) async fn reader(&self) -> StoreResult<Connection> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.reader().await,
+            Database::Postgres(postgres) => postgres.reader().await,
+        }
+    }
+
+    /// A reading transaction: all its statements see the same state.
+    pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.snapshot().await,
+            Database::Postgres(postgres) => postgres.snapshot().await,
+        }
+    }
+
+    /// Reads from a state that may be a moment old: what the caller wrote just now may be missing. A standby answers if
+    /// there is one that can.
+    pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
+    where
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
+    {
+        if let Some(replica) = self.postgres().and_then(Postgres::replica)
+            && let Some(answer) = replica.read(&read).await
+        {
+            return Ok(answer);
+        }
+        read(self.snapshot().await?).await
+    }
+
+    /// As [`Self::past`]; if the standby doesn't have the row, the primary is asked, where it may exist by now.
+    pub(super) async fn past_found<T, F>(
+        &self,
+        read: impl Fn(Connection) -> F + Send + Sync,
+    ) -> StoreResult<Option<T>>
+    where
+        F: Future<Output = StoreResult<Option<T>>> + Send,
+        T: Send,
+    {
+        if let Some(replica) = self.postgres().and_then(Postgres::replica)
+            && let Some(Some(answer)) = replica.read(&read).await
+        {
+            return Ok(Some(answer));
+        }
+        read(self.snapshot().await?).await
+    }
+
+    /// A listener for inserts into the inbox.
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.bell().await,
+            Database::Postgres(postgres) => postgres.bell().await,
+        }
+    }
+
+    /// Removes everything deleted from the database's files. Returns false if some of it may remain.
+    pub(super) async fn scrub(&self) -> StoreResult<bool> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.scrub().await,
+            Database::Postgres(postgres) => postgres.scrub().await,
+        }
+    }
+
+    /// As [`Self::scrub`], after a commit; a failure counts as false.
+    pub(super) async fn scrub_after(&self) -> bool {
+        match self.scrub().await {
+            Ok(is_scrubbed) => is_scrubbed,
+            Err(error) => {
+                tracing::warn!(%error, "store.not_scrubbed");
+                false
+            }
+        }
+    }
+
+    /// The connections that are open: for SQLite those that read.
+    pub fn connections(&self) -> Connections {
+        match &self.database {
+            Database::Sqlite(sqlite) => Connections::of(sqlite.pool(), sqlite.timeouts()),
+            Database::Postgres(postgres) => Connections::of(postgres.pool(), postgres.timeouts()),
+        }
+    }
+
+    /// Waits for writes under way and closes the database.
+    pub async fn close(self) {
+        match self.database {
+            Database::Sqlite(sqlite) => sqlite.close().await,
+            Database::Postgres(postgres) => postgres.close().await,
+        }
+    }
+}
+
+/// `work` on a connection that knows how rows of the queue are placed.
+fn fairly<F, T>(
+    fairness: Fairness,
+    work: F,
+) -> impl for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static
+where
+    F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+    T: Send + 'static,
+{
+    move |tx| {
+        tx.be_fair(fairness);
+        work(tx)
+    }
+}
+
+/// Asks the database for nothing, and whether it takes writes.
+///
+/// # Errors
+/// If the server takes no writes.
+pub(super) async fn ping(connection: &mut Connection) -> StoreResult<()> {
+    let sql = sql!(
+        sqlite: "-- sql/database.ping\nSELECT 0",
+        postgres: "-- sql/database.ping\nSELECT CAST(current_setting('transaction_read_only') AS boolean)",
+    );
+    let only_reads: bool = query(sql).fetch_one(connection).await?.try_get(0)?;
+    if only_reads {
+        let reason = "its server only reads: it is a standby, or set so; see database.url";
+        return Err(StoreError::Unavailable(reason.into()));
+    }
+    Ok(())
+}

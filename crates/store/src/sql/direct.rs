@@ -1,0 +1,275 @@
+//! SQLite called on the current thread.
+//!
+//! sqlx has a thread for each SQLite connection, to which every statement goes and from which its result comes back.
+//! For the one writer, for which everyone waits, this takes longer than the statements themselves: so it calls SQLite
+//! on its own thread.
+
+use std::{borrow::Cow, error::Error, fmt, time::Duration};
+
+use rusqlite::{
+    CachedStatement, Connection, ToSql, ffi,
+    types::{FromSql, FromSqlError, ToSqlOutput, Value as Stored, ValueRef},
+};
+use sqlx::error::{DatabaseError, ErrorKind};
+use tokio::time::Instant;
+use tracing::{trace, warn};
+
+use super::value::Value;
+
+/// A statement that takes longer than this is logged, as sqlx does.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// A row that was read whole.
+#[derive(Debug)]
+pub(crate) struct DirectRow(Vec<Stored>);
+
+impl DirectRow {
+    /// The value of a column, by number.
+    pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
+        let value = self
+            .0
+            .get(column)
+            .ok_or_else(|| sqlx::Error::ColumnIndexOutOfBounds {
+                index: column,
+                len: self.0.len(),
+            })?;
+        T::column_result(ValueRef::from(value)).map_err(|source| undecoded(column, source))
+    }
+}
+
+fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: column.to_string(),
+        source: Box::new(source),
+    }
+}
+
+/// The result of a statement.
+pub(super) struct StatementResult {
+    /// The rows, at most as many as were asked for.
+    pub(super) rows: Vec<DirectRow>,
+    /// How many rows it changed, if it changes any.
+    pub(super) changed: u64,
+}
+
+/// Runs one statement, until it has given `rows_max` rows.
+///
+/// # Errors
+/// What SQLite refuses, as sqlx's error.
+pub(super) fn run(
+    connection: &mut Connection,
+    sql: &str,
+    values: &[Value<'_>],
+    rows_max: usize,
+) -> Result<StatementResult, sqlx::Error> {
+    trace!(sql, "store.statement");
+    let begun = Instant::now();
+    let rows = rows(connection, sql, values, rows_max).map_err(failure);
+    let took = begun.elapsed();
+    if took >= SLOW {
+        // Its label is enough: the rest may be long.
+        let statement = sql.lines().next().unwrap_or_default();
+        warn!(statement, ?took, "store.slow_statement");
+    }
+    let changed = connection.changes();
+    Ok(StatementResult { rows: rows?, changed })
+}
+
+fn rows(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value<'_>],
+    rows_max: usize,
+) -> rusqlite::Result<Vec<DirectRow>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, values)?;
+    let columns = statement.column_count();
+    let mut found = statement.raw_query();
+    let mut rows = Vec::new();
+    while rows.len() < rows_max
+        && let Some(row) = found.next()?
+    {
+        let values = (0..columns).map(|column| row.get(column));
+        rows.push(DirectRow(values.collect::<rusqlite::Result<_>>()?));
+    }
+    Ok(rows)
+}
+
+/// `$N` is a name to SQLite, which numbers names as they come: each gets the `N`th value, wherever it stands.
+fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
+    for place in 1..=statement.parameter_count() {
+        let name = statement.parameter_name(place);
+        let number = name.and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
+        let value = number.and_then(|number| values.get(number.checked_sub(1)?));
+        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(values.len(), place))?;
+        statement.raw_bind_parameter(place, value)?;
+    }
+    Ok(())
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let value = match self {
+            Self::Int(value) => value.map(ValueRef::Integer),
+            Self::Real(value) => value.map(ValueRef::Real),
+            Self::Text(value) => value.as_deref().map(|text| ValueRef::Text(text.as_bytes())),
+            Self::Flag(value) => value.map(|flag| ValueRef::Integer(i64::from(flag))),
+            Self::Time(value) => value.map(|at| ValueRef::Integer(at.0)),
+        };
+        Ok(ToSqlOutput::Borrowed(value.unwrap_or(ValueRef::Null)))
+    }
+}
+
+/// SQLite's error as sqlx's.
+pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {
+            code: failed.extended_code,
+            words: words.unwrap_or_else(|| failed.to_string()),
+        })),
+        rusqlite::Error::Utf8Error(column, source) => sqlx::Error::ColumnDecode {
+            index: column.to_string(),
+            source: Box::new(source),
+        },
+        other => sqlx::Error::Protocol(other.to_string()),
+    }
+}
+
+/// An error of SQLite's.
+#[derive(Debug)]
+struct SqliteRefusal {
+    /// The extended result code; see sqlite.org/rescode.html.
+    code: i32,
+    words: String,
+}
+
+impl fmt::Display for SqliteRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(code: {}) {}", self.code, self.words)
+    }
+}
+
+impl Error for SqliteRefusal {}
+
+impl DatabaseError for SqliteRefusal {
+    fn message(&self) -> &str {
+        &self.words
+    }
+
+    fn code(&self) -> Option<Cow<'_, str>> {
+        Some(self.code.to_string().into())
+    }
+
+    fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+        self
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self.code {
+            ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY => ErrorKind::UniqueViolation,
+            ffi::SQLITE_CONSTRAINT_FOREIGNKEY => ErrorKind::ForeignKeyViolation,
+            ffi::SQLITE_CONSTRAINT_NOTNULL => ErrorKind::NotNullViolation,
+            ffi::SQLITE_CONSTRAINT_CHECK => ErrorKind::CheckViolation,
+            _ => ErrorKind::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::time::Timestamp;
+
+    fn memory() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE one (id INTEGER PRIMARY KEY, said TEXT NOT NULL, CHECK (id < 9))")
+            .unwrap();
+        connection
+    }
+
+    #[test]
+    fn each_parameter_gets_its_own_value_wherever_it_stands() {
+        let values: [Value<'_>; 5] = [
+            1.into(),
+            "two".into(),
+            true.into(),
+            Timestamp(4).into(),
+            None::<f64>.into(),
+        ];
+        let ran = run(
+            &mut memory(),
+            "SELECT $5, $4, $3, $2, $1, $2",
+            &values,
+            usize::MAX,
+        )
+        .unwrap();
+        let [row] = &ran.rows[..] else {
+            panic!("{} rows", ran.rows.len())
+        };
+        assert_eq!(row.try_get::<Option<f64>>(0).unwrap(), None);
+        assert_eq!(row.try_get::<i64>(1).unwrap(), 4);
+        assert!(row.try_get::<bool>(2).unwrap());
+        assert_eq!(row.try_get::<String>(3).unwrap(), "two");
+        assert_eq!(row.try_get::<i64>(4).unwrap(), 1);
+        assert_eq!(row.try_get::<String>(5).unwrap(), "two");
+        assert!(matches!(
+            row.try_get::<i64>(3),
+            Err(sqlx::Error::ColumnDecode { .. })
+        ));
+        assert!(matches!(
+            row.try_get::<i64>(6),
+            Err(sqlx::Error::ColumnIndexOutOfBounds { .. })
+        ));
+    }
+
+    #[test]
+    fn a_value_that_is_missing_is_told() {
+        let failed = run(&mut memory(), "SELECT $1, $3", &[1.into(), 2.into()], usize::MAX);
+        assert!(matches!(failed, Err(sqlx::Error::Protocol(_))));
+    }
+
+    #[test]
+    fn a_statement_gives_as_many_rows_as_are_asked_for_and_does_all_its_work() {
+        let mut connection = memory();
+        let sql = "INSERT INTO one (id, said) VALUES (1, 'a'), (2, 'b'), (3, 'c') RETURNING id";
+        let ran = run(&mut connection, sql, &[], 1).unwrap();
+        assert_eq!((ran.rows.len(), ran.changed), (1, 3));
+        let ran = run(&mut connection, "SELECT said FROM one", &[], usize::MAX).unwrap();
+        assert_eq!(ran.rows.len(), 3);
+    }
+
+    #[test]
+    fn refusals_are_of_the_kinds_that_sqlx_has() {
+        let mut connection = memory();
+        let mut kind_of = |sql: &str| match run(&mut connection, sql, &[], usize::MAX).map(drop) {
+            Err(sqlx::Error::Database(refusal)) => (refusal.kind(), refusal.code().map(Cow::into_owned)),
+            other => panic!("{other:?}"),
+        };
+        let code = |code: &str| Some(code.to_owned());
+        assert_eq!(
+            kind_of("INSERT INTO one VALUES (1, NULL)"),
+            (ErrorKind::NotNullViolation, code("1299"))
+        );
+        assert_eq!(
+            kind_of("INSERT INTO one VALUES (9, 'a')"),
+            (ErrorKind::CheckViolation, code("275"))
+        );
+        assert_eq!(
+            kind_of("INSERT INTO one VALUES (2, 'a'), (2, 'b')"),
+            (ErrorKind::UniqueViolation, code("1555"))
+        );
+        assert_eq!(
+            kind_of("INSERT INTO two VALUES (1)"),
+            (ErrorKind::Other, code("1"))
+        );
+    }
+}

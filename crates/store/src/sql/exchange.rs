@@ -1,0 +1,288 @@
+//! Reading exchanges and their messages.
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{
+        ExchangeQuery, MESSAGE_BYTES, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange,
+        StoredMessage,
+    },
+    row::{self, evicted_at, exchange_columns},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::{Exchange, PREAMBLE},
+    perspective::HUMANS,
+};
+
+/// Live exchanges of a range, the newest `limit` of them, in order. The size of their messages is asked first, without
+/// reading them, so that no more is read than is allowed.
+pub(super) async fn load(
+    tx: &mut Connection,
+    agent: &AgentId,
+    wanted: ExchangeQuery,
+) -> StoreResult<Vec<StoredExchange>> {
+    let preamble = if wanted.from == PREAMBLE {
+        preamble(tx, agent).await?
+    } else {
+        None
+    };
+    let sql = sql!(
+        "-- sql/exchange.load\nSELECT ",
+        exchange_columns!("e"),
+        // Exchanges in the window don't need the search for an eviction.
+        ", CASE WHEN e.exchange < a.first_exchange THEN ",
+        evicted_at!(),
+        " END, ",
+        "CASE WHEN e.exchange <= a.summarized_through THEN ",
+        "(SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
+        "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
+        // On SQLite a version's kind lies behind its document, and reading past that costs more than all else: it is asked last.
+        "    AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) END, ",
+        "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload) + CAST($8 AS bigint)), 0) AS bigint) FROM message_log m ",
+        "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
+        "   AND m.exchange = e.exchange) END ",
+        "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = $1 ",
+        "AND e.exchange BETWEEN $2 AND $6 AND e.set_aside_at IS NULL ",
+        "AND CASE WHEN e.role = 'exchange' THEN e.exchange <= $3 ELSE e.exchange = $7 END ",
+        "ORDER BY e.exchange DESC LIMIT $4"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(wanted.from)
+        .bind(wanted.through)
+        .bind(wanted.limit)
+        .bind(wanted.bytes_max > 0)
+        .bind(preamble.map_or(wanted.through, |number| number.max(wanted.through)))
+        .bind(preamble)
+        .bind(MESSAGE_BYTES)
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut exchanges = Vec::with_capacity(found.len());
+    for row in found.iter().rev() {
+        exchanges.push(StoredExchange {
+            exchange: row::exchange(row, 0)?,
+            evicted_at: row::time(row, 12)?,
+            summary_version: row.try_get(13)?,
+            messages: Vec::new(),
+            unread_bytes: row.try_get(14)?,
+            request: None,
+        });
+    }
+    let read_from = choose(&mut exchanges, wanted.bytes_max);
+    let (_, chosen) = exchanges.split_at_mut(read_from);
+    add_messages(tx, agent, preamble, chosen).await?;
+    Ok(exchanges)
+}
+
+/// The number of the running session's preamble: 0, or after a clear the number it got.
+async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
+    let sql = sql!("-- sql/exchange.preamble\nSELECT preamble_exchange FROM agents WHERE agent_id = $1");
+    match query(sql).bind(agent.as_str()).fetch_optional(tx).await? {
+        Some(row) => Ok(row.try_get(0)?),
+        None => Ok(None),
+    }
+}
+
+/// Chooses the newest of `exchanges` whose messages have at most `bytes_max` together. Returns the index of the first
+/// of them.
+fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
+    let mut room = bytes_max;
+    let mut read_from = exchanges.len();
+    for stored in exchanges.iter_mut().rev() {
+        let left = stored.unread_bytes.map(|bytes| room.saturating_sub(bytes));
+        let Some(left) = left.filter(|left| *left >= 0) else {
+            break;
+        };
+        (room, stored.unread_bytes) = (left, None);
+        read_from -= 1;
+    }
+    read_from
+}
+
+/// `exchanges`, which ascend, with their messages. Neighbours are read at once; what lies between others isn't read, as it may
+/// be long.
+pub(super) async fn with_messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: Vec<Exchange>,
+) -> StoreResult<Vec<StoredExchange>> {
+    let unread = |exchange| StoredExchange {
+        exchange,
+        evicted_at: None,
+        summary_version: None,
+        messages: Vec::new(),
+        unread_bytes: None,
+        request: None,
+    };
+    let mut stored: Vec<StoredExchange> = exchanges.into_iter().map(unread).collect();
+    for run in stored.chunk_by_mut(are_neighbours) {
+        add_messages(tx, agent, None, run).await?;
+    }
+    Ok(stored)
+}
+
+fn are_neighbours(one: &StoredExchange, next: &StoredExchange) -> bool {
+    next.exchange.exchange == one.exchange.exchange + 1
+}
+
+/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows. Among
+/// them may be the `preamble`; another one between them is nobody's wish.
+async fn add_messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    preamble: Option<i64>,
+    exchanges: &mut [StoredExchange],
+) -> StoreResult<()> {
+    let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
+        return Ok(());
+    };
+    let sql = sql!(
+        "-- sql/exchange.add_messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind, e.exchange \
+               FROM exchange_log e {join} message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
+               WHERE e.agent_id = $1 AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL \
+               AND (e.role = 'exchange' OR e.exchange = $4) ORDER BY e.exchange, m.seq"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(first.exchange.exchange)
+        .bind(last.exchange.exchange)
+        .bind(preamble)
+        .fetch_all(tx)
+        .await?;
+    let mut exchanges = exchanges.iter_mut().peekable();
+    for row in &found {
+        let number: i64 = row.try_get(6)?;
+        while exchanges
+            .next_if(|stored| stored.exchange.exchange < number)
+            .is_some()
+        {}
+        if let Some(stored) = exchanges
+            .peek_mut()
+            .filter(|stored| stored.exchange.exchange == number)
+        {
+            stored.messages.push(row::message(row)?);
+        }
+    }
+    Ok(())
+}
+
+/// The row of that number, live or not; `None` if the agent has none.
+pub(super) async fn find(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Option<Exchange>> {
+    let sql = sql!(
+        "-- sql/exchange.find\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(exchange);
+    let found = query.fetch_optional(tx).await?;
+    found.map(|row| row::exchange(&row, 0)).transpose()
+}
+
+/// How many live exchanges are in a range.
+pub(super) async fn count(
+    connection: &mut Connection,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/exchange.count\nSELECT count(*) FROM exchange_log WHERE agent_id = $1 \
+               AND exchange BETWEEN $2 AND $3 AND set_aside_at IS NULL AND role = 'exchange'"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(from).bind(through);
+    Ok(query.fetch_one(connection).await?.try_get(0)?)
+}
+
+/// See [`super::super::Store::session_start`]. The session's row says from where on to look. What is set aside is no start, and
+/// a fork has no rows of sessions that had ended before it, nor of what was covered then.
+pub(super) async fn session_start(
+    connection: &mut Connection,
+    agent: &AgentId,
+    session: i64,
+) -> StoreResult<Option<i64>> {
+    let sql = sql!(
+        "-- sql/exchange.session_start\nSELECT e.exchange, (SELECT s.first_exchange FROM sessions s \
+               WHERE s.agent_id = $1 AND s.session = $2), (SELECT x.exchange FROM exchange_log x \
+               WHERE x.agent_id = $1 AND x.role = 'exchange' ORDER BY x.exchange LIMIT 1) \
+               FROM exchange_log e WHERE e.agent_id = $1 AND e.session = $2 \
+               AND e.exchange >= coalesce((SELECT s.first_exchange FROM sessions s \
+               WHERE s.agent_id = $1 AND s.session = $2), 0) \
+               AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(session);
+    let Some(row) = query.fetch_optional(connection).await? else {
+        return Ok(None);
+    };
+    let (live, begin, oldest): (i64, Option<i64>, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(Some(begin.filter(|begin| *begin < oldest).unwrap_or(live)))
+}
+
+/// See [`super::super::Store::has_evicted`].
+pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+    let sql = sql!("-- sql/exchange.has_evicted\nSELECT last_eviction FROM agents WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    let evictions = found.map(|row| row.try_get::<i64>(0)).transpose()?;
+    Ok(evictions.is_some_and(|evictions| evictions > 0))
+}
+
+/// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
+pub(super) async fn messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: &Exchange,
+) -> StoreResult<Vec<StoredMessage>> {
+    let sql = sql!(
+        "-- sql/exchange.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
+               WHERE e.agent_id = $1 AND e.exchange = $2 ORDER BY m.seq"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(exchange.exchange)
+        .fetch_all(tx)
+        .await?;
+    found.iter().map(row::message).collect()
+}
+
+/// See [`super::super::Store::last_said`].
+pub(super) async fn last_said(
+    connection: &mut Connection,
+    agent: &AgentId,
+    limit: i64,
+) -> StoreResult<Vec<SaidMessage>> {
+    // Exchanges are read from the newest on, and no further than the limit requires.
+    let sql = sql!(
+        "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
+               FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \
+               {join} message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               WHERE a.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND m.speaker IS NOT NULL \
+               AND m.kind IN ('user', 'assistant') AND m.speaker NOT IN (SELECT value FROM {each_text}($4{::jsonb})) \
+               ORDER BY e.exchange DESC, m.seq DESC LIMIT $2"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(limit)
+        .bind(SAID_EXCHANGES_MAX)
+        .bind(serde_json::json!(HUMANS).to_string())
+        .fetch_all(connection)
+        .await?;
+    let said = found.iter().rev().map(|row| {
+        Ok(SaidMessage {
+            exchange: row.try_get(6)?,
+            stored: row::message(row)?,
+        })
+    });
+    said.collect()
+}

@@ -1,0 +1,127 @@
+//! What a rewind, a rollback, a rebuild and a forgetting change of the facts.
+
+use std::collections::BTreeSet;
+
+use crate::sql::{Connection, Row, query, sql};
+
+use super::{super::super::StoreResult, fact, fact_columns, holding};
+use recapd_core::domain::{
+    agent::AgentId,
+    summary::{
+        fact::Fact,
+        state::{FactClosure, FactUpdate},
+    },
+};
+
+/// Withdraws the facts from exchanges after `through`; what such exchanges closed holds again.
+pub(in super::super) async fn beyond(
+    tx: &mut Connection,
+    agent: &AgentId,
+    through: i64,
+) -> StoreResult<FactUpdate> {
+    let held = holding(tx, agent).await?;
+    let sql = sql!(
+        "-- sql/facts.reopened\nSELECT ",
+        fact_columns!(),
+        " FROM summary_facts f WHERE f.agent_id = $1 AND f.closed_by_exchange > $2 AND f.exchange <= $2 ",
+        "AND f.closed_version IS NOT NULL AND f.text <> '' ORDER BY f.fact"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(through)
+        .fetch_all(tx)
+        .await?;
+    let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(|fact| fact.exchange <= through);
+    Ok(FactUpdate {
+        added: brought_back(found.iter().map(fact).collect::<StoreResult<_>>()?, &left),
+        closed: withdrawn(&gone),
+        refused: Vec::new(),
+    })
+}
+
+/// Makes the facts those that held as of `version`, but for those from exchanges after `through` or set aside since, and
+/// those that were forgotten.
+pub(in super::super) async fn as_of(
+    tx: &mut Connection,
+    agent: &AgentId,
+    version: i64,
+    through: i64,
+) -> StoreResult<FactUpdate> {
+    let held = holding(tx, agent).await?;
+    let sql = sql!(
+        "-- sql/facts.former\nSELECT ",
+        fact_columns!(),
+        ", f.closed_version IS NULL FROM summary_facts f WHERE f.agent_id = $1 AND f.added_version <= $2 ",
+        "AND (f.closed_version IS NULL OR f.closed_version > $2) AND f.exchange <= $3 AND f.text <> '' ",
+        "AND NOT EXISTS (SELECT 1 FROM exchange_log e WHERE e.agent_id = f.agent_id AND e.exchange = f.exchange ",
+        "AND e.set_aside_at IS NOT NULL) ORDER BY f.fact"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .bind(through)
+        .fetch_all(tx)
+        .await?;
+    let read = |found: &Row| -> StoreResult<(Fact, bool)> { Ok((fact(found)?, found.try_get(8)?)) };
+    let former: Vec<(Fact, bool)> = found.iter().map(read).collect::<StoreResult<_>>()?;
+    let stands = |fact: &Fact| former.iter().any(|(former, _)| former.fact == fact.fact);
+    let (left, gone): (Vec<Fact>, Vec<Fact>) = held.into_iter().partition(stands);
+    let back = former.into_iter().filter(|(_, stands)| !stands);
+    Ok(FactUpdate {
+        added: brought_back(back.map(|(fact, _)| fact).collect(), &left),
+        closed: withdrawn(&gone),
+        refused: Vec::new(),
+    })
+}
+
+/// Withdraws the facts from those exchanges.
+pub(in super::super) async fn about(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: &BTreeSet<i64>,
+) -> StoreResult<FactUpdate> {
+    let mut gone = holding(tx, agent).await?;
+    gone.retain(|fact| exchanges.contains(&fact.exchange));
+    Ok(FactUpdate {
+        closed: withdrawn(&gone),
+        ..FactUpdate::default()
+    })
+}
+
+/// Removes the texts of all facts from those exchanges, which no longer hold.
+pub(in super::super) async fn blank(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: &BTreeSet<i64>,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/facts.blank\nUPDATE summary_facts SET text = '', speaker = '', digest = NULL WHERE agent_id = $1 \
+               AND closed_version IS NOT NULL \
+               AND exchange IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(exchanges).to_string())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Those of the facts that none of the ones which are `left` says.
+fn brought_back(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
+    facts.retain(|fact| {
+        !left
+            .iter()
+            .any(|other| other.kind == fact.kind && other.text == fact.text)
+    });
+    facts
+}
+
+fn withdrawn(facts: &[Fact]) -> Vec<FactClosure> {
+    let closure = |fact: &Fact| FactClosure {
+        fact: fact.fact,
+        exchange: None,
+        replaced_by: None,
+    };
+    facts.iter().map(closure).collect()
+}

@@ -1,0 +1,94 @@
+//! Where a row stands behind the rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
+//!
+//! A row gets its place when it is made and when it is armed again, and keeps it (`behind_ms`) through failures, waits
+//! and wakes: every `due_at` is `visible_at`, the slack of the priority, and the place. A row that becomes more urgent
+//! gets the place that a new one would get.
+
+use super::{super::StoreResult, Connection, query, statement::Statement};
+use recapd_core::domain::{
+    time::Timestamp,
+    work::{Priority, Reason},
+};
+
+/// SQL for how many rows `w` of the project of agent `a` wait for a worker, are at least as urgent as `$level`, and
+/// meet `$condition`. Rows that are paused or wait for a batch's answer don't count. At most `$max` are counted, in the
+/// order of the index, so that no more of it is read. Used on a table with a limit it is evaluated once, however often
+/// its result is used.
+macro_rules! rows_ahead {
+    ($level:literal, $condition:literal, $max:literal) => {
+        concat!(
+            "(SELECT count(*) FROM (SELECT 1 FROM summary_update_queue w WHERE w.project_id = a.project_id AND w.priority >= ",
+            $level,
+            " AND w.parked_at IS NULL AND w.paused_until IS NULL AND w.deferred_at IS NULL ",
+            $condition,
+            " ORDER BY w.priority LIMIT ",
+            $max,
+            ") ahead)"
+        )
+    };
+}
+pub(super) use rows_ahead;
+
+/// SQL that makes rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the
+/// agents, their projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what
+/// becomes of rows that exist. Each is a list of parts.
+macro_rules! enqueue_all {
+    ([$($newcomers:tt)+], [$($conflict:tt)+]) => {
+        concat!(
+            $($newcomers)+,
+            ", crowds AS (SELECT p.project_id, (SELECT count(*) FROM (SELECT 1 FROM summary_update_queue w \
+             WHERE w.project_id = p.project_id AND w.priority >= $2 AND w.parked_at IS NULL AND w.paused_until IS NULL \
+             AND w.deferred_at IS NULL ORDER BY w.priority LIMIT $8) ahead) AS rows_ahead \
+             FROM (SELECT DISTINCT project_id FROM newcomers WHERE project_id IS NOT NULL) p), \
+             placed AS (SELECT n.agent_id, n.project_id, CASE WHEN n.project_id IS NULL THEN 0 \
+             ELSE $7 * {min}($8, c.rows_ahead - 1 + row_number() OVER (PARTITION BY n.project_id, n.is_queued ORDER BY n.agent_id)) \
+             END AS behind FROM newcomers n LEFT JOIN crowds c ON c.project_id = n.project_id) \
+             INSERT INTO summary_update_queue AS q \
+             (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
+             SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM placed \
+             WHERE true ORDER BY agent_id ON CONFLICT (agent_id) ",
+            $($conflict)+
+        )
+    };
+}
+pub(super) use enqueue_all;
+
+/// The parameters of [`enqueue_all!`]'s statement.
+pub(super) struct Newcomers {
+    /// `$1`: the time by which the agents are found.
+    pub(super) by: Timestamp,
+    /// Why the agents' rows are made.
+    pub(super) reason: Reason,
+    /// How urgent the rows are.
+    pub(super) priority: Priority,
+    /// The current time.
+    pub(super) now: Timestamp,
+    /// `$9`: the most agents.
+    pub(super) limit: i64,
+}
+
+impl Newcomers {
+    /// Makes the rows. Returns how many were made or changed.
+    pub(super) async fn enqueue(
+        self,
+        tx: &mut Connection,
+        statement: &'static Statement,
+    ) -> StoreResult<u64> {
+        let now = tx.now(self.now).await?;
+        let level = self.priority.level();
+        let fairness = tx.fairness();
+        let done = query(statement)
+            .bind(self.by)
+            .bind(level)
+            .bind(self.reason.bit())
+            .bind(now)
+            .bind(now)
+            .bind(now.plus_ms(Priority::slack_ms(level)))
+            .bind(fairness.project_spacing_ms)
+            .bind(fairness.rows_counted_max())
+            .bind(self.limit)
+            .execute(tx)
+            .await?;
+        Ok(done)
+    }
+}

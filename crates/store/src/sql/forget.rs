@@ -1,0 +1,197 @@
+//! Forgetting: the one exception to "nothing is lost".
+//!
+//! A forgotten message becomes a tombstone: its number, its kind and its time stay, so that exchanges stay whole and a
+//! replay ends in the same state. Everything derived from it is removed in the same transaction, in every agent that
+//! shares it: headlines, counts, items, texts of documents, model answers, words of the index, what a fork recorded.
+//! Freed pages are overwritten (`secure_delete`), and the log is emptied after the commits.
+//!
+//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not what was said. But for their labels
+//! ([`labels`]).
+//!
+//! What is to be forgotten is noted first ([`plan`]), and then forgotten some exchanges at a time: each transaction leaves
+//! nothing of those that it forgets, and strikes them off. Running totals follow ([`super::totals`]).
+
+pub(super) mod delete;
+mod labels;
+mod lighten;
+pub(super) mod plan;
+mod purge;
+pub(super) mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{Forget, ForgetStep, StoreResult},
+    recall, row,
+};
+use labels::LabelReplacement;
+use plan::ForgettingRow;
+use purge::Purge;
+use recapd_core::domain::{
+    agent::AgentId,
+    message::{Kind, tombstone},
+};
+
+/// Exchanges that are forgotten in one transaction at most …
+const EXCHANGES_MAX: usize = 24;
+/// … and their messages, but for the first exchange, which is forgotten whatever it has.
+const MESSAGES_MAX: usize = 256;
+
+/// A message that becomes a tombstone.
+#[derive(Clone, Debug)]
+pub(super) struct Tombstone {
+    source: AgentId,
+    pub(super) seq: i64,
+    kind: String,
+    pub(super) tokens: i64,
+}
+
+/// What is touched of one agent.
+#[derive(Default)]
+struct TouchedAgent {
+    /// The exchanges.
+    exchanges: BTreeSet<i64>,
+    /// Those that a summary may be about: all but preambles.
+    told: BTreeSet<i64>,
+}
+
+/// What one transaction forgets.
+#[derive(Default)]
+struct Some {
+    wanted: Vec<ForgettingRow>,
+    buried: Vec<Tombstone>,
+    touched: BTreeMap<AgentId, TouchedAgent>,
+    /// The agents whose labels are replaced, and by what.
+    labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
+}
+
+/// See [`super::super::Store::forget_some`].
+pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
+    let mut step = ForgetStep::default();
+    let some = next(tx, &request.agent).await?;
+    let lightened = lighten::lighten(tx, &some.touched, request.now).await?;
+    step.versions = lightened.versions;
+    if lightened.is_light {
+        bury(tx, request, &some.buried).await?;
+        let purges = some.touched.iter().map(|(agent, touched)| Purge {
+            request,
+            agent,
+            touched,
+            buried: &some.buried,
+        });
+        // Inherited items take their texts from the headlines of their exchanges at the source: so those are first.
+        for purge in purges.clone() {
+            purge.sum_up(tx).await?;
+        }
+        for purge in purges {
+            let (items, versions) = purge.run(tx).await?;
+            step.items += items;
+            step.versions += versions;
+        }
+        for (agent, labels) in &some.labels {
+            labels::replace(tx, agent, labels, request.now).await?;
+        }
+        plan::strike_off(tx, &request.agent, &some.wanted).await?;
+    }
+    step.left = plan::left(tx, &request.agent).await?;
+    Ok(step)
+}
+
+/// What is forgotten next: the newest exchanges, since their totals move the fewest others.
+async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
+    let mut some = Some::default();
+    for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
+        let found = find(tx, &wanted).await?;
+        if !some.wanted.is_empty() && some.buried.len() + found.len() > MESSAGES_MAX {
+            break;
+        }
+        if let Some(first) = found.first() {
+            for agent in sharers(tx, &wanted.source, first.seq).await? {
+                let touched = some.touched.entry(agent).or_default();
+                touched.exchanges.insert(wanted.exchange);
+                if wanted.is_told {
+                    touched.told.insert(wanted.exchange);
+                }
+            }
+        }
+        let labels = labels::find(tx, &wanted).await?;
+        if !labels.is_empty() {
+            for agent in sharers(tx, &wanted.source, wanted.first_seq).await? {
+                some.labels
+                    .entry(agent)
+                    .or_default()
+                    .extend(labels.iter().cloned());
+            }
+        }
+        some.buried.extend(found);
+        some.wanted.push(wanted);
+    }
+    Ok(some)
+}
+
+/// The messages that aren't forgotten yet, in order.
+async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
+    let sql = sql!(
+        "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
+               AND seq BETWEEN $2 AND $3 AND exchange = $4 AND forgotten_at IS NULL \
+               AND kind NOT IN ('clear', 'mark', 'rewind', 'pin', 'unpin') ORDER BY seq"
+    );
+    let found = query(sql)
+        .bind(wanted.source.as_str())
+        .bind(wanted.first_seq)
+        .bind(wanted.last_seq)
+        .bind(wanted.exchange)
+        .fetch_all(tx)
+        .await?;
+    let buried = found.iter().map(|row| {
+        Ok(Tombstone {
+            source: wanted.source.clone(),
+            seq: row.try_get(0)?,
+            kind: row.try_get(1)?,
+            tokens: row.try_get(2)?,
+        })
+    });
+    buried.collect()
+}
+
+/// Makes tombstones of messages, and removes their words from the index. Their client ids stay, so that the same messages
+/// sent again are known.
+async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
+               speaker = NULL, salt = NULL, forgotten_at = $4 WHERE agent_id = $1 \
+               AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
+    );
+    let (mut by_kind, mut by_source): (BTreeMap<_, Vec<i64>>, BTreeMap<_, Vec<i64>>) = Default::default();
+    for message in buried {
+        let kind = (&message.source, message.kind.as_str());
+        by_kind.entry(kind).or_default().push(message.seq);
+        by_source.entry(&message.source).or_default().push(message.seq);
+    }
+    for ((source, kind), seqs) in by_kind {
+        query(sql)
+            .bind(source.as_str())
+            .bind(serde_json::json!(seqs).to_string())
+            .bind(tombstone(&Kind::from_name(kind)))
+            .bind(request.now)
+            .execute(&mut *tx)
+            .await?;
+    }
+    for (source, seqs) in by_source {
+        recall::forget(tx, source, &seqs).await?;
+    }
+    Ok(())
+}
+
+/// The agents that share the messages of `source` from number `seq` on: itself and those forked since.
+async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
+    let sql = sql!(
+        "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 \
+               UNION SELECT a.agent_id FROM family f {join} agents a ON a.parent_agent_id = f.agent_id \
+               WHERE a.fork_seq > $2) SELECT agent_id FROM family ORDER BY agent_id"
+    );
+    let found = query(sql).bind(source.as_str()).bind(seq).fetch_all(tx).await?;
+    found.iter().map(|found| row::agent_id(found, 0)).collect()
+}

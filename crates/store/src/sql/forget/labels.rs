@@ -1,0 +1,156 @@
+//! Labels of marks are what somebody said, too: those of forgotten exchanges give way to others that say nothing.
+//!
+//! A label leads back to its mark, in a replay, too. So it is replaced wherever it stands: by marks and rewinds of every agent
+//! that shares the exchange, and in what a fork wrote down. A label that a mark elsewhere has as well isn't only said there,
+//! and stays if the exchange merely goes back to it.
+
+use std::collections::BTreeSet;
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{super::StoreResult, fork::record},
+    plan::ForgettingRow,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    lineage::Step,
+    message::{Kind, Message, step_tombstone},
+    time::Timestamp,
+};
+
+/// What a replaced label begins with; the number of a message follows.
+const REPLACED: &str = "forgotten-";
+
+/// A label, and what it is replaced by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LabelReplacement {
+    label: String,
+    by: String,
+}
+
+/// A mark or a rewind that has a label.
+struct LabelRow {
+    seq: i64,
+    exchange: i64,
+    kind: Kind,
+    label: String,
+}
+
+/// The labels that only messages which are to be forgotten say, or marks among these.
+pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
+    if !has_steps(tx, wanted).await? {
+        return Ok(Vec::new());
+    }
+    let all = labelled(tx, &wanted.source).await?;
+    let is_within = |step: &LabelRow| {
+        step.exchange == wanted.exchange && (wanted.first_seq..=wanted.last_seq).contains(&step.seq)
+    };
+    let is_mark = |step: &LabelRow| step.kind.name() == "mark";
+    let elsewhere: BTreeSet<&str> = all
+        .iter()
+        .filter(|step| is_mark(step) && !is_within(step))
+        .map(|step| step.label.as_str())
+        .collect();
+    let mut found: Vec<LabelReplacement> = Vec::new();
+    for step in all.iter().filter(|step| is_within(step)) {
+        let is_said_here = is_mark(step) || !elsewhere.contains(step.label.as_str());
+        if is_said_here && found.iter().all(|replaced| replaced.label != step.label) {
+            found.push(LabelReplacement {
+                label: step.label.clone(),
+                by: format!("{REPLACED}{}", step.seq),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether there are marks or rewinds among these messages. Most exchanges have none.
+async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/forget.has_steps\nSELECT 1 FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3 \
+               AND exchange = $4 AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL LIMIT 1"
+    );
+    let query = query(sql)
+        .bind(wanted.source.as_str())
+        .bind(wanted.first_seq)
+        .bind(wanted.last_seq)
+        .bind(wanted.exchange);
+    Ok(query.fetch_optional(tx).await?.is_some())
+}
+
+/// The marks and rewinds of an agent that have labels.
+async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
+    let sql = sql!(
+        "-- sql/forget.labelled\nSELECT seq, exchange, kind, payload FROM message_log WHERE agent_id = $1 \
+               AND kind IN ('mark', 'rewind') AND forgotten_at IS NULL ORDER BY seq"
+    );
+    let mut labelled = Vec::new();
+    for row in query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+        let (name, payload): (String, String) = (row.try_get(2)?, row.try_get(3)?);
+        let kind = Kind::from_name(&name);
+        let message = Message {
+            payload,
+            ..Message::new(kind.clone(), Vec::new())
+        };
+        let label = match Step::of(&message) {
+            Some(Step::Mark(label) | Step::Rewind(label)) => label,
+            _ => None,
+        };
+        if let Some(label) = label {
+            labelled.push(LabelRow {
+                seq: row.try_get(0)?,
+                exchange: row.try_get(1)?,
+                kind,
+                label,
+            });
+        }
+    }
+    Ok(labelled)
+}
+
+/// Replaces labels in one agent.
+pub(super) async fn replace(
+    tx: &mut Connection,
+    agent: &AgentId,
+    labels: &[LabelReplacement],
+    now: Timestamp,
+) -> StoreResult<()> {
+    if labels.is_empty() {
+        return Ok(());
+    }
+    let by = |label: &str| labels.iter().find(|replaced| replaced.label == label);
+    let message = sql!(
+        "-- sql/forget.replace_label\nUPDATE message_log SET payload = $3, format = 'native', salt = NULL, forgotten_at = $4 \
+               WHERE agent_id = $1 AND seq = $2"
+    );
+    for step in labelled(tx, agent).await? {
+        let Some(replaced) = by(&step.label) else { continue };
+        query(message)
+            .bind(agent.as_str())
+            .bind(step.seq)
+            .bind(step_tombstone(&step.kind, &replaced.by))
+            .bind(now)
+            .execute(&mut *tx)
+            .await?;
+    }
+    let mark =
+        sql!("-- sql/forget.replace_mark\nUPDATE marks SET label = $3 WHERE agent_id = $1 AND label = $2");
+    for replaced in labels {
+        query(mark)
+            .bind(agent.as_str())
+            .bind(replaced.label.as_str())
+            .bind(replaced.by.as_str())
+            .execute(&mut *tx)
+            .await?;
+    }
+    if let Some(mut kept) = record::found(tx, agent).await? {
+        for mark in &mut kept.marks {
+            if let Some(replaced) = mark.label.as_deref().and_then(by) {
+                mark.label = Some(replaced.by.clone());
+            }
+        }
+        record::replace(tx, agent, &kept).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What can be removed before exchanges are forgotten, some at a time: texts of earlier versions, answers, keys of requests.
+//! Of these there may be more than one transaction should remove.
+
+use std::collections::BTreeMap;
+
+use crate::sql::{Connection, query, sql, statement::Statement};
+
+use super::{super::super::StoreResult, TouchedAgent};
+use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
+
+/// Versions of one agent whose texts are removed in one transaction: each may have 40 kB, and is overwritten.
+const VERSIONS_MAX: i64 = 64;
+/// Short rows of one agent that are deleted in one transaction.
+const ROWS_MAX: i64 = 1_000;
+
+/// What was removed.
+pub(super) struct LightenOutcome {
+    /// Versions whose text is gone.
+    pub(super) versions: i64,
+    /// Whether so little is left that it goes with the exchanges.
+    pub(super) is_light: bool,
+}
+
+/// Removes some of what goes with these exchanges in any case.
+pub(super) async fn lighten(
+    tx: &mut Connection,
+    touched: &BTreeMap<AgentId, TouchedAgent>,
+    now: Timestamp,
+) -> StoreResult<LightenOutcome> {
+    let mut lightened = LightenOutcome {
+        versions: 0,
+        is_light: true,
+    };
+    for (agent, touched) in touched {
+        if let Some(first) = touched.told.first() {
+            let gone = versions(tx, agent, *first, now).await?;
+            lightened.versions += gone;
+            lightened.is_light &= gone < VERSIONS_MAX;
+        }
+        lightened.is_light &= rows(tx, agent).await?;
+    }
+    Ok(lightened)
+}
+
+/// The texts of earlier versions from the first one on that covered `exchange`.
+async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Timestamp) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/forget.some_versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
+               WHERE agent_id = $1 AND version IN (SELECT v.version FROM summary_versions v WHERE v.agent_id = $1 \
+               AND v.covers_through >= $2 AND v.purged_at IS NULL \
+               AND v.version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1) ORDER BY v.version LIMIT $4)"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(exchange)
+        .bind(now)
+        .bind(VERSIONS_MAX)
+        .execute(tx)
+        .await?;
+    Ok(i64_or_max(done))
+}
+
+/// Answers and keys. Returns whether few are left.
+async fn rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+    let answers: &'static Statement = sql!(
+        "-- sql/forget.some_answers\nDELETE FROM model_answers WHERE agent_id = $1 AND journal_key IN \
+               (SELECT m.journal_key FROM model_answers m WHERE m.agent_id = $1 LIMIT $2)"
+    );
+    let keys: &'static Statement = sql!(
+        "-- sql/forget.some_keys\nDELETE FROM idempotency_keys WHERE agent_id = $1 AND key IN \
+               (SELECT k.key FROM idempotency_keys k WHERE k.agent_id = $1 LIMIT $2)"
+    );
+    let mut is_light = true;
+    for sql in [answers, keys] {
+        let query = query(sql).bind(agent.as_str()).bind(ROWS_MAX);
+        is_light &= i64_or_max(query.execute(&mut *tx).await?) < ROWS_MAX;
+    }
+    Ok(is_light)
+}

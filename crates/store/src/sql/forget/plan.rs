@@ -1,0 +1,202 @@
+//! What is to be forgotten: found, noted, and struck off when it is.
+
+use std::collections::BTreeSet;
+
+use crate::sql::{Connection, Value, insert, query, sql};
+
+use super::{
+    super::{
+        super::{
+            ExchangePlace, FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, PlacedExchange, StoreError,
+            StoreResult,
+        },
+        agent,
+        append::write::runs,
+        recall::AncestorLine,
+        row,
+    },
+    find, labels, sharers,
+};
+use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
+
+/// Messages of an exchange that are to be forgotten: a row of `forgettings`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct ForgettingRow {
+    pub(super) exchange: i64,
+    pub(super) first_seq: i64,
+    pub(super) last_seq: i64,
+    /// Whose messages they are.
+    pub(super) source: AgentId,
+    /// Whether a summary may tell of it.
+    pub(super) is_told: bool,
+}
+
+impl ForgettingRow {
+    /// All of an exchange, or one message of it.
+    fn of(placed: PlacedExchange, seq: Option<i64>) -> Self {
+        Self {
+            exchange: placed.exchange.exchange,
+            first_seq: seq.unwrap_or(placed.exchange.first_seq),
+            last_seq: seq.unwrap_or(placed.exchange.last_seq),
+            source: placed.source,
+            is_told: placed.place != ExchangePlace::Preamble,
+        }
+    }
+
+    fn row<'r>(&'r self, agent: &'r AgentId, now: Timestamp) -> Vec<Value<'r>> {
+        vec![
+            agent.as_str().into(),
+            self.exchange.into(),
+            self.first_seq.into(),
+            self.last_seq.into(),
+            self.source.as_str().into(),
+            self.is_told.into(),
+            now.into(),
+        ]
+    }
+}
+
+/// What a request comes to, and what has to be noted for it.
+pub(in super::super) async fn plan(
+    tx: &mut Connection,
+    request: &Forget,
+) -> StoreResult<(Forgotten, Vec<ForgettingRow>)> {
+    let named = named(tx, request).await?;
+    let mut forgotten = Forgotten::default();
+    let (mut wanted, mut agents) = (Vec::new(), BTreeSet::new());
+    for one in named {
+        let found = find(tx, &one).await?;
+        let first_seq = match &request.what {
+            // What was forgotten before it was broken off may have been shared by more agents.
+            Forgettable::Begun => 0,
+            _ => found.first().map_or(one.first_seq, |first| first.seq),
+        };
+        // Even if nothing is left to forget: a journal may not have been rewritten the last time.
+        agents.extend(sharers(tx, &one.source, first_seq).await?);
+        if found.is_empty() {
+            // It may have been forgotten by a recapd that left the labels of its marks.
+            if !labels::find(tx, &one).await?.is_empty() {
+                wanted.push(one);
+            }
+        } else {
+            forgotten.messages += i64_or_max(found.len());
+            forgotten.exchanges.push(one.exchange);
+            wanted.push(one);
+        }
+    }
+    forgotten.exchanges.sort_unstable();
+    forgotten.agents = agents.into_iter().collect();
+    if request.what == Forgettable::Begun {
+        wanted.clear();
+    }
+    Ok((forgotten, wanted))
+}
+
+async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<ForgettingRow>> {
+    let line = AncestorLine::of(tx, &request.agent).await?;
+    let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
+    match &request.what {
+        Forgettable::Begun => next(tx, &request.agent, usize::MAX).await,
+        Forgettable::Message(seq) => {
+            let unknown = || StoreError::UnknownMessage(*seq);
+            let exchange = line.exchange_of(tx, *seq).await?.ok_or_else(unknown)?;
+            let placed = line.find(tx, exchange).await?;
+            let placed = placed.filter(|placed| placed.exchange.holds(*seq));
+            Ok(vec![ForgettingRow::of(placed.ok_or_else(unknown)?, Some(*seq))])
+        }
+        Forgettable::Exchanges(numbers) => {
+            let numbers: BTreeSet<i64> = numbers.iter().copied().take(FORGET_EXCHANGES_MAX).collect();
+            let mut named = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                let placed = line.find(tx, number).await?;
+                named.push(ForgettingRow::of(
+                    placed.ok_or(StoreError::UnknownExchange(number))?,
+                    None,
+                ));
+            }
+            Ok(named)
+        }
+    }
+}
+
+/// Notes what is to be forgotten.
+pub(in super::super) async fn note(
+    tx: &mut Connection,
+    agent: &AgentId,
+    wanted: &[ForgettingRow],
+    now: Timestamp,
+) -> StoreResult<()> {
+    agent::known(tx, agent).await?;
+    let head = sql!(
+        "-- sql/forget.note_wanted\nINSERT INTO forgettings (agent_id, exchange, first_seq, last_seq, source_agent_id, told, asked_at)"
+    );
+    let tail = sql!("ON CONFLICT (agent_id, exchange, first_seq, last_seq) DO NOTHING");
+    for run in runs(wanted) {
+        let rows = run.iter().map(|wanted| wanted.row(agent, now)).collect();
+        insert(head, rows, tail).execute(&mut *tx).await?;
+    }
+    Ok(())
+}
+
+/// What is to be forgotten next, the newest exchange first.
+pub(super) async fn next(
+    tx: &mut Connection,
+    agent: &AgentId,
+    limit: usize,
+) -> StoreResult<Vec<ForgettingRow>> {
+    let sql = sql!(
+        "-- sql/forget.next\nSELECT exchange, first_seq, last_seq, source_agent_id, told FROM forgettings \
+               WHERE agent_id = $1 ORDER BY exchange DESC, first_seq, last_seq LIMIT $2"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(i64_or_max(limit));
+    let found = query.fetch_all(tx).await?;
+    let wanted = found.iter().map(|found| {
+        Ok(ForgettingRow {
+            exchange: found.try_get(0)?,
+            first_seq: found.try_get(1)?,
+            last_seq: found.try_get(2)?,
+            source: row::agent_id(found, 3)?,
+            is_told: found.try_get(4)?,
+        })
+    });
+    wanted.collect()
+}
+
+/// Strikes off what is forgotten.
+pub(super) async fn strike_off(
+    tx: &mut Connection,
+    agent: &AgentId,
+    done: &[ForgettingRow],
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/forget.strike_off\nDELETE FROM forgettings WHERE agent_id = $1 AND exchange = $2 \
+               AND first_seq = $3 AND last_seq = $4"
+    );
+    for done in done {
+        query(sql)
+            .bind(agent.as_str())
+            .bind(done.exchange)
+            .bind(done.first_seq)
+            .bind(done.last_seq)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// See [`super::super::super::Store::forgettings_left`].
+pub(in super::super) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = sql!("-- sql/forget.left\nSELECT count(*) FROM forgettings WHERE agent_id = $1");
+    let query = query(sql).bind(agent.as_str());
+    Ok(query.fetch_one(connection).await?.try_get(0)?)
+}
+
+/// See [`super::super::super::Store::forgettings_due`].
+pub(in super::super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
+    let sql = sql!(
+        "-- sql/forget.due\nSELECT f.agent_id FROM forgettings f JOIN agents a ON a.agent_id = f.agent_id \
+               WHERE a.deleted_at IS NULL GROUP BY f.agent_id ORDER BY f.agent_id LIMIT $1"
+    );
+    let found = query(sql).bind(limit).fetch_all(connection).await?;
+    found.iter().map(|found| row::agent_id(found, 0)).collect()
+}

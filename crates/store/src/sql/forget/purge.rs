@@ -1,0 +1,381 @@
+//! Removing from one agent everything that was derived from forgotten messages.
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{
+        super::{Forget, StoreError, StoreResult, seal},
+        agent, batch, exchange, facts,
+        fork::record,
+        hold,
+        lineage::{self, withdraw},
+        queue,
+        recall::AncestorLine,
+        revise::{self, Revision},
+        seal::fill,
+        totals,
+    },
+    Tombstone, TouchedAgent,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::{Exchange, FORGOTTEN_TITLE, Headline, LedgerEntry},
+    number::i64_or_max,
+    summary::{
+        coverage::digest_items,
+        item::{BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Item, TEXT_CHARS_MAX},
+        version::VersionKind,
+    },
+    text::cut,
+    work::Reason,
+};
+
+/// Items about exchanges, by their numbers, which ascend.
+#[derive(Default)]
+struct About {
+    /// Inherited ones, which a rollback may bring back.
+    inherited: Vec<i64>,
+    /// The agent's own that are in force.
+    own: Vec<i64>,
+    /// Those that were.
+    removed: Vec<i64>,
+}
+
+/// What is to be removed from one agent.
+pub(super) struct Purge<'a> {
+    pub(super) request: &'a Forget,
+    pub(super) agent: &'a AgentId,
+    pub(super) touched: &'a TouchedAgent,
+    pub(super) buried: &'a [Tombstone],
+}
+
+impl Purge<'_> {
+    /// Recomputes the tokens and headlines of the exchanges from what is left of them, and the running totals after them.
+    pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
+        self.forget_counts(tx).await?;
+        for &number in &self.touched.exchanges {
+            self.sum_up_one(tx, number).await?;
+        }
+        if let Some(first) = self.touched.exchanges.first() {
+            totals::shift(tx, self.agent, *first).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs after all agents are summed up. Returns how many items lost their text, and how many earlier versions.
+    pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
+        lineage::void_lease(tx, self.agent, self.request.now).await?;
+        // The document that readers get while a rebuild catches up may tell of it, too.
+        hold::release(tx, self.agent, 0, true).await?;
+        let about = self.about(tx).await?;
+        let items = self.rewrite_document(tx, &about).await?;
+        self.blank(tx, &about).await?;
+        fill::items(tx, self.agent, i64::MAX).await?;
+        facts::blank(tx, self.agent, &self.touched.told).await?;
+        fill::facts(tx, self.agent, i64::MAX).await?;
+        let versions = self.purge_versions(tx).await?;
+        self.forget_answers(tx).await?;
+        batch::forget(tx, self.agent, self.request.now).await?;
+        self.rewrite_fork(tx).await?;
+        Ok((items, versions))
+    }
+
+    async fn forget_counts(&self, tx: &mut Connection) -> StoreResult<()> {
+        let seqs: Vec<i64> = self.buried.iter().map(|message| message.seq).collect();
+        // A fork and its parent use the same numbers for different messages.
+        let sql = sql!(
+            "-- sql/forget.counts\nDELETE FROM recounts WHERE agent_id = $1 \
+                   AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND EXISTS (SELECT 1 FROM exchange_log e \
+                   JOIN {each}($3{::jsonb}) n ON CAST(n.value AS bigint) = e.exchange WHERE e.agent_id = $1 \
+                   AND recounts.seq BETWEEN e.first_seq AND e.last_seq)"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(serde_json::json!(seqs).to_string())
+            .bind(serde_json::json!(self.touched.exchanges).to_string())
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Recomputes an exchange's tokens and headline from what is left.
+    async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
+        let Some(found) = exchange::find(tx, self.agent, number).await? else {
+            return Ok(());
+        };
+        let headline = serde_json::json!(self.headline(tx, &found).await?).to_string();
+        let sql = sql!(
+            "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, digest = $4, tokens = \
+                   (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
+                   LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.agent_id = exchange_log.source_agent_id \
+                   AND m.seq BETWEEN exchange_log.first_seq AND exchange_log.last_seq \
+                   AND m.exchange = exchange_log.exchange) WHERE agent_id = $1 AND exchange = $2"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(number)
+            .bind(headline.as_str())
+            .bind(seal::of_exchange(&found, &headline))
+            .execute(&mut *tx)
+            .await?;
+        Ok(())
+    }
+
+    async fn headline(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Headline> {
+        let messages = exchange::messages(tx, self.agent, of).await?;
+        let left = messages.iter().filter(|stored| !stored.message.is_forgotten());
+        let mut entries = left.map(|stored| {
+            let redactor = &self.request.redactor;
+            LedgerEntry::new(&stored.message, stored.tokens, stored.said_at, redactor)
+        });
+        let mut headline = Headline::default();
+        if let Some(first) = entries.next() {
+            let mut exchange = Exchange::open(of.exchange, of.session, 0, of.first_seq, &first);
+            entries.for_each(|entry| exchange.add(of.last_seq, &entry));
+            headline = exchange.headline;
+        }
+        headline.note_forgotten();
+        let Headline {
+            continues,
+            leg_from,
+            leg_tokens_before,
+            round,
+            ..
+        } = of.headline.clone();
+        Ok(Headline {
+            continues,
+            leg_from,
+            leg_tokens_before,
+            round,
+            ..headline
+        })
+    }
+
+    /// Writes the document without the items about these exchanges. Such an item is replaced by digests of its other
+    /// exchanges, which are summarised again; an inherited one is given the digests as its texts, since its exchanges
+    /// have no rows here. A document without such items gets a new version, too, if readers see digests of pending
+    /// exchanges after it.
+    async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
+        let row = agent::known(tx, self.agent).await?;
+        let About { inherited, own, .. } = about;
+        for &item in inherited {
+            self.retell(tx, item).await?;
+        }
+        fill::items(tx, self.agent, i64::MAX).await?;
+        let removed = own.clone();
+        let has_left = self
+            .touched
+            .told
+            .iter()
+            .any(|&number| number < row.ledger.first_exchange);
+        let facts = facts::about(tx, self.agent, &self.touched.told).await?;
+        if removed.is_empty() && inherited.is_empty() && facts.is_empty() && !has_left {
+            return Ok(0);
+        }
+        let through = row.ledger.summarized_through;
+        let orphans = withdraw::covered_before(tx, self.agent, &removed, through).await?;
+        let digests = digests(&orphans);
+        let has_digests = digests.iter().any(|item| item.provisional);
+        let count = i64_or_max(removed.len() + inherited.len());
+        let revision = Revision {
+            agent: self.agent,
+            kind: VersionKind::Forget,
+            through,
+            gains: None,
+            removed,
+            added: digests,
+            hidden: Vec::new(),
+            facts,
+            policy: &self.request.rules.policy,
+            as_of: row.as_of.unwrap_or(self.request.now),
+            now: self.request.now,
+        };
+        revise::write(tx, revision).await?;
+        if has_digests {
+            let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
+            queue::enqueue(tx, self.agent, wake).await?;
+        }
+        Ok(count)
+    }
+
+    /// The items about these exchanges. Read by the range in which these lie, and compared here: a database would go through
+    /// the exchanges for each item.
+    async fn about(&self, tx: &mut Connection) -> StoreResult<About> {
+        let told = &self.touched.told;
+        let (Some(first), Some(last)) = (told.first(), told.last()) else {
+            return Ok(About::default());
+        };
+        let sql = sql!(
+            "-- sql/forget.items\nSELECT r.first_exchange, r.last_exchange, i.item, i.source_agent_id IS NOT NULL, \
+                   i.removed_version IS NOT NULL FROM summary_item_ranges r {join} summary_items i \
+                   ON i.agent_id = r.agent_id AND i.item = r.item WHERE r.agent_id = $1 \
+                   AND r.first_exchange <= $3 AND r.last_exchange >= $2 ORDER BY i.item"
+        );
+        let query = query(sql).bind(self.agent.as_str()).bind(*first).bind(*last);
+        let mut about = About::default();
+        for row in query.fetch_all(tx).await? {
+            let (first, last): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            if told.range(first..=last).next().is_none() {
+                continue;
+            }
+            let items = match (row.try_get::<bool>(3)?, row.try_get::<bool>(4)?) {
+                (true, _) => &mut about.inherited,
+                (false, false) => &mut about.own,
+                (false, true) => &mut about.removed,
+            };
+            let item: i64 = row.try_get(2)?;
+            if items.last() != Some(&item) {
+                items.push(item);
+            }
+        }
+        Ok(about)
+    }
+
+    /// Replaces an inherited item's texts by its exchanges' present headlines. Its number, times and tokens stay.
+    async fn retell(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
+        let [text, brief, gist] = self.retold(tx, item).await?;
+        let sql = sql!(
+            "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5, digest = NULL \
+                   WHERE agent_id = $1 AND item = $2"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(item)
+            .bind(text)
+            .bind(brief)
+            .bind(gist)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    async fn retold(&self, tx: &mut Connection, item: i64) -> StoreResult<[String; 3]> {
+        let sql = sql!(
+            "-- sql/forget.ranges\nSELECT first_exchange, last_exchange FROM summary_item_ranges \
+                   WHERE agent_id = $1 AND item = $2 ORDER BY first_exchange"
+        );
+        let ranges = query(sql)
+            .bind(self.agent.as_str())
+            .bind(item)
+            .fetch_all(&mut *tx)
+            .await?;
+        let line = AncestorLine::of(tx, self.agent).await?;
+        let line = line.ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
+        let mut told: Vec<Exchange> = Vec::new();
+        for row in &ranges {
+            let range = ExchangeRange {
+                first: row.try_get(0)?,
+                last: row.try_get(1)?,
+            };
+            for number in range.first..=range.last {
+                let placed = line.find(tx, number).await?;
+                told.extend(placed.map(|placed| Exchange {
+                    set_aside_at: None,
+                    ..placed.exchange
+                }));
+            }
+        }
+        Ok(one_of(&digest_items(&told)))
+    }
+
+    /// Removes the texts of items that are no longer in force.
+    async fn blank(&self, tx: &mut Connection, about: &About) -> StoreResult<()> {
+        let sql = sql!(
+            "-- sql/forget.blank\nUPDATE summary_items SET text = $3, brief = $3, gist = $3, digest = NULL \
+                   WHERE agent_id = $1 AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb}))"
+        );
+        let gone: Vec<i64> = about.own.iter().chain(&about.removed).copied().collect();
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(serde_json::json!(gone).to_string())
+            .bind(FORGOTTEN_TITLE)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Removes the texts of versions before the document's, from the first one on that covered one of these exchanges.
+    async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
+        let sql = sql!(
+            "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
+                   WHERE agent_id = $1 AND covers_through >= $2 AND purged_at IS NULL \
+                   AND version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1)"
+        );
+        let done = query(sql)
+            .bind(self.agent.as_str())
+            .bind(self.touched.told.first().copied())
+            .bind(self.request.now)
+            .execute(tx)
+            .await?;
+        Ok(i64_or_max(done))
+    }
+
+    /// Deletes the journalled answers, which may hold anything that was read; for a while no answer is journalled to a
+    /// question asked before.
+    async fn forget_answers(&self, tx: &mut Connection) -> StoreResult<()> {
+        let answers = sql!("-- sql/forget.answers\nDELETE FROM model_answers WHERE agent_id = $1");
+        let note = sql!(
+            "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
+        );
+        // Their digests would confirm a guess at what was said. Messages' ids still detect a repeat.
+        let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
+        // What was refused is kept for who looks why, and may be the same text.
+        let refused = sql!(
+            "-- sql/forget.refused\nDELETE FROM message_inbox WHERE agent_id = $1 AND refused_at IS NOT NULL"
+        );
+        query(refused).bind(self.agent.as_str()).execute(&mut *tx).await?;
+        query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
+        query(keys).bind(self.agent.as_str()).execute(&mut *tx).await?;
+        query(note)
+            .bind(self.agent.as_str())
+            .bind(self.request.now)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Removes from a fork's record what it holds about these exchanges.
+    async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
+        let Some(mut kept) = record::found(tx, self.agent).await? else {
+            return Ok(());
+        };
+        let buried: Vec<(i64, i64)> = self
+            .buried
+            .iter()
+            .map(|message| (message.seq, message.tokens))
+            .collect();
+        for &number in &self.touched.exchanges {
+            let headline = exchange::find(tx, self.agent, number)
+                .await?
+                .map(|found| found.headline);
+            kept.forget(number, &buried, headline.unwrap_or_default());
+        }
+        record::replace(tx, self.agent, &kept).await
+    }
+}
+
+/// Digests of exchanges: each forgotten one has its own, which is final, since nothing is left to condense it from.
+fn digests(orphans: &[Exchange]) -> Vec<Item> {
+    let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
+        .iter()
+        .cloned()
+        .partition(|exchange| exchange.headline.is_forgotten());
+    let gone = digest_items(&gone).into_iter().map(|item| Item {
+        provisional: false,
+        ..item
+    });
+    gone.chain(digest_items(&left)).collect()
+}
+
+/// The texts, briefs and gists of several items, each joined into one.
+fn one_of(items: &[Item]) -> [String; 3] {
+    let joined = |of: &dyn Fn(&Item) -> &str, chars_max| {
+        let texts: Vec<&str> = items.iter().map(of).collect();
+        cut(&texts.join("; "), chars_max)
+    };
+    [
+        joined(&|item| &item.text, TEXT_CHARS_MAX),
+        joined(&|item| &item.brief, BRIEF_CHARS_MAX),
+        joined(&|item| &item.gist, GIST_CHARS_MAX),
+    ]
+}

@@ -1,0 +1,79 @@
+//! The transactions of forgetting, each for the store that runs it.
+
+use super::{
+    super::{
+        super::{
+            AppendRules, DeleteStep, Forget, ForgetStep, Forgotten, RecountOutcome, StoreResult,
+            sqlite::WriteSize,
+        },
+        Lock, SqlStore, recount, totals,
+    },
+    delete, plan,
+};
+use recapd_core::domain::{agent::AgentId, time::Timestamp};
+
+/// See [`super::super::super::Store::begin_forget`]. It is read beside the writer, what is named.
+pub(in super::super) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
+    let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
+    if wanted.is_empty() {
+        return Ok(forgotten);
+    }
+    let (agent, now) = (request.agent.clone(), request.now);
+    store
+        .write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { plan::note(tx, &agent, &wanted, now).await })
+        })
+        .await?;
+    Ok(forgotten)
+}
+
+/// See [`super::super::super::Store::forget_some`].
+pub(in super::super) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
+    store
+        .write_extent(
+            Lock::Family(request.agent.clone()),
+            WriteSize::Unbounded,
+            move |tx| Box::pin(async move { super::forget_some(tx, &request).await }),
+        )
+        .await
+}
+
+/// See [`super::super::super::Store::settle_totals`].
+pub(in super::super) async fn settle_totals(
+    store: &SqlStore,
+    agent: &AgentId,
+    rules: &AppendRules,
+    now: Timestamp,
+) -> StoreResult<Option<RecountOutcome>> {
+    if totals::from(&mut store.reader().await?, agent).await?.is_none() {
+        return Ok(None);
+    }
+    let (agent, rules) = (agent.clone(), *rules);
+    store
+        .write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { recount::settle_totals(tx, &agent, &rules, now).await })
+        })
+        .await
+}
+
+/// See [`super::super::super::Store::begin_delete`].
+pub(in super::super) async fn begin_delete(
+    store: &SqlStore,
+    agent: AgentId,
+    now: Timestamp,
+) -> StoreResult<()> {
+    store
+        .write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { delete::begin(tx, &agent, now).await })
+        })
+        .await
+}
+
+/// See [`super::super::super::Store::delete_some`].
+pub(in super::super) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
+    store
+        .write_extent(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {
+            Box::pin(async move { delete::delete_some(tx, &agent).await })
+        })
+        .await
+}

@@ -1,0 +1,131 @@
+//! The queue: one row per agent, one column that says when it may be claimed.
+//!
+//! Here rows are made and woken. How they are taken is in [`claim`](mod@claim), how they are held and given back in
+//! [`lease`], what repairs them in [`repair`], what is kept of an attempt in [`run`].
+
+mod claim;
+mod lease;
+mod repair;
+mod run;
+
+use crate::{
+    EnqueueOutcome, StoreError, StoreResult,
+    sql::{Connection, fairness::rows_ahead, query, sql},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    time::Timestamp,
+    work::{Priority, Reason},
+};
+
+pub(crate) use claim::{TOKENS_RESERVED, claim_at_once, reserve_tokens};
+pub(super) use claim::{claim, claim_one, is_any_due, next_due_ms, next_token};
+pub(super) use lease::{disclaim, error_text, fail, reclaim, release, renew};
+pub(super) use repair::{probe_parked, reconcile, set_back};
+pub(super) use run::{RunOutcome, insert_run, record_run};
+
+/// A request to look at an agent: the parameters of [`enqueue`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    /// Why the agent is to be looked at.
+    pub(super) reason: Reason,
+    /// How long the row may wait, so that more is done at once.
+    pub(super) delay_ms: i64,
+    /// The least time between two revivals of a parked row; 0 revives it at once.
+    pub(super) revive_after_ms: i64,
+    /// The current time.
+    pub(super) now: Timestamp,
+}
+
+impl Wake {
+    /// A request that waits for nothing else.
+    pub(super) fn at_once(reason: Reason, now: Timestamp) -> Self {
+        Self {
+            reason,
+            delay_ms: 0,
+            revive_after_ms: 0,
+            now,
+        }
+    }
+}
+
+/// Makes the row, or counts a wake in the one that exists. It never shortens a lease, a backoff or a pause, and never
+/// lowers the urgency. A row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row gets a
+/// place behind those of its project that wait already; a woken one keeps its place, unless it becomes more urgent:
+/// then it gets that of a new one.
+pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<EnqueueOutcome> {
+    let Wake {
+        reason,
+        delay_ms,
+        revive_after_ms,
+        now,
+    } = wake;
+    let now = tx.now(now).await?;
+    let level = reason.priority().level();
+    let visible_at = now.plus_ms(delay_ms);
+    let fairness = tx.fairness();
+    let sql = sql!(
+        "-- sql/queue.enqueue\nINSERT INTO summary_update_queue AS q \
+               (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
+               SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM (SELECT a.agent_id, a.project_id, \
+               CASE WHEN a.project_id IS NULL THEN 0 ELSE coalesce((SELECT o.behind_ms FROM summary_update_queue o \
+               WHERE o.agent_id = a.agent_id AND o.priority >= $2), $8 * ",
+        rows_ahead!("$2", "", "$9"),
+        ") END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1 {for_share}) place WHERE true \
+               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
+               priority = {max}(q.priority, excluded.priority), due_at = {min}(q.due_at, excluded.due_at), \
+               behind_ms = {min}(q.behind_ms, excluded.behind_ms), \
+               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
+                                 AND (q.deferred_at IS NULL OR excluded.priority >= $7) \
+                                 THEN {min}(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
+               RETURNING wake_seq, visible_at, parked_at"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(level)
+        .bind(reason.bit())
+        .bind(now)
+        .bind(visible_at)
+        .bind(visible_at.plus_ms(Priority::slack_ms(level)))
+        .bind(Priority::High.level())
+        .bind(fairness.project_spacing_ms)
+        .bind(fairness.rows_counted_max())
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let is_new = row.try_get::<i64>(0)? == 1;
+    let visible_at = row.try_get(1)?;
+    let is_parked = row.try_get::<Option<Timestamp>>(2)?.is_some();
+    let revived = is_parked && revive(tx, agent, level, revive_after_ms, now).await?;
+    Ok(EnqueueOutcome {
+        is_new,
+        revived,
+        visible_at: if revived { now } else { visible_at },
+    })
+}
+
+/// Gives a parked row a new series of attempts; but after a third crash only one more, not three.
+async fn revive(
+    tx: &mut Connection,
+    agent: &AgentId,
+    level: i64,
+    revive_after_ms: i64,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/queue.revive\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
+               crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $3 + behind_ms {ms} \
+               WHERE agent_id = $1 AND parked_at IS NOT NULL AND (revived_at IS NULL OR revived_at <= $4)"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .bind(now.plus_ms(Priority::slack_ms(level)))
+        .bind(now.plus_ms(-revive_after_ms))
+        .execute(tx)
+        .await?;
+    Ok(done == 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Claims: which rows are leased, and with which fencing tokens.
+
+use crate::{
+    ClaimRequest, StoreResult,
+    sql::{Connection, Row, query, row, sql},
+};
+use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
+
+/// How many rows are looked at to find when the next one falls due.
+const ROWS_LOOKED_AT: i64 = 1_000;
+
+/// Whether a claim would find anything. Nothing is found while all updates are paused.
+/// On PostgreSQL the claim itself is the look.
+pub(in super::super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
+    let now = connection.now(now).await?;
+    let sql = sql!(
+        "-- sqlite/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) LIMIT 1"
+    );
+    Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
+}
+
+/// In how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows falls due, if any can. It is zero if one is due,
+/// or would be if updates weren't paused, and if there are more rows, of which one may be due at any time.
+pub(in super::super) async fn next_due_ms(
+    connection: &mut Connection,
+    now: Timestamp,
+) -> StoreResult<Option<i64>> {
+    let sql = sql!(
+        "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
+               WHERE parked_at IS NULL LIMIT $1) AS first_rows"
+    );
+    let row = query(sql)
+        .bind(ROWS_LOOKED_AT)
+        .fetch_one(&mut *connection)
+        .await?;
+    let Some(due_at) = row.try_get::<Option<Timestamp>>(1)? else {
+        return Ok(None);
+    };
+    if row.try_get::<i64>(0)? == ROWS_LOOKED_AT {
+        return Ok(Some(0));
+    }
+    let now = connection.now(now).await?;
+    Ok(Some(due_at.since_ms(now).max(0)))
+}
+
+/// Leases rows that are due, those that were due first before others. Each row gets a fencing token of its own.
+///
+/// With one writer, row by row.
+pub(in super::super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+    let next_due = sql!(
+        "-- sqlite/queue.next_due\nSELECT agent_id, visible_at, lease_token IS NOT NULL FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
+               ORDER BY due_at, visible_at, agent_id LIMIT 1"
+    );
+    let (now, mut leases) = (claim.now, Vec::new());
+    for _ in 0..claim.limit {
+        let Some(row) = query(next_due).bind(now).fetch_optional(&mut *tx).await? else {
+            break;
+        };
+        let agent: String = row.try_get(0)?;
+        let due = Due {
+            since: row.try_get(1)?,
+            is_held: row.try_get(2)?,
+        };
+        leases.push(take(tx, &agent, due, &claim, now).await?);
+    }
+    Ok(leases)
+}
+
+/// As [`claim`], with many writers: all in one statement, past the rows that others are taking, with the tokens from
+/// `first_token` on.
+///
+/// It doesn't wait for the disk: a crash of the server only undoes a lease, and the row can be claimed again. So the
+/// tokens are from a block that is on the disk ([`reserve_tokens`]), or one could be given out twice.
+pub(crate) async fn claim_at_once(
+    connection: &mut Connection,
+    claim: &ClaimRequest,
+    first_token: i64,
+) -> StoreResult<Vec<Lease>> {
+    let sql = sql!(
+        "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at, \
+               lease_token IS NOT NULL AS is_held FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= coalesce($1, now()) \
+               AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
+               ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED), \
+               numbered AS (SELECT d.*, row_number() OVER (ORDER BY due_at, visible_at, agent_id) AS number FROM due d) \
+               UPDATE summary_update_queue q SET lease_token = $5 - 1 + n.number, lease_owner = $3, \
+               leased_at = coalesce($1, now()), visible_at = coalesce($1, now()) + $4 * interval '1 millisecond', \
+               claimed_wake = q.wake_seq, attempts = q.attempts + 1, deferred_at = NULL, \
+               crashes = q.crashes + CASE WHEN q.lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, \
+               paused_for = NULL FROM numbered n WHERE q.agent_id = n.agent_id RETURNING q.agent_id, q.lease_token, \
+               q.claimed_wake, q.attempts, q.crashes, q.reasons, n.visible_at, n.is_held, \
+               set_config('synchronous_commit', 'off', true)"
+    );
+    let found = query(sql)
+        .bind(connection.judging(claim.now))
+        .bind(claim.limit.min(TOKENS_RESERVED))
+        .bind(claim.owner.as_str())
+        .bind(claim.lease_ms)
+        .bind(first_token)
+        .fetch_all(connection)
+        .await?;
+    let mut leases = found
+        .iter()
+        .map(read_lease)
+        .collect::<StoreResult<Vec<Lease>>>()?;
+    leases.sort_by_key(|lease| lease.token);
+    Ok(leases)
+}
+
+/// As [`claim`], for one agent's row only.
+pub(in super::super) async fn claim_one(
+    tx: &mut Connection,
+    agent: &AgentId,
+    claim: ClaimRequest,
+) -> StoreResult<Option<Lease>> {
+    let now = tx.now(claim.now).await?;
+    let is_due = sql!(
+        "-- sql/queue.is_due\nSELECT visible_at, lease_token IS NOT NULL FROM summary_update_queue \
+               WHERE agent_id = $1 AND parked_at IS NULL AND visible_at <= $2 \
+               AND NOT EXISTS (SELECT 1 FROM queue_pauses) {for_update}"
+    );
+    let found = query(is_due).bind(agent.as_str()).bind(now);
+    let Some(found) = found.fetch_optional(&mut *tx).await? else {
+        return Ok(None);
+    };
+    let due = Due {
+        since: found.try_get(0)?,
+        is_held: found.try_get(1)?,
+    };
+    take(tx, agent.as_str(), due, &claim, now).await.map(Some)
+}
+
+/// What is read of a row before it is claimed, since the claim overwrites it.
+#[derive(Clone, Copy)]
+struct Due {
+    since: Timestamp,
+    /// Whether a vanished holder's lease is still in it.
+    is_held: bool,
+}
+
+/// Takes a row that is due.
+async fn take(
+    tx: &mut Connection,
+    agent: &str,
+    due: Due,
+    claim: &ClaimRequest,
+    now: Timestamp,
+) -> StoreResult<Lease> {
+    let token = next_token(tx).await?;
+    let sql = sql!(
+        "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
+               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+               crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6, $7"
+    );
+    let leased = query(sql)
+        .bind(agent)
+        .bind(token)
+        .bind(claim.owner.as_str())
+        .bind(now)
+        .bind(now.plus_ms(claim.lease_ms))
+        .bind(due.since)
+        .bind(due.is_held)
+        .fetch_one(tx)
+        .await?;
+    read_lease(&leased)
+}
+
+/// How many tokens one step of PostgreSQL's sequence stands for.
+pub(crate) const TOKENS_RESERVED: i64 = 1_000;
+
+/// Reserves a block of tokens that no one else has or ever had, and returns its first. A transaction with an id of its
+/// own commits only when the sequence's log is on the disk.
+pub(crate) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"
+    );
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+fn read_lease(row: &Row) -> StoreResult<Lease> {
+    let agent: String = row.try_get(0)?;
+    Ok(Lease {
+        agent: agent
+            .parse()
+            .map_err(|_| row::inconsistent("summary_update_queue", agent.clone(), "agent_id", agent))?,
+        token: row.try_get(1)?,
+        claimed_wake: row.try_get(2)?,
+        attempt: row.try_get(3)?,
+        crashes: row.try_get(4)?,
+        reasons: row.try_get(5)?,
+        ready_at: row.try_get(6)?,
+        taken_over: row.try_get(7)?,
+    })
+}
+
+/// The next fencing token.
+pub(in super::super) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!(
+        sqlite: "-- sql/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value",
+        postgres: "-- sql/queue.next_token\nSELECT nextval('lease_token')",
+    );
+    Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
+}

@@ -1,0 +1,181 @@
+//! Leases that are held: renewed, given back after a failure or without an attempt, left behind by an earlier run.
+
+use super::run::{RunOutcome, record_run};
+use crate::{
+    AttemptError, ERROR_CHARS_MAX, Failure, Fence, StoreError, StoreResult,
+    sql::{Connection, query, sql, statement::SqlDialect},
+};
+use recapd_core::domain::{
+    text::cut,
+    time::Timestamp,
+    work::{Lease, Priority},
+};
+
+/// Sorts leases by agent: if all writers of several rows take them in this order, there are no deadlocks.
+fn in_order(leases: &mut [Lease]) {
+    leases.sort_by(|one, other| one.agent.cmp(&other.agent));
+}
+
+/// Renews the leases that are still held, and returns which they are.
+pub(in super::super) async fn renew(
+    tx: &mut Connection,
+    mut leases: Vec<Lease>,
+    now: Timestamp,
+    lease_ms: i64,
+) -> StoreResult<Vec<i64>> {
+    in_order(&mut leases);
+    let visible_at = tx.now(now).await?.plus_ms(lease_ms);
+    match tx.dialect() {
+        SqlDialect::Sqlite => renew_each(tx, &leases, visible_at).await,
+        SqlDialect::Postgres => renew_free(tx, &leases, visible_at).await,
+    }
+}
+
+/// With one writer, row by row.
+async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
+    let sql = sql!(
+        "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let mut held = Vec::new();
+    for lease in leases {
+        let done = query(sql)
+            .bind(lease.agent.as_str())
+            .bind(lease.token)
+            .bind(visible_at)
+            .execute(&mut *tx)
+            .await?;
+        held.extend((done == 1).then_some(lease.token));
+    }
+    Ok(held)
+}
+
+/// With many writers: skips rows that another transaction is writing, so that one long transaction doesn't cost all
+/// leases. Such a row counts by its last committed state, and is renewed at a later beat; until then no claim takes it
+/// either.
+async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
+    let sql = sql!(
+        "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
+               CAST(value ->> 1 AS bigint) AS token FROM jsonb_array_elements($1::jsonb)), \
+               free AS MATERIALIZED (SELECT q.agent_id FROM asked l JOIN summary_update_queue q \
+               ON q.agent_id = l.agent_id AND q.lease_token = l.token \
+               ORDER BY q.agent_id FOR NO KEY UPDATE OF q SKIP LOCKED), \
+               renewed AS (UPDATE summary_update_queue q SET visible_at = $2 FROM free f WHERE q.agent_id = f.agent_id) \
+               SELECT q.lease_token FROM asked l JOIN summary_update_queue q \
+               ON q.agent_id = l.agent_id AND q.lease_token = l.token ORDER BY q.agent_id"
+    );
+    let asked: Vec<(&str, i64)> = leases
+        .iter()
+        .map(|lease| (lease.agent.as_str(), lease.token))
+        .collect();
+    Ok(query(sql)
+        .bind(serde_json::json!(asked).to_string())
+        .bind(visible_at)
+        .fetch_column(tx)
+        .await?)
+}
+
+/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
+/// was woken during the attempt isn't parked but tried once more after the wait, since nobody may wake it again.
+pub(in super::super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
+    let now = tx.now(failure.run.finished_at).await?;
+    let visible_at = now.plus_ms(failure.backoff_ms);
+    let low = Priority::Low.level();
+    let sql = sql!(
+        "-- sql/queue.fail\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, last_error = $3, priority = {min}(priority, $4), visible_at = $5, due_at = $6 + behind_ms {ms}, \
+               parked_at = CASE WHEN $7 AND wake_seq = claimed_wake THEN $8 END WHERE agent_id = $1 AND lease_token = $2 \
+               RETURNING parked_at IS NOT NULL"
+    );
+    let row = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(error_text(&failure.error))
+        .bind(low)
+        .bind(visible_at)
+        .bind(visible_at.plus_ms(Priority::slack_ms(low)))
+        .bind(failure.park)
+        .bind(now)
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or(StoreError::Fenced(Fence::Lease))?;
+    let is_parked = row.try_get(0)?;
+    record_run(
+        tx,
+        &lease,
+        "failed",
+        &failure.run,
+        RunOutcome {
+            error: Some(&failure.error),
+            ..RunOutcome::default()
+        },
+    )
+    .await?;
+    Ok(is_parked)
+}
+
+/// An error as the row keeps it.
+pub(in super::super) fn error_text(error: &AttemptError) -> String {
+    cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
+}
+
+/// Gives leases back; it doesn't count as an attempt.
+pub(in super::super) async fn release(
+    tx: &mut Connection,
+    mut leases: Vec<Lease>,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    in_order(&mut leases);
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/queue.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, visible_at = $3, attempts = {max}(attempts - 1, 0) \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let mut released = 0;
+    for lease in &leases {
+        let query = query(sql).bind(lease.agent.as_str()).bind(lease.token).bind(now);
+        released += query.execute(&mut *tx).await?;
+    }
+    Ok(released)
+}
+
+/// See [`crate::Store::disclaim`]. The count is set back only if it is higher than it was when the lease was given out:
+/// then it was raised for this lease.
+pub(in super::super) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
+    in_order(&mut leases);
+    let given_back = sql!(
+        "-- sql/queue.disclaim_held\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let uncounted = sql!(
+        "-- sql/queue.disclaim_lost\nUPDATE summary_update_queue SET crashes = crashes - 1 \
+               WHERE agent_id = $1 AND (lease_token IS NULL OR lease_token > $2) AND crashes > $3"
+    );
+    let mut changed = 0;
+    for lease in &leases {
+        let of_lease = |sql| query(sql).bind(lease.agent.as_str()).bind(lease.token);
+        let done = of_lease(given_back).execute(&mut *tx).await?;
+        changed += match done {
+            0 => of_lease(uncounted).bind(lease.crashes).execute(&mut *tx).await?,
+            done => done,
+        };
+    }
+    Ok(changed)
+}
+
+/// Makes leases of the owner's earlier run due at once. The token stays, so that the next claim counts the crash.
+pub(in super::super) async fn reclaim(
+    tx: &mut Connection,
+    owner: String,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/queue.reclaim\nUPDATE summary_update_queue SET visible_at = $2 \
+               WHERE lease_owner = $1 AND lease_token IS NOT NULL AND visible_at > $2 AND agent_id IN \
+               (SELECT agent_id FROM summary_update_queue WHERE lease_owner = $1 AND lease_token IS NOT NULL \
+                ORDER BY agent_id {for_update})"
+    );
+    Ok(query(sql).bind(owner).bind(now).execute(tx).await?)
+}

@@ -1,0 +1,190 @@
+//! Rebuild: the items are thrown away and made anew from the archive.
+//!
+//! Everything that has left the window is pending again, and the queue does the rest, batch by batch. Readers get the
+//! old document until the new one covers as much ([`hold`]). A fork's inherited items cover exchanges that it has no
+//! rows of, so they stay; those that are gone come back from the record made at the fork.
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{RebuildRequest, RevisionOutcome, StoreResult},
+    agent, exchange, facts, fork, hold,
+    revise::{self, Revision, WrittenVersion},
+    rollback,
+    seal::fill,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    journal::{ForkRecord, ItemRecord},
+    number::i64_or_max,
+    summary::{item::Item, version::VersionKind},
+    time::Timestamp,
+};
+
+/// See [`super::super::Store::rebuild`].
+pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
+    let RebuildRequest { agent, policy, now } = request;
+    let row = agent::known(tx, &agent).await?;
+    let record = fork::record::found(tx, &agent).await?;
+    mend(tx, &agent, now).await?;
+    let covered = row.ledger.summarized_through;
+    let through = base(tx, &agent).await?;
+    let (removed, edited) = own_items(tx, &agent, through).await?;
+    let lost = lost_items(tx, &agent, record, through).await?;
+    let restored = i64_or_max(lost.len());
+    hold::begin(tx, &agent).await?;
+    let boundary = revise::move_watermark(tx, &agent, through, now).await?;
+    let facts = facts::beyond(tx, &agent, through).await?;
+    let written = revise::write(
+        tx,
+        Revision {
+            agent: &agent,
+            kind: VersionKind::Rebuild,
+            through,
+            gains: None,
+            removed: removed.clone(),
+            added: lost.iter().map(item).collect(),
+            hidden: Vec::new(),
+            facts,
+            policy: &policy,
+            as_of: row.as_of.unwrap_or(now),
+            now,
+        },
+    )
+    .await?;
+    note_sources(tx, &agent, &lost, written).await?;
+    seal_removed(tx, &agent, written.version).await?;
+    let is_pending = boundary > through + 1;
+    hold::release(tx, &agent, through, !is_pending).await?;
+    Ok(RevisionOutcome {
+        version: written.version,
+        covers_through: through,
+        uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
+        restored,
+        removed: i64_or_max(removed.len()),
+        edited,
+        enqueued: rollback::wake(tx, &agent, through < covered, is_pending, now).await?,
+    })
+}
+
+/// The last exchange that can't be summarised again: the last one covered when the agent was forked.
+async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/rebuild.base\nSELECT CASE WHEN a.parent_agent_id IS NULL THEN 0 ELSE \
+               coalesce((SELECT {min}(min(e.exchange) - 1, a.summarized_through) FROM exchange_log e \
+               WHERE e.agent_id = a.agent_id AND e.role = 'exchange'), a.summarized_through) END \
+               FROM agents a WHERE a.agent_id = $1"
+    );
+    let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Makes the row of the agent's document if the table was emptied; versions go on where they were.
+async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/rebuild.mend\nINSERT INTO summaries (agent_id, version, updated_at) \
+               SELECT $1, coalesce(max(version), 0), $2 FROM summary_versions WHERE agent_id = $1 \
+               ON CONFLICT (agent_id) DO NOTHING"
+    );
+    query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// The items that cover anything after `through`, or nothing any more, and how many of them an operator edited or
+/// pinned.
+async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<(Vec<i64>, i64)> {
+    let sql = sql!(
+        "-- sql/rebuild.own_items\nSELECT i.item, i.origin = 'edited' OR i.pinned = {true} FROM summary_items i \
+               LEFT JOIN summary_item_ranges r ON r.agent_id = i.agent_id AND r.item = i.item \
+               WHERE i.agent_id = $1 AND i.removed_version IS NULL GROUP BY i.item, i.origin, i.pinned \
+               HAVING coalesce(max(r.last_exchange) > $2, {true}) ORDER BY i.item"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(through)
+        .fetch_all(tx)
+        .await?;
+    rollback::marked(&found)
+}
+
+/// The inherited items of a fork that are gone.
+async fn lost_items(
+    tx: &mut Connection,
+    agent: &AgentId,
+    record: Option<Box<ForkRecord>>,
+    through: i64,
+) -> StoreResult<Vec<ItemRecord>> {
+    let sql = sql!(
+        "-- sql/rebuild.is_told\nSELECT 1 FROM summary_items i JOIN summary_item_ranges r \
+               ON r.agent_id = i.agent_id AND r.item = i.item WHERE i.agent_id = $1 AND i.removed_version IS NULL \
+               AND $2 BETWEEN r.first_exchange AND r.last_exchange AND NOT EXISTS (SELECT 1 FROM summary_item_ranges b \
+               WHERE b.agent_id = i.agent_id AND b.item = i.item AND b.last_exchange > $3) LIMIT 1"
+    );
+    let mut lost = Vec::new();
+    for kept in record.into_iter().flat_map(|record| record.items) {
+        let first = kept.ranges.first().map(|range| range.first);
+        let told = query(sql)
+            .bind(agent.as_str())
+            .bind(first)
+            .bind(through)
+            .fetch_optional(&mut *tx)
+            .await?;
+        if told.is_none() {
+            lost.push(kept);
+        }
+    }
+    Ok(lost)
+}
+
+fn item(kept: &ItemRecord) -> Item {
+    Item {
+        item: 0,
+        ranges: kept.ranges.clone(),
+        started_at: kept.started_at,
+        ended_at: kept.ended_at,
+        source_tokens: kept.source_tokens,
+        importance: kept.importance,
+        text: kept.text.clone(),
+        brief: kept.brief.clone(),
+        gist: kept.gist.clone(),
+        origin: kept.origin,
+        provisional: false,
+        pinned: false,
+    }
+}
+
+/// Takes the items that were thrown away as they are: who rebuilds has seen that something was wrong with them.
+async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .execute(&mut *tx)
+        .await?;
+    fill::items(tx, agent, i64::MAX).await.map(drop)
+}
+
+/// Notes of which items these are copies.
+async fn note_sources(
+    tx: &mut Connection,
+    agent: &AgentId,
+    lost: &[ItemRecord],
+    written: WrittenVersion,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/rebuild.note_source\nUPDATE summary_items SET source_agent_id = $3, source_item = $4 \
+               WHERE agent_id = $1 AND item = $2"
+    );
+    for (number, kept) in (written.first_item..).zip(lost) {
+        query(sql)
+            .bind(agent.as_str())
+            .bind(number)
+            .bind(kept.source.as_str())
+            .bind(kept.item)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! The legs of one exchange. They are neighbours in number: only preambles of cleared sessions and what a rewind set aside lie
+//! between them. So they are read from the first one on, until a live exchange comes that doesn't continue it.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{
+        super::{LEGS_MAX, StoreResult},
+        row::{self, exchange_columns},
+    },
+    line::Member,
+    look_up,
+};
+use recapd_core::domain::{agent::AgentId, exchange::Exchange, number::i64_or_max};
+
+/// Rows that are read at first: most exchanges are one leg.
+const FEW: i64 = 4;
+/// Rows that are read at once from then on.
+const MANY: i64 = 500;
+
+/// See [`super::super::super::Store::legs`].
+pub(in super::super) async fn legs(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Vec<Exchange>> {
+    let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
+        return Ok(Vec::new());
+    };
+    let begins_with = placed.exchange.begins_with();
+    let mut found: BTreeMap<i64, Option<Exchange>> = BTreeMap::new();
+    for member in line.members() {
+        read(tx, member, begins_with, &mut found).await?;
+        if found.contains_key(&begins_with) {
+            break;
+        }
+    }
+    Ok(found.into_values().flatten().collect())
+}
+
+/// Adds the rows that `member` has of the exchange, `None` for those that are set aside: these hide the ancestors' rows.
+async fn read(
+    tx: &mut Connection,
+    member: &Member,
+    begins_with: i64,
+    found: &mut BTreeMap<i64, Option<Exchange>>,
+) -> StoreResult<()> {
+    let (mut from, mut limit) = (begins_with, FEW);
+    while i64_or_max(found.len()) < LEGS_MAX {
+        let rows = page(tx, member, from, limit).await?;
+        let is_last = i64_or_max(rows.len()) < limit;
+        for row in rows {
+            from = row.exchange + 1;
+            let is_live = row.set_aside_at.is_none_or(|at| at >= member.until);
+            let is_leg = row.begins_with() == begins_with;
+            if is_live && !is_leg {
+                return Ok(());
+            }
+            if let Entry::Vacant(place) = found.entry(row.exchange) {
+                place.insert(Some(row).filter(|_| is_live));
+            }
+        }
+        if is_last {
+            break;
+        }
+        limit = MANY;
+    }
+    Ok(())
+}
+
+async fn page(tx: &mut Connection, member: &Member, from: i64, limit: i64) -> StoreResult<Vec<Exchange>> {
+    let sql = sql!(
+        "-- sql/recall.legs\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= $2 AND e.role = 'exchange' ",
+        "AND e.first_seq <= $3 ORDER BY e.exchange LIMIT $4"
+    );
+    let query = query(sql)
+        .bind(member.agent.as_str())
+        .bind(from)
+        .bind(member.through_seq)
+        .bind(limit);
+    let found = query.fetch_all(tx).await?;
+    found.iter().map(|row| row::exchange(row, 0)).collect()
+}

@@ -1,0 +1,195 @@
+//! Versions that aren't written by updates: the common part of a rewind, a rollback, a rebuild and an edit. Each
+//! composes a document in its own write transaction, with a fencing token of its own.
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{Patch, RunRecord, StoreError, StoreResult},
+    batch, complete, facts, queue, row, summary,
+};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        summary::{
+            compaction::{Composition, SummaryPolicy, compose_with},
+            item::Item,
+            state::FactUpdate,
+            version::VersionKind,
+        },
+        time::Timestamp,
+        work::Lease,
+    },
+    tokenizer,
+};
+
+/// What a version changes.
+pub(super) struct Revision<'a> {
+    /// The agent whose summary it is.
+    pub(super) agent: &'a AgentId,
+    /// What kind of change writes it.
+    pub(super) kind: VersionKind,
+    /// The last exchange that the version covers.
+    pub(super) through: i64,
+    /// The exchanges that it covers beyond the version before: the first, and how many; `None` if there are none.
+    pub(super) gains: Option<(i64, i64)>,
+    /// Items that cover nothing any more.
+    pub(super) removed: Vec<i64>,
+    /// New items. One that has a number already is a copy of that item.
+    pub(super) added: Vec<Item>,
+    /// New items that cover their exchanges, but aren't in the document.
+    pub(super) hidden: Vec<Item>,
+    /// What changes of the facts. A new one that has a number already is a copy of that fact.
+    pub(super) facts: FactUpdate,
+    /// What the document may hold.
+    pub(super) policy: &'a SummaryPolicy,
+    /// The time its items are aged by.
+    pub(super) as_of: Timestamp,
+    /// The current time.
+    pub(super) now: Timestamp,
+}
+
+/// A version that was written.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenVersion {
+    /// Its number.
+    pub(super) version: i64,
+    /// The number of the first new item; the others follow.
+    pub(super) first_item: i64,
+    /// The number of the first new fact; the others follow.
+    pub(super) first_fact: i64,
+}
+
+/// Writes a version. The caller has moved the watermark, if need be.
+pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<WrittenVersion> {
+    let (agent, kind) = (revision.agent, revision.kind);
+    let mut items = summary::shown_items(tx, agent).await?;
+    items.retain(|item| !revision.removed.contains(&item.item));
+    let old = items.len();
+    items.extend(revision.added.iter().cloned());
+    let (version, _) = current(tx, agent).await?;
+    let counter = tokenizer::ceiling_counter();
+    let policy = revision.policy.for_agent(summary::agent_time(tx, agent).await?);
+    let facts = revision.facts.holding(&facts::holding(tx, agent).await?);
+    let composition = compose_with(&facts, &items, revision.as_of, &policy, counter.as_ref());
+    let patch = patch(revision, version, &items, old, composition);
+    let lease = Lease {
+        agent: agent.clone(),
+        token: queue::next_token(tx).await?,
+        claimed_wake: 0,
+        attempt: 0,
+        crashes: 0,
+        taken_over: false,
+        reasons: 0,
+        ready_at: patch.run.finished_at,
+    };
+    complete::write_document(tx, &lease, &patch).await?;
+    batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
+    let first_item = complete::reserve_items(tx, agent, &patch).await?;
+    complete::write_items(tx, agent, &patch, first_item).await?;
+    for (number, (item, _)) in (first_item..).zip(&patch.added) {
+        if item.item > 0 {
+            note_source(tx, agent, item.item, number).await?;
+        }
+    }
+    complete::retire_items(tx, agent, &patch).await?;
+    let first_fact = facts::write(tx, agent, version + 1, &patch.facts).await?;
+    complete::write_version(tx, &lease, &patch, kind).await?;
+    Ok(WrittenVersion {
+        version: version + 1,
+        first_item,
+        first_fact,
+    })
+}
+
+/// The document's version, and the time its items are aged by, if not the clock.
+pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, Option<Timestamp>)> {
+    let sql = sql!(
+        "-- sql/revise.current\nSELECT s.version, a.as_of FROM summaries s \
+               JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = $1"
+    );
+    let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
+    let row = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    Ok((row.try_get(0)?, row::time(&row, 1)?))
+}
+
+/// Moves the watermark to `through`; what lies between it and the window is pending. Returns the boundary.
+pub(super) async fn move_watermark(
+    tx: &mut Connection,
+    agent: &AgentId,
+    through: i64,
+    now: Timestamp,
+) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/revise.move_watermark\nUPDATE agents SET summarized_through = $2, \
+               pending_since = CASE WHEN first_exchange > $2 + 1 THEN coalesce(pending_since, $3) END \
+               WHERE agent_id = $1 RETURNING first_exchange"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(through)
+        .bind(now)
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
+}
+
+fn patch(
+    revision: Revision<'_>,
+    version: i64,
+    items: &[Item],
+    old: usize,
+    composition: Composition,
+) -> Patch {
+    let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
+    let (kept, new) = items.split_at(old);
+    let new = (old..).zip(new);
+    let added = new.map(|(index, item)| (item.clone(), is_dropped(index)));
+    let hidden = revision.hidden.into_iter().map(|item| (item, true));
+    let kept = kept.iter().enumerate();
+    let (lo, exchanges) = revision.gains.unwrap_or((revision.through, 0));
+    Patch {
+        version,
+        lo,
+        hi: revision.through,
+        exchanges,
+        added: added.chain(hidden).collect(),
+        dropped: kept
+            .filter(|(index, _)| is_dropped(*index))
+            .map(|(_, item)| item.item)
+            .collect(),
+        removed: revision.removed,
+        facts: revision.facts,
+        content: composition.document,
+        token_count: composition.tokens,
+        path: composition.path,
+        as_of: revision.as_of,
+        next_ageing_at: composition.next_change,
+        has_more: false,
+        park: None,
+        rearm_wait_ms: 0,
+        batch_exchanges: 0,
+        batch_tokens_min: 0,
+        run: RunRecord {
+            started_at: revision.now,
+            finished_at: revision.now,
+            ..RunRecord::default()
+        },
+    }
+}
+
+/// A fork keeps its numbers for items that came from its parent; this notes the number that such an item had there.
+async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \
+               source_item = coalesce(o.source_item, o.item) FROM summary_items o \
+               WHERE summary_items.agent_id = $1 AND summary_items.item = $3 \
+               AND o.agent_id = $1 AND o.item = $2 AND o.source_agent_id IS NOT NULL"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(from)
+        .bind(to)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

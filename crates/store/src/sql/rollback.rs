@@ -1,0 +1,252 @@
+//! Rollback: writes a new version with the items of an earlier one.
+//!
+//! The rows show which items each version had: items are never changed, only added, dropped and removed by versions.
+//! Items that are still as they were stay; the others come back as copies under new numbers, so that every version in
+//! between keeps its own. The watermark goes back to that of the earlier version, since the later ones are undone; but
+//! never into the window, where a rewind or a raised budget may have brought exchanges back.
+
+use crate::sql::{Connection, Row, query, sql};
+
+use super::{
+    super::{EnqueueOutcome, RevisionOutcome, RollbackRequest, StoreError, StoreResult},
+    agent, exchange, facts, hold, lineage, queue, recount,
+    revise::{self, Revision},
+    row::{self, exchange_columns},
+    version,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    number::i64_or_max,
+    summary::{
+        coverage::{digest_items, gaps},
+        item::{ExchangeRange, Item},
+        version::VersionKind,
+    },
+    time::Timestamp,
+    work::Reason,
+};
+
+/// An item as of a version.
+struct Former {
+    item: Item,
+    /// Whether it covered its exchanges without being in the document.
+    was_hidden: bool,
+    /// Whether it is still as it was then.
+    stands: bool,
+}
+
+/// See [`super::super::Store::roll_back`].
+pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
+    let RollbackRequest {
+        agent,
+        version,
+        policy,
+        now,
+    } = request;
+    let row = agent::known(tx, &agent).await?;
+    let covered = row.ledger.summarized_through;
+    let through = covers_through(tx, &agent, version)
+        .await?
+        .min(row.ledger.first_exchange - 1);
+    let former = former_items(tx, &agent, version, through).await?;
+    let stands: Vec<i64> = former
+        .iter()
+        .filter(|former| former.stands)
+        .map(|former| former.item.item)
+        .collect();
+    let (removed, edited) = others(tx, &agent, &stands).await?;
+    let orphans = orphans(tx, &agent, &former, through).await?;
+    let (mut added, mut hidden) = (Vec::new(), Vec::new());
+    for former in former.into_iter().filter(|former| !former.stands) {
+        let item = as_of_today(tx, &agent, former.item).await?;
+        if former.was_hidden {
+            &mut hidden
+        } else {
+            &mut added
+        }
+        .push(item);
+    }
+    let restored = i64_or_max(added.len() + hidden.len());
+    added.extend(digest_items(&orphans));
+    let has_digests = !orphans.is_empty();
+    hold::release(tx, &agent, 0, true).await?;
+    let boundary = revise::move_watermark(tx, &agent, through, now).await?;
+    let gained = exchange::count(tx, &agent, covered + 1, through).await?;
+    let facts = facts::as_of(tx, &agent, version, through).await?;
+    let written = revise::write(
+        tx,
+        Revision {
+            agent: &agent,
+            kind: VersionKind::Rollback,
+            through,
+            gains: (through > covered).then_some((covered, gained)),
+            removed: removed.clone(),
+            added,
+            hidden,
+            facts,
+            policy: &policy,
+            as_of: row.as_of.unwrap_or(now),
+            now,
+        },
+    )
+    .await?;
+    let is_work = has_digests || boundary > through + 1;
+    Ok(RevisionOutcome {
+        version: written.version,
+        covers_through: through,
+        uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
+        restored,
+        removed: i64_or_max(removed.len()),
+        edited,
+        enqueued: wake(tx, &agent, through < covered, is_work, now).await?,
+    })
+}
+
+/// Voids the lease of an update under way, and wakes the queue for exchanges that are no longer covered; these may have
+/// to be counted again.
+pub(super) async fn wake(
+    tx: &mut Connection,
+    agent: &AgentId,
+    goes_back: bool,
+    is_work: bool,
+    now: Timestamp,
+) -> StoreResult<Option<EnqueueOutcome>> {
+    if goes_back {
+        recount::begin_again(tx, agent).await?;
+    }
+    lineage::void_lease(tx, agent, now).await?;
+    if !is_work {
+        return Ok(None);
+    }
+    let wake = queue::Wake::at_once(Reason::Manual, now);
+    Ok(Some(queue::enqueue(tx, agent, wake).await?))
+}
+
+async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<i64> {
+    match version::load(tx, agent, version).await? {
+        Some(found) => Ok(found.figures.covers_through),
+        None => Err(StoreError::UnknownVersion {
+            version,
+            kept: version::kept(tx, agent).await?,
+        }),
+    }
+}
+
+/// The items that covered something as of `version`, except those about exchanges beyond `through` or set aside since;
+/// an item that was withdrawn and is about anything forgotten never comes back.
+async fn former_items(
+    tx: &mut Connection,
+    agent: &AgentId,
+    version: i64,
+    through: i64,
+) -> StoreResult<Vec<Former>> {
+    let sql = sql!(
+        "-- sql/rollback.former_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
+               i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
+               (SELECT coalesce(CAST({array_of}({array}(r.first_exchange, r.last_exchange)) AS text), '[]') FROM summary_item_ranges r \
+                WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned, \
+               coalesce(i.dropped_version <= $2, {false}), \
+               i.removed_version IS NULL AND (i.dropped_version IS NULL OR i.dropped_version <= $2) \
+               FROM summary_items i WHERE i.agent_id = $1 AND i.added_version <= $2 \
+               AND (i.removed_version IS NULL OR i.removed_version > $2) \
+               AND NOT EXISTS (SELECT 1 FROM summary_item_ranges b WHERE b.agent_id = i.agent_id AND b.item = i.item \
+               AND (b.last_exchange > $3 OR EXISTS (SELECT 1 FROM exchange_log e WHERE e.agent_id = b.agent_id \
+               AND e.exchange BETWEEN b.first_exchange AND b.last_exchange AND (e.set_aside_at IS NOT NULL \
+               OR i.removed_version IS NOT NULL AND EXISTS (SELECT 1 FROM message_log m \
+               WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq \
+               AND m.forgotten_at IS NOT NULL))))) \
+               ORDER BY i.item"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .bind(through)
+        .fetch_all(tx)
+        .await?;
+    let read = |found: &Row| -> StoreResult<Former> {
+        Ok(Former {
+            item: row::item(found)?,
+            was_hidden: found.try_get(12)?,
+            stands: found.try_get(13)?,
+        })
+    };
+    found.iter().map(read).collect()
+}
+
+/// The items that cover something now and aren't among `kept`, and how many of them are edited or pinned.
+async fn others(tx: &mut Connection, agent: &AgentId, kept: &[i64]) -> StoreResult<(Vec<i64>, i64)> {
+    let sql = sql!(
+        "-- sql/rollback.others\nSELECT item, origin = 'edited' OR pinned = {true} FROM summary_items \
+               WHERE agent_id = $1 AND removed_version IS NULL AND item NOT IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) \
+               ORDER BY item"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(kept).to_string())
+        .fetch_all(tx)
+        .await?;
+    marked(&found)
+}
+
+/// Reads `item, whether it bears an operator's hand`.
+pub(super) fn marked(found: &[Row]) -> StoreResult<(Vec<i64>, i64)> {
+    let (mut items, mut edited) = (Vec::with_capacity(found.len()), 0);
+    for row in found {
+        items.push(row.try_get(0)?);
+        edited += i64::from(row.try_get::<bool>(1)?);
+    }
+    Ok((items, edited))
+}
+
+/// The live exchanges up to `through` that no former item covers.
+async fn orphans(
+    tx: &mut Connection,
+    agent: &AgentId,
+    former: &[Former],
+    through: i64,
+) -> StoreResult<Vec<Exchange>> {
+    let ranges = former
+        .iter()
+        .flat_map(|former| former.item.ranges.iter().copied());
+    let sql = sql!(
+        "-- sql/rollback.orphans\nSELECT ",
+        exchange_columns!("e"),
+        " FROM {each}($2{::jsonb}) g {join} exchange_log e ON e.agent_id = $1 AND e.exchange ",
+        "BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) ",
+        "WHERE e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(pairs(&gaps(ranges.collect(), through)))
+        .fetch_all(tx)
+        .await?;
+    found.iter().map(|row| row::exchange(row, 0)).collect()
+}
+
+/// An item with the present times and tokens of its exchanges: they may have been counted again meanwhile. An inherited
+/// item keeps its own.
+async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
+    let sql = sql!(
+        "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \
+               FROM {each}($2{::jsonb}) g {join} exchange_log e ON e.agent_id = $1 AND e.exchange \
+               BETWEEN CAST(g.value ->> 0 AS bigint) AND CAST(g.value ->> 1 AS bigint) \
+               WHERE e.set_aside_at IS NULL AND e.role = 'exchange'"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(pairs(&item.ranges))
+        .fetch_one(tx)
+        .await?;
+    Ok(Item {
+        started_at: row::time(&row, 0)?.unwrap_or(item.started_at),
+        ended_at: row::time(&row, 1)?.unwrap_or(item.ended_at),
+        source_tokens: row.try_get::<Option<i64>>(2)?.unwrap_or(item.source_tokens),
+        ..item
+    })
+}
+
+fn pairs(ranges: &[ExchangeRange]) -> String {
+    let pairs: Vec<(i64, i64)> = ranges.iter().map(|range| (range.first, range.last)).collect();
+    serde_json::json!(pairs).to_string()
+}

@@ -1,0 +1,124 @@
+//! A statement in the form that each database needs.
+//!
+//! SQL is written once. Where the two databases have different words for the same thing, a placeholder stands for them
+//! ([`WORDS`]); where they need different statements, both are written side by side. Parameters are `$1`, `$2`, …
+
+use std::sync::OnceLock;
+
+/// The kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SqlDialect {
+    /// The embedded one, SQLite.
+    Sqlite,
+    /// The one of a fleet, PostgreSQL.
+    Postgres,
+}
+
+/// Placeholder, SQLite's word, PostgreSQL's word.
+const WORDS: [(&str, &str, &str); 19] = [
+    // Of two values; neither may be NULL, which the databases treat differently.
+    ("{max}", "max", "greatest"),
+    ("{min}", "min", "least"),
+    // JSON: a parameter of text as what it is.
+    ("{::json}", "", "::json"),
+    ("{::jsonb}", "", "::jsonb"),
+    // An array's elements, in a column `value`. A number among them: `CAST(value AS bigint)`, in a nested array
+    // `CAST(value ->> 0 AS bigint)`.
+    ("{each}", "json_each", "jsonb_array_elements"),
+    ("{each_text}", "json_each", "jsonb_array_elements_text"),
+    ("{array}", "json_array", "json_build_array"),
+    ("{array_of}", "json_group_array", "json_agg"),
+    // Flags are numbers in SQLite, also in the conditions of partial indexes.
+    ("{true}", "1", "true"),
+    ("{false}", "0", "false"),
+    // Behind a number: so many milliseconds, to be added to a time.
+    ("{ms}", "", "* interval '1 millisecond'"),
+    // SQLite takes the tables in the order of CROSS JOINs, whatever its statistics say.
+    ("{join}", "CROSS JOIN", "JOIN"),
+    // SQLite has one writer: a row that was read can't change before the commit.
+    ("{for_update}", "", "FOR NO KEY UPDATE"),
+    // Keeps the row from being deleted; with several tables those of `a`.
+    ("{for_share}", "", "FOR KEY SHARE"),
+    ("{a_for_share}", "", "FOR KEY SHARE OF a"),
+    // Rows that another transaction writes are skipped; with several tables those of `v`, or of `a`.
+    ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
+    ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
+    ("{a_skip_locked}", "", "FOR NO KEY UPDATE OF a SKIP LOCKED"),
+    // Before messages of agent `$1` are inserted: it waits to be indexed. SQLite's index knows by the messages' ids.
+    (
+        "{noting}",
+        "",
+        "/* noted */ WITH noted AS (INSERT INTO recall_pending (agent_id) VALUES ($1) ON CONFLICT (agent_id) DO NOTHING) ",
+    ),
+];
+
+/// A statement's text, for both databases.
+pub(crate) struct Statement {
+    sqlite: &'static str,
+    postgres: &'static str,
+    texts: [OnceLock<String>; 2],
+}
+
+impl Statement {
+    /// The statement that both databases take.
+    pub(crate) const fn new(sql: &'static str) -> Self {
+        Self::different(sql, sql)
+    }
+
+    /// A statement that each database takes in its own form.
+    pub(crate) const fn different(sqlite: &'static str, postgres: &'static str) -> Self {
+        Self {
+            sqlite,
+            postgres,
+            texts: [const { OnceLock::new() }; 2],
+        }
+    }
+
+    /// Its text for that database.
+    pub(crate) fn text(&'static self, dialect: SqlDialect) -> &'static str {
+        let [sqlite, postgres] = &self.texts;
+        match dialect {
+            SqlDialect::Sqlite => sqlite.get_or_init(|| translate(self.sqlite, dialect)),
+            SqlDialect::Postgres => postgres.get_or_init(|| translate(self.postgres, dialect)),
+        }
+    }
+}
+
+/// Replaces the placeholders.
+fn translate(sql: &str, dialect: SqlDialect) -> String {
+    let replace = |text: String, (word, sqlite, postgres): &(&str, &str, &str)| match dialect {
+        SqlDialect::Sqlite => text.replace(word, sqlite),
+        SqlDialect::Postgres => text.replace(word, postgres),
+    };
+    WORDS.iter().fold(sql.to_owned(), replace)
+}
+
+/// A static statement: `sql!("…")`, in parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
+macro_rules! sql {
+    (sqlite: $sqlite:expr, postgres: $postgres:expr $(,)?) => {{
+        static STATEMENT: $crate::sql::statement::Statement =
+            $crate::sql::statement::Statement::different($sqlite, $postgres);
+        &STATEMENT
+    }};
+    ($($part:tt)+) => {{
+        static STATEMENT: $crate::sql::statement::Statement =
+            $crate::sql::statement::Statement::new(concat!($($part)+));
+        &STATEMENT
+    }};
+}
+pub(crate) use sql;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_database_gets_its_words() {
+        let sql = "SELECT {max}(a, $1) FROM {each}($2) WHERE flag = {true} {for_update}";
+        let sqlite = "SELECT max(a, $1) FROM json_each($2) WHERE flag = 1 ";
+        assert_eq!(translate(sql, SqlDialect::Sqlite), sqlite);
+        let postgres =
+            "SELECT greatest(a, $1) FROM jsonb_array_elements($2) WHERE flag = true FOR NO KEY UPDATE";
+        assert_eq!(translate(sql, SqlDialect::Postgres), postgres);
+    }
+}

@@ -1,0 +1,162 @@
+//! Values on their way into a statement, and out of a row, in each database's own types.
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, Utc};
+use sqlx::{
+    Arguments as _, Row as _,
+    postgres::{PgArguments, PgRow},
+    sqlite::{SqliteArguments, SqliteRow},
+};
+
+use super::direct::DirectRow;
+use recapd_core::domain::time::Timestamp;
+
+/// What a statement is given. `None` is NULL, of that type.
+#[derive(Clone, Debug)]
+pub(crate) enum Value<'q> {
+    /// `INTEGER`, `bigint`.
+    Int(Option<i64>),
+    /// Floating point.
+    Real(Option<f64>),
+    /// `TEXT`, `text`.
+    Text(Option<Cow<'q, str>>),
+    /// 0 or 1, `boolean`.
+    Flag(Option<bool>),
+    /// Milliseconds since 1970 UTC, `timestamptz`.
+    Time(Option<Timestamp>),
+}
+
+impl Value<'_> {
+    pub(super) fn add_to_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), sqlx::Error> {
+        let added = match self {
+            Self::Int(value) => arguments.add(value),
+            Self::Real(value) => arguments.add(value),
+            Self::Text(value) => arguments.add(value.as_deref()),
+            Self::Flag(value) => arguments.add(value),
+            Self::Time(value) => arguments.add(value.map(|at| at.0)),
+        };
+        added.map_err(sqlx::Error::Encode)
+    }
+
+    pub(super) fn add_to_postgres(&self, arguments: &mut PgArguments) -> Result<(), sqlx::Error> {
+        let added = match self {
+            Self::Int(value) => arguments.add(value),
+            Self::Real(value) => arguments.add(value),
+            Self::Text(value) => arguments.add(value.as_deref().map(without_nul)),
+            Self::Flag(value) => arguments.add(value),
+            Self::Time(value) => arguments.add(value.map(date_time)),
+        };
+        added.map_err(sqlx::Error::Encode)
+    }
+}
+
+/// PostgreSQL's texts can't hold U+0000: it is stored as U+FFFD.
+pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The earliest time that PostgreSQL has: 24 November 4714 BC.
+const EARLIEST_MS: i64 = -210_866_803_200_000;
+
+/// Times that PostgreSQL or chrono (until the year 262,142) doesn't have are held at the ends.
+fn date_time(at: Timestamp) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
+/// The time that PostgreSQL gives back when it was given this one.
+pub(crate) fn in_postgres(at: Timestamp) -> Timestamp {
+    Timestamp(date_time(at).timestamp_millis())
+}
+
+macro_rules! values {
+    ($($kind:ident: $type:ty),+ $(,)?) => {$(
+        impl<'q> From<$type> for Value<'q> {
+            fn from(value: $type) -> Self {
+                Self::$kind(Some(value.into()))
+            }
+        }
+        impl<'q> From<Option<$type>> for Value<'q> {
+            fn from(value: Option<$type>) -> Self {
+                Self::$kind(value.map(Into::into))
+            }
+        }
+    )+};
+}
+values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Flag: bool, Time: Timestamp);
+
+/// A row of either database.
+#[derive(Debug)]
+pub(crate) enum Row {
+    /// SQLite's.
+    Sqlite(SqliteRow),
+    /// SQLite's, without sqlx.
+    Direct(DirectRow),
+    /// PostgreSQL's.
+    Postgres(PgRow),
+}
+
+impl Row {
+    /// The value of a column, by number.
+    pub(crate) fn try_get<T: Column>(&self, column: usize) -> Result<T, sqlx::Error> {
+        T::get(self, column)
+    }
+}
+
+/// What can be read from a row.
+pub(crate) trait Column: Sized {
+    /// The value of a column.
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error>;
+}
+
+macro_rules! columns {
+    ($($type:ty),+ $(,)?) => {$(
+        impl Column for $type {
+            fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
+                match row {
+                    Row::Sqlite(row) => row.try_get(column),
+                    Row::Direct(row) => row.try_get(column),
+                    Row::Postgres(row) => row.try_get(column),
+                }
+            }
+        }
+    )+};
+}
+columns!(
+    i64,
+    Option<i64>,
+    f64,
+    Option<f64>,
+    String,
+    Option<String>,
+    bool,
+    Option<bool>
+);
+
+impl Column for Option<Timestamp> {
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
+        match row {
+            Row::Sqlite(row) => Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp)),
+            Row::Direct(row) => Ok(row.try_get::<Option<i64>>(column)?.map(Timestamp)),
+            Row::Postgres(row) => Ok(row
+                .try_get::<Option<DateTime<Utc>>, _>(column)?
+                .map(|at| Timestamp(at.timestamp_millis()))),
+        }
+    }
+}
+
+impl Column for Timestamp {
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
+        match row {
+            Row::Sqlite(row) => row.try_get(column).map(Timestamp),
+            Row::Direct(row) => row.try_get(column).map(Timestamp),
+            Row::Postgres(row) => row
+                .try_get::<DateTime<Utc>, _>(column)
+                .map(|at| Timestamp(at.timestamp_millis())),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The archive against its seals: each message against its own, all of them against the agent's chain.
+
+use futures::TryStreamExt as _;
+
+use super::{
+    super::{
+        super::{
+            StoreResult,
+            seal::Chain,
+            verify::{Invariant, Unseen, VerifyFindings},
+        },
+        Connection, query,
+        seal::{StoredRow, sealed_columns},
+        sql,
+    },
+    tokens::Recount,
+};
+use recapd_core::domain::{agent::AgentId, message::is_tombstone};
+
+/// Checks the agent's messages, of which its chain reaches up to `known`, and those that it shares.
+pub(super) async fn check(
+    tx: &mut Connection,
+    agent: &AgentId,
+    known: &Chain,
+    recount: &mut Recount,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/verify.sealed\nSELECT ",
+        sealed_columns!(),
+        " FROM message_log m WHERE m.agent_id = $1 ORDER BY m.seq"
+    );
+    let before = findings.count();
+    let (mut chain, mut unsealed) = (Chain::default(), 0);
+    let mut found = query(sql).bind(agent.as_str()).fetch(tx)?;
+    while let Some(row) = found.try_next().await? {
+        let stored = StoredRow::read(&row)?;
+        recount.take(&stored, findings);
+        let seal = stored.seal.as_deref();
+        if stored.seq > known.through {
+            unsealed += i64::from(seal.is_none());
+            if seal.is_some() {
+                findings.add(
+                    Invariant::NothingLost,
+                    format!("message {} lies behind the end of the chain", stored.seq),
+                );
+            }
+            continue;
+        }
+        if let Some(wrong) = wrong(agent, &stored) {
+            findings.add(Invariant::NothingLost, format!("message {} {wrong}", stored.seq));
+        }
+        chain.add(&stored.of(agent), seal.unwrap_or_default());
+    }
+    drop(found);
+    if chain.link != known.link && findings.count() == before {
+        findings.add(
+            Invariant::NothingLost,
+            format!(
+                "each message fits its seal, but the chain up to {} does not: rows were put in, taken out or replaced",
+                known.through
+            ),
+        );
+    }
+    findings.leave(Unseen {
+        invariant: Invariant::NothingLost,
+        what: "messages without a seal, which `recapd serve` makes",
+        count: unsealed,
+    });
+    shared(tx, agent, findings).await
+}
+
+/// Why a message isn't what was stored.
+fn wrong(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
+    let Some(seal) = &stored.seal else {
+        return Some("has lost its seal");
+    };
+    if stored.is_forgotten {
+        return (!is_tombstone(&stored.payload)).then_some("is forgotten, and isn't a tombstone");
+    }
+    match &stored.salt {
+        None => Some("has lost its salt, and isn't forgotten"),
+        Some(salt) => (stored.of(agent).seal(salt) != *seal).then_some("isn't what was stored"),
+    }
+}
+
+/// Checks the messages of other agents that a fork shares, by their seals alone.
+async fn shared(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/verify.shared\nSELECT ",
+        sealed_columns!(),
+        ", m.agent_id FROM exchange_log e {join} message_log m ON m.agent_id = e.source_agent_id ",
+        "AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange ",
+        "WHERE e.agent_id = $1 AND e.source_agent_id <> $1 AND m.seal IS NOT NULL ORDER BY m.seq"
+    );
+    let mut found = query(sql).bind(agent.as_str()).fetch(tx)?;
+    while let Some(row) = found.try_next().await? {
+        let stored = StoredRow::read(&row)?;
+        let source = super::super::row::agent_id(&row, 14)?;
+        if let Some(wrong) = wrong(&source, &stored) {
+            let found = format!("message {} of `{source}` {wrong}", stored.seq);
+            findings.add(Invariant::NothingLost, found);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! What is numbered without a gap, and what each thing refers to.
+
+use std::collections::HashSet;
+
+use super::super::{
+    super::{
+        StoreResult,
+        verify::{Invariant, VerifyFindings},
+    },
+    Connection, fork, query, sql,
+    statement::Statement,
+};
+use recapd_core::domain::{agent::AgentId, number::i64_or_max};
+
+/// Checks that nothing numbered is missing.
+pub(super) async fn check(
+    tx: &mut Connection,
+    agent: &AgentId,
+    findings: &mut VerifyFindings,
+) -> StoreResult<()> {
+    numbered(tx, agent, findings).await?;
+    for (invariant, what, sql) in strays() {
+        let numbers: Vec<i64> = query(sql).bind(agent.as_str()).fetch_column(&mut *tx).await?;
+        for number in numbers {
+            findings.add(invariant, what.replace('#', &format!("#{number}")));
+        }
+    }
+    Ok(())
+}
+
+/// Items, facts and evictions are numbered from behind those of a fork's parent, and none is ever deleted. The first ones may
+/// be gone if somebody had the summary rebuilt because they were.
+async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/verify.last_numbers\nSELECT last_item, last_fact, last_eviction, parent_agent_id IS NOT NULL FROM agents WHERE agent_id = $1"
+    );
+    let row = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
+    let is_fork: bool = row.try_get(3)?;
+    let kept = fork::record::found(tx, agent).await?;
+    if is_fork && kept.is_none() {
+        // A fork from before they were kept has none, and nothing tells how many it inherited.
+        return Ok(());
+    }
+    let (mut items, mut facts, mut evictions) = (items(), facts(), evictions());
+    items.last = row.try_get(0)?;
+    facts.last = row.try_get(1)?;
+    evictions.last = row.try_get(2)?;
+    if let Some(kept) = kept {
+        items.base = kept.last_item;
+        items.inherited = kept.items.iter().map(|item| item.item).collect();
+        facts.base = kept.last_fact;
+        facts.inherited = kept.facts.iter().map(|fact| fact.fact).collect();
+        evictions.base = kept.last_eviction;
+    }
+    for numbered in [items, facts, evictions] {
+        numbered.check(tx, agent, findings).await?;
+    }
+    Ok(())
+}
+
+/// What an agent numbers.
+struct NumberSeries {
+    invariant: Invariant,
+    name: &'static str,
+    /// All numbers, and those that copies have where they came from.
+    sql: &'static Statement,
+    /// The last number of a fork's parent.
+    base: i64,
+    /// The last number.
+    last: i64,
+    /// Those that came from a fork's parent.
+    inherited: Vec<i64>,
+    /// The first of the agent's own is always there.
+    is_whole: bool,
+}
+
+impl NumberSeries {
+    async fn check(
+        self,
+        tx: &mut Connection,
+        agent: &AgentId,
+        findings: &mut VerifyFindings,
+    ) -> StoreResult<()> {
+        let (mut own, mut known) = (Vec::new(), HashSet::new());
+        for row in query(self.sql).bind(agent.as_str()).fetch_all(tx).await? {
+            let number: i64 = row.try_get(0)?;
+            known.extend([number, row.try_get(1)?]);
+            if number > self.base {
+                own.push(number);
+            }
+        }
+        let first = match own.first() {
+            _ if self.is_whole => self.base + 1,
+            Some(first) => *first,
+            None => self.last + 1,
+        };
+        let expected = self.last.saturating_sub(first).saturating_add(1);
+        let newest = own.last().copied().unwrap_or(first - 1);
+        if i64_or_max(own.len()) != expected || newest != self.last {
+            let found = format!(
+                "{} {} up to number {newest} are there, {expected} up to {} were made",
+                own.len(),
+                self.name,
+                self.last
+            );
+            findings.add(self.invariant, found);
+        }
+        let lost = self
+            .inherited
+            .iter()
+            .filter(|number| !known.contains(number))
+            .count();
+        if lost > 0 {
+            let found = format!("{lost} {} that came with the fork are gone", self.name);
+            findings.add(self.invariant, found);
+        }
+        Ok(())
+    }
+}
+
+fn items() -> NumberSeries {
+    NumberSeries {
+        invariant: Invariant::ExactlyOnce,
+        name: "items",
+        sql: sql!(
+            "-- sql/verify.item_numbers\nSELECT item, coalesce(source_item, item) FROM summary_items WHERE agent_id = $1 ORDER BY item"
+        ),
+        base: 0,
+        last: 0,
+        inherited: Vec::new(),
+        is_whole: false,
+    }
+}
+
+fn facts() -> NumberSeries {
+    NumberSeries {
+        invariant: Invariant::ExactlyOnce,
+        name: "facts",
+        sql: sql!(
+            "-- sql/verify.fact_numbers\nSELECT fact, coalesce(source_fact, fact) FROM summary_facts WHERE agent_id = $1 ORDER BY fact"
+        ),
+        ..items()
+    }
+}
+
+fn evictions() -> NumberSeries {
+    NumberSeries {
+        invariant: Invariant::OneState,
+        name: "evictions",
+        sql: sql!(
+            "-- sql/verify.eviction_numbers\nSELECT eviction, eviction FROM evictions WHERE agent_id = $1 ORDER BY eviction"
+        ),
+        is_whole: true,
+        ..items()
+    }
+}
+
+/// Statements that find what refers to nothing, or is referred to by nothing: each with the invariant, and what it says of a
+/// number.
+fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
+    [
+        (
+            Invariant::OneState,
+            "exchange # left the window by no eviction",
+            sql!(
+                "-- sql/verify.unevicted\nSELECT e.exchange FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id \
+                       WHERE e.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND e.source_agent_id = $1 \
+                       AND e.exchange < a.first_exchange AND NOT EXISTS (SELECT 1 FROM evictions v \
+                       WHERE v.agent_id = $1 AND e.exchange BETWEEN v.from_exchange AND v.through_exchange) ORDER BY e.exchange LIMIT 100"
+            ),
+        ),
+        (
+            Invariant::NothingLost,
+            "session # is missing, or doesn't begin behind the one before",
+            sql!(
+                "-- sql/verify.sessions\nSELECT n.session FROM (SELECT s.session, s.first_exchange, lag(s.session) OVER (ORDER BY s.session) AS before, \
+                       lag(s.first_exchange) OVER (ORDER BY s.session) AS first_before FROM sessions s WHERE s.agent_id = $1) n \
+                       WHERE n.session <> n.before + 1 OR n.first_exchange < n.first_before \
+                       UNION ALL SELECT min(s.session) - 1 FROM sessions s JOIN agents a ON a.agent_id = s.agent_id \
+                       WHERE s.agent_id = $1 AND a.parent_agent_id IS NULL HAVING min(s.session) > 1 \
+                       UNION ALL SELECT a.session FROM agents a WHERE a.agent_id = $1 AND a.last_seq > 0 \
+                       AND a.session <> coalesce((SELECT max(s.session) FROM sessions s WHERE s.agent_id = $1), 0) LIMIT 100"
+            ),
+        ),
+        (
+            Invariant::ExactlyOnce,
+            "version # has no run that wrote it",
+            sql!(
+                "-- sql/verify.runs\nSELECT v.version FROM summary_versions v WHERE v.agent_id = $1 AND v.kind = 'update' \
+                       AND v.exchanges > 0 AND v.created_at >= coalesce((SELECT p.before_at FROM prunings p \
+                       WHERE p.table_name = 'update_runs'), v.created_at) AND NOT EXISTS (SELECT 1 FROM update_runs r \
+                       WHERE r.agent_id = $1 AND r.version = v.version AND r.lease_token = v.lease_token) ORDER BY v.version LIMIT 100"
+            ),
+        ),
+        (
+            Invariant::ExactlyOnce,
+            "the run of version # says something else than the version",
+            sql!(
+                "-- sql/verify.run_figures\nSELECT v.version FROM summary_versions v JOIN update_runs r ON r.agent_id = v.agent_id \
+                       AND r.version = v.version AND r.lease_token = v.lease_token WHERE v.agent_id = $1 AND v.purged_at IS NULL \
+                       AND (r.covers_after <> v.covers_after OR r.covers_through <> v.covers_through OR r.exchanges <> v.exchanges \
+                       OR r.path <> v.path OR r.document_tokens <> v.token_count) ORDER BY v.version LIMIT 100"
+            ),
+        ),
+        (
+            Invariant::OneState,
+            "item # came or left the document by a version that there never was",
+            sql!(
+                "-- sql/verify.item_versions\nSELECT i.item FROM summary_items i JOIN summaries s ON s.agent_id = i.agent_id \
+                       WHERE i.agent_id = $1 AND i.removed_version IS NULL AND (i.added_version NOT BETWEEN 1 AND s.version \
+                       OR i.dropped_version NOT BETWEEN i.added_version AND s.version) ORDER BY i.item LIMIT 100"
+            ),
+        ),
+        (
+            Invariant::ExchangesAtomic,
+            "exchange # is the newest that is live, and not the agent's newest",
+            sql!(
+                "-- sql/verify.newest\nSELECT max(e.exchange) FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id \
+                       WHERE e.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND a.newest_exchange IS NOT NULL \
+                       HAVING max(e.exchange) <> max(a.newest_exchange)"
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,86 @@
+//! Tokens of messages, counted again by the tokenizer that their rows name.
+
+use std::sync::Arc;
+
+use super::super::{
+    super::verify::{Depth, Invariant, Unseen, VerifyFindings},
+    seal::StoredRow,
+};
+use recapd_core::{
+    domain::{
+        message::{Format, Part, is_tombstone},
+        tokens::{TokenCounter, count_message},
+    },
+    formats, tokenizer,
+};
+
+/// Counts messages again, or notes how many it doesn't count.
+pub(super) struct Recount {
+    /// `None`: none is counted.
+    counters: Option<[Arc<dyn TokenCounter>; 2]>,
+    unseen: i64,
+}
+
+impl Recount {
+    pub(super) fn new(depth: Depth) -> Self {
+        let counters = || {
+            [
+                tokenizer::counter_for("openai", "gpt-4o"),
+                tokenizer::counter_for("openai", "gpt-4"),
+            ]
+        };
+        Self {
+            counters: (depth == Depth::Deep).then(counters),
+            unseen: 0,
+        }
+    }
+
+    /// Counts a message again, if an exact tokenizer counted it. What estimates, and what images and documents cost, depends on
+    /// what was known of a model then.
+    pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
+        if stored.is_forgotten || is_tombstone(&stored.payload) {
+            return;
+        }
+        let mut counters = self.counters.iter().flatten();
+        let counter = counters.find(|counter| counter.method() == stored.count_method);
+        let message = Format::from_name(&stored.format).map(|format| formats::parse(format, &stored.payload));
+        let (Some(counter), Some(Ok(message))) = (counter, message) else {
+            self.unseen += 1;
+            return;
+        };
+        if message.parts.iter().any(is_estimated) {
+            self.unseen += 1;
+            return;
+        }
+        let tokens = count_message(counter.as_ref(), &message);
+        if tokens != stored.tokens {
+            let found = format!(
+                "message {} has {tokens} tokens by {}, {} are stored",
+                stored.seq, stored.count_method, stored.tokens
+            );
+            findings.add(Invariant::WindowFits, found);
+        }
+    }
+
+    /// What wasn't counted.
+    pub(super) fn leave(&self, findings: &mut VerifyFindings) {
+        let what = if self.counters.is_some() {
+            "messages' tokens that no exact tokenizer counted"
+        } else {
+            "messages' tokens (--deep counts them again)"
+        };
+        findings.leave(Unseen {
+            invariant: Invariant::WindowFits,
+            what,
+            count: self.unseen,
+        });
+    }
+}
+
+/// Whether what a part costs isn't told by its text.
+fn is_estimated(part: &Part) -> bool {
+    matches!(
+        part,
+        Part::Attachment { .. } | Part::Thinking(_) | Part::Opaque { .. }
+    )
+}

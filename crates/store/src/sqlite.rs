@@ -1,0 +1,383 @@
+//! The embedded database: SQLite in WAL mode, one writer with grouped commits, a pool of readers.
+//!
+//! One daemon at a time: a process that opens the database for daemon work holds a lock file beside it. Other programs
+//! may read and write through SQL meanwhile.
+
+mod address;
+mod bell;
+mod checkpoint;
+mod condition;
+mod files;
+mod schema;
+mod writer;
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use sqlx::{
+    Connection as _, SqliteConnection, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+};
+use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    Outage, StoreError, StoreResult,
+    inbox::Bell,
+    sql::{Connection, recall},
+    timeouts::Timeouts,
+};
+pub(super) use address::options_of;
+pub use address::{file_of, url_of};
+use checkpoint::Checkpoint;
+use condition::Condition;
+pub(super) use files::{OWN_MODE, mode_beside};
+pub use files::{exposed, make_folder};
+pub(super) use schema::MIGRATIONS;
+pub(super) use writer::WriteSize;
+use writer::{CACHE_KIB, Writer};
+
+use recapd_platform::background::{Manners, run_alone};
+
+/// How long to wait for a lock that is held: a program that the holder started has it, too, until it is loaded.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the lock is tried meanwhile.
+const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
+
+/// How an SQLite database is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteSettings {
+    /// `sqlite:PATH`.
+    pub url: String,
+    /// The number of connections for reading.
+    pub readers: u32,
+    /// The most operations that share one commit.
+    pub group_commit_max: usize,
+    /// How long a writer waits for another program's lock.
+    pub busy_timeout_ms: u64,
+    /// When SQLite waits for the disk.
+    pub synchronous: Synchronous,
+    /// What is done about a folder that isn't there, when the file is made.
+    pub missing_folder: MissingFolder,
+}
+
+/// What is done about a folder that isn't there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingFolder {
+    /// It is an error: the disk may not be mounted, or the name is misspelt.
+    Refuse,
+    /// It is made, for the user alone.
+    Make,
+}
+
+impl SqliteSettings {
+    /// The pragmas of every connection, sqlx's and the writer's own.
+    fn pragmas(&self) -> [(&'static str, &'static str); 3] {
+        [
+            ("synchronous", self.synchronous.name()),
+            ("foreign_keys", "ON"),
+            // Deleted and replaced content is overwritten: an old document must not be readable from a freed page.
+            ("secure_delete", "ON"),
+        ]
+    }
+
+    fn busy_timeout(&self) -> Duration {
+        Duration::from_millis(self.busy_timeout_ms)
+    }
+}
+
+/// When SQLite waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronous {
+    /// At each commit: nothing acknowledged is lost in a power cut.
+    Full,
+    /// At checkpoints: consistent after a power cut, but the last commits may be gone.
+    Normal,
+    /// Never: for throw-away databases.
+    Off,
+}
+
+impl Synchronous {
+    /// SQLite's word for it; see <https://sqlite.org/pragma.html#pragma_synchronous>.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Full => "FULL",
+            Self::Normal => "NORMAL",
+            Self::Off => "OFF",
+        }
+    }
+}
+
+/// An open database.
+pub(super) struct Sqlite {
+    writer: Writer,
+    readers: SqlitePool,
+    timeouts: Timeouts,
+    checkpoint: Arc<Checkpoint>,
+    condition: Arc<Condition>,
+    options: SqliteConnectOptions,
+    tasks: TaskTracker,
+    _lock: Option<Arc<File>>,
+}
+
+impl Sqlite {
+    /// Makes the file if there is none, brings its schema up to date, and takes its lock.
+    pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
+        let (mut connection, lock) = alone(settings, true).await?;
+        super::schema::migrate(&mut connection).await?;
+        Self::over(settings, connection, Some(Arc::new(lock))).await
+    }
+
+    /// Takes the lock of an existing file, whose schema must be up to date.
+    pub(super) async fn open_as_is(settings: &SqliteSettings) -> StoreResult<Self> {
+        let (mut connection, lock) = alone(settings, false).await?;
+        super::schema::check(&mut connection).await?;
+        Self::over(settings, connection, Some(Arc::new(lock))).await
+    }
+
+    /// Opens an existing file beside a running daemon.
+    pub(super) async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
+        let mut connection = beside(settings).await?;
+        super::schema::check(&mut connection).await?;
+        Self::over(settings, connection, None).await
+    }
+
+    /// The connections that read.
+    pub(super) fn pool(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    /// How often no connection for reading became free in time.
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts.count()
+    }
+
+    /// Takes over from `opened`, which looked at the schema.
+    async fn over(
+        settings: &SqliteSettings,
+        opened: Connection,
+        lock: Option<Arc<File>>,
+    ) -> StoreResult<Self> {
+        let options = options(settings)?.create_if_missing(lock.is_some());
+        let file = options.get_filename();
+        let connection = writer::connect(file, settings)?;
+        let condition = Arc::new(Condition::of(file)?);
+        opened.close().await?;
+        let readers = settings.readers.max(1);
+        let readers = SqlitePoolOptions::new()
+            .max_connections(readers)
+            // Each has a thread, as eager as the one that opened it: a daemon opens all at its start, and keeps them.
+            .min_connections(if lock.is_some() { readers } else { 0 })
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options.clone().read_only(true))
+            .await?;
+        let tasks = TaskTracker::new();
+        let checkpoint = Checkpoint::new(options.clone());
+        let (committed, beside) = checkpoint.beside(lock.is_some());
+        run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
+            .map_err(|error| no_thread(&error))?;
+        let (writer, writing) = Writer::new(
+            connection,
+            settings.group_commit_max,
+            committed,
+            Arc::clone(&condition),
+        );
+        run_alone("recapd-writer", Manners::Eager, tasks.track_future(writing))
+            .map_err(|error| no_thread(&error))?;
+        Ok(Self {
+            writer,
+            readers,
+            timeouts: Timeouts::default(),
+            checkpoint,
+            condition,
+            options,
+            tasks,
+            _lock: lock,
+        })
+    }
+
+    pub(super) async fn write<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.writer.run(extent, work).await
+    }
+
+    pub(super) async fn reader(&self) -> StoreResult<Connection> {
+        Ok(self.timeouts.heed(self.readers.acquire().await)?.into())
+    }
+
+    pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
+        Ok(self.timeouts.heed(self.readers.begin().await)?.into())
+    }
+
+    /// Whether the next write is likely to be done, and found again.
+    pub(super) fn is_well(&self) -> StoreResult<()> {
+        self.condition.check()
+    }
+
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        Ok(Box::new(bell::DataVersion::open(&self.options).await?))
+    }
+
+    /// Removes what was forgotten from the index's pages, then checkpoints and empties the write-ahead log, so that no
+    /// earlier state of a page is left. False if a reader prevented it.
+    pub(super) async fn scrub(&self) -> StoreResult<bool> {
+        while self
+            .writer
+            .run(WriteSize::Bounded, |tx| Box::pin(recall::merge_some(tx)))
+            .await?
+        {}
+        Ok(self.checkpoint.all().await?)
+    }
+
+    /// Waits for writes under way and closes the database.
+    pub(super) async fn close(self) {
+        drop(self.writer);
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.checkpoint.close().await;
+        self.readers.close().await;
+    }
+}
+
+/// A connection to a database that no other process holds, and its lock, whatever its schema is.
+pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
+    let options = options(settings)?.create_if_missing(makes);
+    let file = options.get_filename();
+    if !makes && !file.exists() {
+        return Err(StoreError::Unavailable(
+            format!("there is no file {}", file.display()).into(),
+        ));
+    }
+    if makes {
+        make_folder(file, settings.missing_folder).map_err(|error| failed(file, &error))?;
+    }
+    let lock = lock(file).await?;
+    Condition::of(file)?;
+    if makes {
+        files::make(file).map_err(|error| failed(file, &error))?;
+    }
+    // Migrations and copies write much in one transaction.
+    let options = options.pragma("cache_size", CACHE_KIB.to_string());
+    let connection = SqliteConnection::connect_with(&options).await?;
+    Ok((connection.into(), lock))
+}
+
+/// Whether the file exists.
+pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
+    Ok(options(settings)?.get_filename().exists())
+}
+
+/// A connection to an existing file that changes nothing in it, not even its journal mode, whatever its schema is.
+pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
+    let options = options_of(&settings.url)?
+        .read_only(true)
+        .busy_timeout(settings.busy_timeout());
+    Ok(SqliteConnection::connect_with(&options).await?.into())
+}
+
+/// A connection to an existing file, even while a daemon holds it, whatever its schema is.
+pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
+    let options = options(settings)?.create_if_missing(false);
+    Ok(SqliteConnection::connect_with(&options).await?.into())
+}
+
+fn no_thread(error: &io::Error) -> StoreError {
+    StoreError::Unavailable(Outage::from(error).of("starting a thread"))
+}
+
+fn failed(file: &Path, error: &io::Error) -> StoreError {
+    StoreError::Unavailable(Outage::from(error).of(file.display()))
+}
+
+fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
+    let options = options_of(&settings.url)?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .busy_timeout(settings.busy_timeout());
+    let pragmas = settings.pragmas().into_iter();
+    Ok(pragmas.fold(options, |options, (name, value)| options.pragma(name, value)))
+}
+
+/// Takes the lock of a database, which need not exist.
+pub(super) async fn lock(database: &Path) -> StoreResult<File> {
+    let mut path = PathBuf::from(database);
+    path.as_mut_os_string().push(".lock");
+    let file = files::make(&path).map_err(|error| failed(&path, &error))?;
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < patience => sleep(LOCK_TRY_EVERY).await,
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(database.display().to_string())),
+            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::sql::{query, sql},
+        *,
+    };
+
+    fn settings(folder: &tempfile::TempDir) -> SqliteSettings {
+        SqliteSettings {
+            url: format!("sqlite:{}", folder.path().join("one.db").display()),
+            readers: 1,
+            group_commit_max: 8,
+            busy_timeout_ms: 0,
+            synchronous: Synchronous::Off,
+            missing_folder: MissingFolder::Refuse,
+        }
+    }
+
+    /// Its neighbours are committed, nothing of it is, and the writer goes on.
+    #[tokio::test]
+    async fn a_panic_in_an_operation_ends_that_operation_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
+        let write = |panics: bool| {
+            sqlite.write(WriteSize::Bounded, move |tx| {
+                Box::pin(async move {
+                    let next = sql!(
+                        "UPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value"
+                    );
+                    let value: i64 = query(next).fetch_one(tx).await?.try_get(0)?;
+                    assert!(!panics, "a defect");
+                    Ok(value)
+                })
+            })
+        };
+        let (before, fallen, beside) = tokio::join!(write(false), write(true), write(false));
+        assert_eq!((before.unwrap(), beside.unwrap()), (1, 2));
+        assert!(matches!(fallen, Err(StoreError::Panicked(_))), "{fallen:?}");
+        assert_eq!(write(false).await.unwrap(), 3);
+        sqlite.close().await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_reader_in_vain_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
+        let reader = sqlite.reader().await.unwrap();
+        // The pool's patience passes at once.
+        tokio::time::pause();
+        assert!(sqlite.reader().await.is_err());
+        assert!(sqlite.snapshot().await.is_err());
+        tokio::time::resume();
+        assert_eq!(sqlite.timeouts(), 2);
+        drop(reader);
+        sqlite.close().await;
+    }
+}

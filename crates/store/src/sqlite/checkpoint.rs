@@ -1,0 +1,284 @@
+//! Brings the write-ahead log into the database beside the writer, so that the writer need not stop for it.
+//!
+//! SQLite would do it within the commit that makes the log long enough: some ten milliseconds in which nobody's append is
+//! answered. It still does where this falls behind.
+//!
+//! The log begins anew only where a commit finds all of it brought in, which beside a busy writer it never is: so the writer
+//! brings in the rest where that is little, and the log long. It also does once after a commit that failed: on a full disk
+//! the log may be what is in the way.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sqlx::{
+    Connection as _, Row as _, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteRow},
+};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::{Instant, sleep},
+};
+use tracing::{info, warn};
+
+use super::super::{
+    StoreResult,
+    sql::{Connection, query, sql},
+};
+use recapd_core::domain::{number::i64_or_max, spell::Spell};
+
+/// Operations that are committed before the log is brought in.
+const OPERATIONS_BETWEEN: usize = 512;
+/// Pages in the log from which on the writer brings in the rest.
+const PAGES_LONG: i64 = 32_000;
+/// So many times what came meanwhile is brought in before that, each time faster than before. SQLite waits for the disk where
+/// nothing came at all, which one of them is sure to meet: then the writer, for whom everybody waits, need not.
+const PASSES: u32 = 12;
+/// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
+pub(super) const PAGES_MAX: i64 = 64_000;
+
+/// Before what failed is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Brings in what nobody reads or writes just now. Whether somebody was in the way, pages in the log, and pages of them that
+/// are in.
+const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
+
+/// Counts what the writer commits, and says when it is enough.
+pub(super) struct CommitCounter {
+    operations: usize,
+    /// Whether the database is nobody else's to write.
+    is_alone: bool,
+    enough: mpsc::Sender<()>,
+    has_failed: Arc<AtomicBool>,
+    is_nearly_in: Arc<AtomicBool>,
+}
+
+impl CommitCounter {
+    /// Brings in what is left over the writer's own connection, if it is time to.
+    pub(super) async fn finish(&self, writer: &mut Connection) {
+        if self.is_nearly_in.swap(false, Ordering::Relaxed)
+            && let Err(error) = bring_in(writer).await
+        {
+            warn!(%error, "store.no_checkpoint");
+        }
+    }
+
+    /// Brings all of the log in and empties it, if nobody else may write: whoever copies the file alone has everything then.
+    pub(super) async fn end(&self, writer: &mut Connection) {
+        let sql = sql!("-- sqlite/checkpoint.end\nPRAGMA wal_checkpoint(TRUNCATE)");
+        if self.is_alone
+            && let Err(error) = query(sql).fetch_one(writer).await
+        {
+            warn!(%error, "store.no_checkpoint");
+        }
+    }
+
+    /// So many more operations.
+    pub(super) fn add(&mut self, operations: usize) {
+        self.operations += operations;
+        let is_wanted = self.operations >= OPERATIONS_BETWEEN || self.has_failed.load(Ordering::Relaxed);
+        if is_wanted && self.enough.try_send(()).is_ok() {
+            self.operations = 0;
+        }
+    }
+
+    /// A commit failed. From now on each one has the log brought in, until that succeeds.
+    pub(super) fn failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn bring_in(writer: &mut Connection) -> StoreResult<()> {
+    let sql = sql!("-- sqlite/checkpoint.rest\nPRAGMA wal_checkpoint(PASSIVE)");
+    query(sql).fetch_one(writer).await?;
+    Ok(())
+}
+
+/// The connection over which it is done beside the writer, one at a time. Opened when it is first needed.
+pub(super) struct Checkpoint {
+    options: SqliteConnectOptions,
+    connection: Mutex<Option<SqliteConnection>>,
+}
+
+impl Checkpoint {
+    pub(super) fn new(options: SqliteConnectOptions) -> Arc<Self> {
+        Arc::new(Self {
+            // Whoever moved the database away meanwhile gets no new one in its place.
+            options: options.create_if_missing(false),
+            connection: Mutex::new(None),
+        })
+    }
+
+    /// A counter for the writer, and the work to be done beside it until the counter is dropped.
+    ///
+    /// Where the database `is_alone` its own, the writer brings in what a crash left before anybody writes, so that the log
+    /// begins anew: life after life of few operations would fill the disk with it, and then there is no room to bring it in.
+    pub(super) fn beside(
+        self: &Arc<Self>,
+        is_alone: bool,
+    ) -> (CommitCounter, impl Future<Output = ()> + Send + use<>) {
+        let (enough, mut wanted) = mpsc::channel(1);
+        let [has_failed, is_nearly_in] = [false, is_alone].map(|is_so| Arc::new(AtomicBool::new(is_so)));
+        let committed = CommitCounter {
+            operations: 0,
+            is_alone,
+            enough,
+            has_failed: Arc::clone(&has_failed),
+            is_nearly_in: Arc::clone(&is_nearly_in),
+        };
+        let own = Arc::clone(self);
+        let work = async move {
+            let (mut spell, begun) = (Spell::default(), Instant::now());
+            while wanted.recv().await.is_some() {
+                let done = own.some().await;
+                let now_ms = i64_or_max(begun.elapsed().as_millis());
+                match done {
+                    Ok(is_long) => {
+                        if let Some(failed_ms) = spell.worked(now_ms) {
+                            info!(failed_ms, "store.checkpoint_again");
+                        }
+                        let after_failure = has_failed.swap(false, Ordering::Relaxed);
+                        is_nearly_in.store(is_long || after_failure, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        if let Some(untold) = spell.failed(now_ms) {
+                            warn!(%error, untold, "store.no_checkpoint");
+                        }
+                        sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        (committed, work)
+    }
+
+    /// Brings in most of the log. True if it is long.
+    async fn some(&self) -> Result<bool, sqlx::Error> {
+        let mut is_long = false;
+        for _ in 0..PASSES {
+            let row = self.run(SOME).await?;
+            is_long = row.try_get::<i64, _>(1)? >= PAGES_LONG;
+            if !is_long {
+                break;
+            }
+        }
+        Ok(is_long)
+    }
+
+    /// Brings in all of the log and empties it. False if a reader held it.
+    pub(super) async fn all(&self) -> Result<bool, sqlx::Error> {
+        let row = self
+            .run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)")
+            .await?;
+        Ok(row.try_get::<i64, _>(0)? == 0)
+    }
+
+    /// Whether somebody was in the way, pages in the log, and pages of them that are in.
+    async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
+        let mut held = self.connection.lock().await;
+        let connection = match held.as_mut() {
+            Some(connection) => connection,
+            None => held.insert(SqliteConnection::connect_with(&self.options).await?),
+        };
+        sqlx::query(sql).fetch_one(connection).await
+    }
+
+    /// Closes the connection.
+    pub(super) async fn close(&self) {
+        if let Some(connection) = self.connection.lock().await.take()
+            && let Err(error) = connection.close().await
+        {
+            warn!(%error, "store.not_closed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A new database, and a connection that holds it open: the last one that closes would bring everything in.
+    fn database() -> (TempDir, SqliteConnectOptions, rusqlite::Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new().filename(folder.path().join("log.db"));
+        let connection = rusqlite::Connection::open(options.get_filename()).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        (folder, options, connection)
+    }
+
+    fn size(file: &Path) -> u64 {
+        fs::metadata(file).unwrap().len()
+    }
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_brought_in_at_the_start() {
+        let (folder, options, before) = database();
+        before.execute_batch("CREATE TABLE first (id INTEGER)").unwrap();
+        // What the files are like when a process is killed.
+        let left = folder.path().join("left.db");
+        for end in ["", "-wal"] {
+            fs::copy(
+                folder.path().join(format!("log.db{end}")),
+                folder.path().join(format!("left.db{end}")),
+            )
+            .unwrap();
+        }
+        let mut still_open = Vec::new();
+        for (first, is_brought_in) in [(false, false), (true, true)] {
+            let before = size(&left);
+            let (committed, _beside) = Checkpoint::new(options.clone()).beside(first);
+            let mut writer = Connection::from(rusqlite::Connection::open(&left).unwrap());
+            committed.finish(&mut writer).await;
+            assert_eq!(size(&left) > before, is_brought_in);
+            still_open.push(writer);
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_the_writer_finishes_a_short_log_once() {
+        let (_folder, options, _open) = database();
+        let checkpoint = Checkpoint::new(options);
+        for (fails, is_finished) in [(false, false), (true, true)] {
+            let (mut committed, beside) = checkpoint.beside(false);
+            if fails {
+                committed.failed();
+            }
+            committed.add(1);
+            let (has_failed, is_nearly_in) = (
+                Arc::clone(&committed.has_failed),
+                Arc::clone(&committed.is_nearly_in),
+            );
+            drop(committed);
+            beside.await;
+            assert_eq!(is_nearly_in.load(Ordering::Relaxed), is_finished);
+            assert!(!has_failed.load(Ordering::Relaxed), "it is forgotten");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_writer_brings_in_the_rest_once() {
+        let (_folder, options, others) = database();
+        let file = options.get_filename().to_owned();
+        let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());
+        let (committed, _beside) = Checkpoint::new(options).beside(false);
+        for (table, is_nearly_in) in [("first", true), ("second", false)] {
+            let before = size(&file);
+            others
+                .execute_batch(&format!("CREATE TABLE {table} (id INTEGER)"))
+                .unwrap();
+            assert_eq!(size(&file), before, "it is in the log");
+            committed.is_nearly_in.store(is_nearly_in, Ordering::Relaxed);
+            committed.finish(&mut writer).await;
+            assert_eq!(size(&file) > before, is_nearly_in);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Who may read a database: its owner alone, and the group where its folder was set up for one.
+//!
+//! SQLite gives the files that it makes beside a database (`-wal`, `-shm`) the database's own mode, whatever the umask is
+//! (`findCreateFileMode` in its `os_unix.c`), so that only that one has to be made before SQLite would.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::MissingFolder;
+
+/// A file that its owner reads and writes, and nobody else.
+pub(crate) const OWN_MODE: u32 = 0o600;
+/// A file for the group, too.
+const GROUP_MODE: u32 = 0o660;
+/// A folder for its owner alone.
+const FOLDER_MODE: u32 = 0o700;
+/// The bits of a folder that is set up for a group: what is made in it is the group's, which may write there. The service's
+/// unit has it so (`StateDirectoryMode=2770`).
+const FOR_GROUP: u32 = 0o2020;
+
+/// The mode of a file that is made beside `file`.
+pub(crate) fn mode_beside(file: &Path) -> u32 {
+    let is_for_group = folder_of(file)
+        .metadata()
+        .is_ok_and(|folder| folder.permissions().mode() & FOR_GROUP == FOR_GROUP);
+    if is_for_group { GROUP_MODE } else { OWN_MODE }
+}
+
+/// Opens `file` for writing; if it is made by that, for those alone who may read it. One that is there stays as it is.
+pub(super) fn make(file: &Path) -> io::Result<File> {
+    let is_new = !file.try_exists()?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(OWN_MODE);
+    let made = options.open(file)?;
+    if is_new {
+        // Not by the umask: who sets up a folder for a group means it for all that is made there.
+        made.set_permissions(Permissions::from_mode(mode_beside(file)))?;
+    }
+    Ok(made)
+}
+
+/// Makes the folder that `file` is to be in, if it is missing and may be made.
+///
+/// # Errors
+/// If it can't be made.
+pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
+    let folder = folder_of(file);
+    if missing == MissingFolder::Refuse || folder.try_exists()? {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// The files of the database `file` that others than its owner can read: all but the group where the folder is set up for it.
+pub fn exposed(file: &Path) -> Vec<PathBuf> {
+    let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    let allowed = mode_beside(file);
+    let is_exposed = |file: &PathBuf| {
+        let mode = file.metadata().map(|of| of.permissions().mode());
+        mode.is_ok_and(|mode| mode & 0o077 & !allowed != 0)
+    };
+    beside.into_iter().filter(is_exposed).collect()
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn mode(file: &Path) -> u32 {
+        file.metadata().unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_file_is_its_owners_or_its_groups() {
+        for (folder_mode, expected) in [
+            (0o755, 0o600),
+            (0o775, 0o600),
+            (0o2755, 0o600),
+            (0o2770, 0o660),
+            (0o2775, 0o660),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), Permissions::from_mode(folder_mode)).unwrap();
+            let file = folder.path().join("one.db");
+            make(&file).unwrap();
+            assert_eq!(mode(&file), expected, "{folder_mode:o}");
+            assert_eq!(exposed(&file), Vec::<PathBuf>::new());
+            // What somebody set by hand stays.
+            fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
+            make(&file).unwrap();
+            assert_eq!(mode(&file), 0o664);
+            assert_eq!(exposed(&file), [file]);
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_yet_leads_to_a_private_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link.db"), folder.path().join("file.db"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        make(&link).unwrap();
+        assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn a_missing_folder_is_made_where_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a/b/one.db");
+        make_folder(&file, MissingFolder::Refuse).unwrap();
+        assert!(!folder.path().join("a").exists());
+        make_folder(&file, MissingFolder::Make).unwrap();
+        assert_eq!(mode(&folder.path().join("a/b")), 0o700);
+        assert_eq!(mode(&folder.path().join("a")), 0o700);
+        make_folder(&file, MissingFolder::Make).unwrap();
+    }
+}

@@ -1,0 +1,340 @@
+//! The one writer: operations queue up for it, and those that wait together are committed together.
+//!
+//! It has a thread to itself, on which SQLite runs, too: a statement that went to another thread and back would take longer
+//! for its ways than for its work.
+//!
+//! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
+//! others. Nobody hears of success before the commit, and of none where the file was moved away: that would be lost.
+
+use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use rusqlite::{OpenFlags, config::DbConfig};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    super::{
+        Outage, StoreError, StoreResult,
+        sql::{Connection, Half, direct, query, sql},
+    },
+    SqliteSettings,
+    checkpoint::{CommitCounter, PAGES_MAX},
+    condition::Condition,
+};
+use recapd_platform::threads::ComputationPanic;
+
+/// Operations that may wait for the writer; more of them wait for a place.
+const WRITES_QUEUED_MAX: usize = 1_024;
+
+/// Memory for pages, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's own limit is 2,000.
+pub(super) const CACHE_KIB: i64 = -16_000;
+/// Statements that are kept prepared.
+const STATEMENTS_KEPT: usize = 256;
+
+/// A connection to an existing file, to write over.
+pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Connection> {
+    let connect = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = rusqlite::Connection::open_with_flags(file, flags)?;
+        connection.busy_timeout(settings.busy_timeout())?;
+        for (name, value) in settings.pragmas() {
+            connection.pragma_update(None, name, value)?;
+        }
+        connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
+        connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+        // SQLite itself would keep less in memory than an append may change, and each commit make a file and throw it away.
+        connection.pragma_update(None, "temp_store", WriteSize::Bounded.journal())?;
+        // Or each `LIMIT $1` would be planned anew with each value.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        Ok(Connection::from(connection))
+    };
+    Ok(connect().map_err(direct::failure)?)
+}
+
+/// A handle to the writer's queue.
+#[derive(Clone)]
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+    condition: Arc<Condition>,
+}
+
+/// How much an operation may change of what was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum WriteSize {
+    /// Little enough for memory to hold what was there.
+    Bounded,
+    /// As much as an agent has.
+    Unbounded,
+}
+
+impl WriteSize {
+    /// Where SQLite keeps what a savepoint would bring back.
+    fn journal(self) -> &'static str {
+        match self {
+            Self::Bounded => "MEMORY",
+            Self::Unbounded => "FILE",
+        }
+    }
+}
+
+/// One operation: run inside a transaction, told how the commit went.
+trait Job: Send {
+    fn extent(&self) -> WriteSize;
+    fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
+    /// Notes a failure whether or not anybody still waits to hear of it.
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
+}
+
+struct Operation<F, T> {
+    extent: WriteSize,
+    work: Option<F>,
+    outcome: Option<StoreResult<T>>,
+    reply: oneshot::Sender<StoreResult<T>>,
+}
+
+impl<F, T> Job for Operation<F, T>
+where
+    F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send,
+    T: Send,
+{
+    fn extent(&self) -> WriteSize {
+        self.extent
+    }
+
+    fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            let Some(work) = self.work.take() else {
+                return false;
+            };
+            // The savepoint undoes what it did until then; the others of its group, and those after it, go on.
+            let ended = AssertUnwindSafe(async { work(connection).await })
+                .catch_unwind()
+                .await;
+            let outcome = ended.unwrap_or_else(|_| Err(panicked()));
+            let succeeded = outcome.is_ok();
+            self.outcome = Some(outcome);
+            succeeded
+        })
+    }
+
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition) {
+        let result = match (self.outcome, commit) {
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(outage)) => Err(StoreError::Unavailable(outage.clone())),
+            (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".into())),
+        };
+        if let Err(error) = &result {
+            condition.failed(error);
+        }
+        // Whoever asked may have gone away meanwhile; the commit stands all the same.
+        drop(self.reply.send(result));
+    }
+}
+
+/// The panic's text has gone through the panic hook already.
+fn panicked() -> StoreError {
+    let panicked = ComputationPanic("an operation of the database");
+    tracing::error!(error = %panicked, "store.panicked");
+    panicked.into()
+}
+
+impl Writer {
+    /// The handle, and the writer's work on its connection until no handle is left.
+    pub(super) fn new(
+        connection: Connection,
+        group_max: usize,
+        committed: CommitCounter,
+        condition: Arc<Condition>,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
+        let group_max = group_max.max(1);
+        let writing = write_all(connection, queue, group_max, committed, Arc::clone(&condition));
+        (Self { jobs, condition }, writing)
+    }
+
+    /// Runs `work` in a transaction and answers after its commit.
+    pub(super) async fn run<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let gone = || {
+            let gone = StoreError::Unavailable("the writer has stopped".into());
+            self.condition.failed(&gone);
+            gone
+        };
+        let (reply, answer) = oneshot::channel();
+        let job = Operation {
+            extent,
+            work: Some(work),
+            outcome: None,
+            reply,
+        };
+        self.jobs.send(Box::new(job)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+async fn write_all(
+    mut connection: Connection,
+    mut queue: mpsc::Receiver<Box<dyn Job>>,
+    group_max: usize,
+    mut committed: CommitCounter,
+    condition: Arc<Condition>,
+) {
+    committed.finish(&mut connection).await;
+    let mut group = Vec::with_capacity(group_max);
+    while queue.recv_many(&mut group, group_max).await > 0 {
+        let before = changes(&mut connection);
+        let commit = match condition.check_place() {
+            Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
+            Err(moved) => Err(moved),
+        };
+        // A commit without changes writes nothing: it succeeds on a full disk, too.
+        if commit.is_ok() && changes(&mut connection) != before {
+            condition.written();
+        }
+        committed.add(group.len());
+        for job in group.drain(..) {
+            job.finish(&commit, &condition);
+        }
+        committed.finish(&mut connection).await;
+    }
+    committed.end(&mut connection).await;
+    if let Err(error) = connection.close().await {
+        tracing::warn!(%error, "database.unclosed");
+    }
+}
+
+/// How many rows the connection has changed until now.
+fn changes(connection: &mut Connection) -> u64 {
+    match connection.half() {
+        Half::Direct(direct) => direct.total_changes(),
+        Half::Sqlite(_) | Half::Postgres(_) => 0,
+    }
+}
+
+/// Commits what a group does, or leaves nothing of it.
+async fn commit_group(
+    connection: &mut Connection,
+    group: &mut [Box<dyn Job>],
+    committed: &CommitCounter,
+) -> Result<(), Outage> {
+    let is_unbounded = group.iter().any(|job| job.extent() == WriteSize::Unbounded);
+    if is_unbounded {
+        keep_before(connection, WriteSize::Unbounded);
+    }
+    let written = write_group(connection, group).await;
+    if written.is_err() {
+        // Whatever is still open would block every later transaction.
+        let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
+        drop(query(undo).execute(&mut *connection).await);
+        committed.failed();
+    }
+    if is_unbounded {
+        keep_before(connection, WriteSize::Bounded);
+    }
+    written.map_err(|error| Outage::from(&error))
+}
+
+/// Says where the next transactions keep what was there before. Never as a prepared statement: it works while it is prepared.
+fn keep_before(connection: &mut Connection, extent: WriteSize) {
+    if let Half::Direct(direct) = connection.half()
+        && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
+    {
+        tracing::warn!(%error, "store.temp_store");
+    }
+}
+
+async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {
+    let begin = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE");
+    query(begin).execute(&mut *connection).await?;
+    for job in group {
+        let next = sql!("-- sqlite/writer.next\nSAVEPOINT job");
+        query(next).execute(&mut *connection).await?;
+        if !job.run(connection).await {
+            let undo = sql!("-- sqlite/writer.undo\nROLLBACK TO job");
+            query(undo).execute(&mut *connection).await?;
+        }
+        let done = sql!("-- sqlite/writer.done\nRELEASE job");
+        query(done).execute(&mut *connection).await?;
+    }
+    query(sql!("-- sqlite/writer.commit\nCOMMIT"))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{super::OutageKind, MissingFolder, Synchronous},
+        *,
+    };
+
+    fn nothing(_: &mut Connection) -> BoxFuture<'_, StoreResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    #[test]
+    fn a_failure_is_noted_though_nobody_waits_for_it_any_longer() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let condition = Condition::of(file.path()).unwrap();
+        let (reply, answer) = oneshot::channel::<StoreResult<()>>();
+        drop(answer);
+        let job = Operation {
+            extent: WriteSize::Bounded,
+            work: Some(nothing),
+            outcome: None,
+            reply,
+        };
+        let full = Outage {
+            kind: OutageKind::Full,
+            reason: "a test".to_owned(),
+        };
+        Box::new(job).finish(&Err(full), &condition);
+        assert_eq!(condition.check().unwrap_err().class(), Some("full"));
+    }
+
+    #[tokio::test]
+    async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("some.db");
+        drop(rusqlite::Connection::open(&file).unwrap());
+        for (synchronous, expected) in [
+            (Synchronous::Full, 2),
+            (Synchronous::Normal, 1),
+            (Synchronous::Off, 0),
+        ] {
+            let settings = SqliteSettings {
+                url: format!("sqlite:{}", file.display()),
+                readers: 1,
+                group_commit_max: 1,
+                busy_timeout_ms: 7,
+                synchronous,
+                missing_folder: MissingFolder::Refuse,
+            };
+            let mut connection = connect(&file, &settings).unwrap();
+            let Half::Direct(direct) = connection.half() else {
+                panic!("not the writer's")
+            };
+            let found = [
+                "synchronous",
+                "foreign_keys",
+                "secure_delete",
+                "busy_timeout",
+                "wal_autocheckpoint",
+                "cache_size",
+                "temp_store",
+            ]
+            .map(|name| {
+                direct
+                    .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+                    .unwrap()
+            });
+            assert_eq!(found, [expected, 1, 1, 7, PAGES_MAX, CACHE_KIB, 2]);
+        }
+    }
+}

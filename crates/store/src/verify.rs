@@ -1,0 +1,563 @@
+//! What `recapd verify` finds: each of the system's invariants that data can prove, checked on the data.
+
+use serde::Serialize;
+
+use super::AgentRow;
+use recapd_core::domain::{
+    agent::AgentId,
+    number::i64_or_max,
+    summary::{fact::FACTS_MAX, item::ExchangeRange},
+    time::Timestamp,
+};
+
+/// The ceiling that no document exceeds, in o200k tokens.
+pub const CEILING_TOKENS: i64 = 10_000;
+
+/// The invariants that are checked on the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Invariant {
+    /// 1. Nothing is lost: messages are numbered without a gap, and every exchange's messages are there.
+    NothingLost,
+    /// 2. Legs are atomic: each message belongs to the exchange, or leg, whose range holds it, and a later leg follows the
+    ///    one that it continues and begins with a round.
+    ExchangesAtomic,
+    /// 3. The window fits, but for the newest leg; running totals are right.
+    WindowFits,
+    /// 4. Every exchange is in exactly one state, and every covered one in exactly one item.
+    OneState,
+    /// 5. No document or version is over 10,000 tokens, by the exact counter.
+    Ceiling,
+    /// 7. Versions form a chain without a gap, each applied by one lease.
+    ExactlyOnce,
+    /// 9. Items' times and tokens are those of their exchanges.
+    ClockAges,
+}
+
+impl Invariant {
+    /// All checked invariants, in the design's order.
+    pub const ALL: [Self; 7] = [
+        Self::NothingLost,
+        Self::ExchangesAtomic,
+        Self::WindowFits,
+        Self::OneState,
+        Self::Ceiling,
+        Self::ExactlyOnce,
+        Self::ClockAges,
+    ];
+
+    /// Its number in the design and what it says.
+    pub fn title(self) -> (u8, &'static str) {
+        match self {
+            Self::NothingLost => (1, "nothing is lost"),
+            Self::ExchangesAtomic => (2, "legs are atomic"),
+            Self::WindowFits => (3, "the window fits"),
+            Self::OneState => (4, "every exchange is in exactly one state"),
+            Self::Ceiling => (5, "the summary never exceeds its ceiling"),
+            Self::ExactlyOnce => (7, "an update applies exactly once"),
+            Self::ClockAges => (9, "the clock ages items, never the model"),
+        }
+    }
+}
+
+/// A breach of an invariant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breach {
+    /// The invariant that doesn't hold.
+    pub invariant: Invariant,
+    /// What was found.
+    pub found: String,
+}
+
+/// How thoroughly data is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything but what takes long.
+    #[default]
+    Plain,
+    /// Tokens of messages, too, by the tokenizer that counted them.
+    Deep,
+}
+
+/// What an invariant's line doesn't vouch for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// What wasn't looked at, in the plural.
+    pub what: &'static str,
+    /// How many.
+    pub count: i64,
+}
+
+/// The most breaches of one agent that are named one by one.
+const BREACHES_NAMED_MAX: usize = 1_000;
+
+/// What was found wrong, and what wasn't looked at.
+#[derive(Debug, Default)]
+pub(super) struct VerifyFindings {
+    breaches: Vec<Breach>,
+    /// Breaches beyond those that are named.
+    more: i64,
+    unseen: Vec<Unseen>,
+}
+
+impl VerifyFindings {
+    pub(super) fn add(&mut self, invariant: Invariant, found: String) {
+        if self.breaches.len() < BREACHES_NAMED_MAX {
+            self.breaches.push(Breach { invariant, found });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Notes what wasn't looked at, if there is any.
+    pub(super) fn leave(&mut self, unseen: Unseen) {
+        if unseen.count > 0 {
+            self.unseen.push(unseen);
+        }
+    }
+
+    pub(super) fn count(&self) -> i64 {
+        i64_or_max(self.breaches.len()) + self.more
+    }
+}
+
+/// What the check of one agent found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentReport {
+    /// The agent's name.
+    pub agent_id: AgentId,
+    /// Messages checked.
+    pub messages: i64,
+    /// Exchanges checked.
+    pub exchanges: i64,
+    /// Of these: covered by the summary.
+    pub covered: i64,
+    /// Of these: evicted, not yet summarised.
+    pub pending: i64,
+    /// Of these: in the window.
+    pub in_window: i64,
+    /// Of these: set aside.
+    pub set_aside: i64,
+    /// Tokens of the document, by the exact counter.
+    pub summary_tokens: i64,
+    /// What is wrong.
+    pub breaches: Vec<Breach>,
+    /// What wasn't looked at.
+    pub unseen: Vec<Unseen>,
+}
+
+/// What a store knows about one agent.
+pub(super) struct Facts {
+    pub(super) row: AgentRow,
+    /// From which exchange on the running totals are still to be reckoned; its own is right.
+    pub(super) totals_from: Option<i64>,
+    pub(super) messages: i64,
+    pub(super) last_seq: i64,
+    /// Numbers up to here are the messages' of the agent it was forked from.
+    pub(super) fork_seq: i64,
+    pub(super) strays: i64,
+    /// Pins of messages that aren't there, or were set aside.
+    pub(super) pins_astray: i64,
+    pub(super) exchanges: Vec<ExchangeFact>,
+    pub(super) items: Vec<ItemFact>,
+    pub(super) versions: Vec<VersionFact>,
+    pub(super) stated: Vec<StatedFact>,
+    pub(super) version: i64,
+    pub(super) document_tokens: i64,
+    pub(super) document_counted: i64,
+}
+
+/// One exchange, and what its messages say.
+pub(super) struct ExchangeFact {
+    pub(super) exchange: i64,
+    pub(super) tokens: i64,
+    pub(super) tokens_before: i64,
+    pub(super) set_aside: bool,
+    pub(super) opened_at: Timestamp,
+    pub(super) last_at: Timestamp,
+    pub(super) messages_expected: i64,
+    pub(super) messages: i64,
+    pub(super) message_tokens: i64,
+    /// Messages that are sent, as the exchange says.
+    pub(super) sent: i64,
+    /// Of its messages, those that are sent.
+    pub(super) messages_sent: i64,
+    pub(super) is_preamble: bool,
+    /// The first leg of the exchange that it continues.
+    pub(super) continues: Option<i64>,
+    /// Where its leg begins, if it isn't the first one of its exchange.
+    pub(super) leg_from: Option<i64>,
+    /// Its first message is the model's.
+    pub(super) is_begun_by_model: bool,
+}
+
+/// One item that covers exchanges.
+pub(super) struct ItemFact {
+    pub(super) item: i64,
+    /// Its number where it was copied from.
+    pub(super) known_as: i64,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Timestamp,
+    pub(super) source_tokens: i64,
+    /// It is a copy, as of a fork, and says the same as its original, or not.
+    pub(super) copies: Option<bool>,
+    pub(super) ranges: Vec<ExchangeRange>,
+}
+
+/// One version of the document.
+pub(super) struct VersionFact {
+    pub(super) version: i64,
+    pub(super) covers_after: i64,
+    pub(super) covers_through: i64,
+    /// It may cover less than the one before.
+    pub(super) goes_back: bool,
+    pub(super) tokens: i64,
+    pub(super) counted: i64,
+}
+
+/// One fact of how things stand.
+pub(super) struct StatedFact {
+    pub(super) fact: i64,
+    pub(super) exchange: i64,
+    /// Its exchange was set aside.
+    pub(super) is_set_aside: bool,
+    pub(super) added_version: i64,
+    pub(super) closed_version: Option<i64>,
+    /// It names what ended it.
+    pub(super) is_ended: bool,
+    /// The last number that the agent has given to a fact.
+    pub(super) last_fact: i64,
+}
+
+/// Judges the facts, and adds what else was found.
+pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
+    let live: Vec<&ExchangeFact> = facts
+        .exchanges
+        .iter()
+        .filter(|e| !e.set_aside && !e.is_preamble)
+        .collect();
+    let mut breaches = findings.breaches;
+    if let Some(last) = breaches.last().filter(|_| findings.more > 0) {
+        let found = format!("{} more breaches of this agent are not named", findings.more);
+        breaches.push(Breach {
+            invariant: last.invariant,
+            found,
+        });
+    }
+    check_messages(facts, &mut breaches);
+    check_legs(&live, &mut breaches);
+    check_window(facts, &live, &mut breaches);
+    check_states(facts, &live, &mut breaches);
+    check_ceiling(facts, &mut breaches);
+    check_versions(facts, &live, &mut breaches);
+    check_items(facts, &live, &mut breaches);
+    check_stated(facts, &mut breaches);
+    let ledger = &facts.row.ledger;
+    let count = |from: i64, through: i64| {
+        let within = live
+            .iter()
+            .filter(|e| from <= e.exchange && e.exchange <= through);
+        i64_or_max(within.count())
+    };
+    AgentReport {
+        agent_id: facts.row.agent.clone(),
+        messages: facts.messages,
+        exchanges: count(1, i64::MAX),
+        covered: count(1, ledger.summarized_through),
+        pending: count(ledger.summarized_through + 1, ledger.first_exchange - 1),
+        in_window: count(ledger.first_exchange, i64::MAX),
+        set_aside: i64_or_max(facts.exchanges.iter().filter(|e| e.set_aside).count()),
+        summary_tokens: facts.document_counted,
+        breaches,
+        unseen: findings.unseen,
+    }
+}
+
+fn breach(breaches: &mut Vec<Breach>, invariant: Invariant, found: String) {
+    breaches.push(Breach { invariant, found });
+}
+
+fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
+    let last_seq = facts.row.ledger.last_seq;
+    let expected = last_seq - facts.fork_seq;
+    if facts.messages != expected || facts.last_seq != last_seq {
+        let found = format!(
+            "{} messages up to number {}, {expected} were accepted",
+            facts.messages, facts.last_seq
+        );
+        breach(breaches, Invariant::NothingLost, found);
+    }
+    if facts.strays > 0 {
+        let found = format!("{} messages lie outside their exchange", facts.strays);
+        breach(breaches, Invariant::ExchangesAtomic, found);
+    }
+    if facts.pins_astray > 0 {
+        let found = format!("{} pins name messages that aren't there", facts.pins_astray);
+        breach(breaches, Invariant::NothingLost, found);
+    }
+    for e in facts
+        .exchanges
+        .iter()
+        .filter(|e| e.messages != e.messages_expected)
+    {
+        let found = format!(
+            "exchange #{} holds {} of {} messages",
+            e.exchange, e.messages, e.messages_expected
+        );
+        breach(breaches, Invariant::NothingLost, found);
+    }
+}
+
+/// A later leg stands right behind the leg that it continues, and begins with an answer of the model.
+fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let mut before: Option<&ExchangeFact> = None;
+    for e in live {
+        let (number, leg_from) = (e.exchange, e.leg_from.unwrap_or(e.exchange));
+        let follows = e.continues.is_none_or(|first| {
+            let is_behind = before.is_none_or(|before| before.continues.unwrap_or(before.exchange) == first);
+            is_behind && first < number && (first + 1..=number).contains(&leg_from)
+        });
+        let is_whole = e.leg_from != Some(number) || e.is_begun_by_model;
+        if !follows || !is_whole || (e.continues.is_none() && e.leg_from.is_some()) {
+            let first = e.continues.unwrap_or(number);
+            let found = format!("exchange #{number} is no leg of #{first}, which it continues");
+            breach(breaches, Invariant::ExchangesAtomic, found);
+        }
+        before = Some(e);
+    }
+}
+
+fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let ledger = &facts.row.ledger;
+    let is_settled = |exchange: i64| facts.totals_from.is_none_or(|from| exchange <= from);
+    let mut total = 0;
+    for e in live {
+        let is_right = e.tokens_before == total || !is_settled(e.exchange);
+        if e.tokens != e.message_tokens || !is_right {
+            let found = format!(
+                "exchange #{}: {} tokens after {}, its messages say {} after {total}",
+                e.exchange, e.tokens, e.tokens_before, e.message_tokens
+            );
+            breach(breaches, Invariant::WindowFits, found);
+        }
+        total += e.message_tokens;
+    }
+    for e in facts.exchanges.iter().filter(|e| e.sent != e.messages_sent) {
+        let found = format!(
+            "exchange #{} says that {} messages are sent, its messages say {}",
+            e.exchange, e.sent, e.messages_sent
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+    let before = live
+        .iter()
+        .filter(|e| e.exchange < ledger.first_exchange)
+        .map(|e| e.message_tokens)
+        .sum::<i64>();
+    if before != ledger.tokens_before_window && is_settled(ledger.first_exchange) {
+        let found = format!(
+            "{before} tokens lie before the window, the ledger says {}",
+            ledger.tokens_before_window
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+    let in_window = live.iter().filter(|e| e.exchange >= ledger.first_exchange);
+    let (in_window, sent) = in_window.fold((0, 0), |(count, sent), e| (count + 1, sent + e.sent));
+    let floor = ledger.floor().unwrap_or(i64::MAX);
+    let may_leave = ledger.first_exchange..floor;
+    let could_fit = live.iter().any(|e| may_leave.contains(&e.exchange));
+    let window = ledger.window_tokens();
+    if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && could_fit {
+        let found = format!(
+            "{in_window} exchanges of {window} tokens stand in a window of {}",
+            facts.row.budget_tokens
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+    let ceiling = facts.row.max_messages;
+    if facts.row.kept_budget().is_exceeded_by_messages(sent) && could_fit {
+        let found = format!("{in_window} exchanges of {sent} messages stand in a window of {ceiling}");
+        breach(breaches, Invariant::WindowFits, found);
+    }
+}
+
+/// Every live exchange up to the watermark stands in exactly one item, every other in none.
+fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let ledger = &facts.row.ledger;
+    let mut ranges: Vec<ExchangeRange> = facts
+        .items
+        .iter()
+        .flat_map(|item| item.ranges.iter().copied())
+        .collect();
+    ranges.sort_unstable();
+    let overlaps = ranges
+        .windows(2)
+        .filter(|pair| matches!(pair, [a, b] if b.first <= a.last))
+        .count();
+    if overlaps > 0 {
+        breach(
+            breaches,
+            Invariant::OneState,
+            format!("{overlaps} item ranges overlap"),
+        );
+    }
+    let covering = |exchange: i64| {
+        let after = ranges.partition_point(|range| range.first <= exchange);
+        after
+            .checked_sub(1)
+            .and_then(|at| ranges.get(at))
+            .is_some_and(|range| range.contains(exchange))
+    };
+    for e in live {
+        let (is_covered, should_be) = (covering(e.exchange), e.exchange <= ledger.summarized_through);
+        if is_covered != should_be {
+            let state = if should_be {
+                "is covered by no item"
+            } else {
+                "is covered but not summarised yet"
+            };
+            breach(
+                breaches,
+                Invariant::OneState,
+                format!("exchange #{} {state}", e.exchange),
+            );
+        }
+    }
+    let has_pending = live
+        .iter()
+        .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
+    let found = match facts.row.pending_since {
+        None if has_pending => "exchanges are pending, but nothing says since when",
+        Some(_) if ledger.pending_numbers() == 0 => "nothing is pending, but something says since when",
+        _ => return,
+    };
+    breach(breaches, Invariant::OneState, found.to_owned());
+}
+
+fn check_ceiling(facts: &Facts, breaches: &mut Vec<Breach>) {
+    let document = (
+        "the document".to_owned(),
+        facts.document_tokens,
+        facts.document_counted,
+    );
+    let versions = facts
+        .versions
+        .iter()
+        .map(|v| (format!("version {}", v.version), v.tokens, v.counted));
+    for (name, stored, counted) in std::iter::once(document).chain(versions) {
+        if counted > CEILING_TOKENS || stored != counted {
+            let found =
+                format!("{name} has {counted} tokens, {stored} are stored, {CEILING_TOKENS} are allowed");
+            breach(breaches, Invariant::Ceiling, found);
+        }
+    }
+}
+
+fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let newest = facts.versions.last().map_or(0, |v| v.version);
+    if newest != facts.version {
+        let found = format!(
+            "the document is version {}, the newest kept is {newest}",
+            facts.version
+        );
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
+    let skips = |after: i64, through: i64| live.iter().any(|e| e.exchange > after && e.exchange <= through);
+    let (first, last) = (facts.versions.first(), facts.versions.last());
+    if let Some(first) = first.filter(|first| first.version == 1 && skips(0, first.covers_after)) {
+        let found = format!("version 1 begins after #{}", first.covers_after);
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
+    let summarized_through = facts.row.ledger.summarized_through;
+    if let Some(last) = last.filter(|last| skips(last.covers_through, summarized_through)) {
+        let found = format!(
+            "version {} ends at #{}, the summary at #{summarized_through}",
+            last.version, last.covers_through
+        );
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
+    for pair in facts.versions.windows(2) {
+        let [a, b] = pair else { continue };
+        // What takes coverage back covers nothing.
+        let goes_back = b.covers_after <= a.covers_through && b.covers_after == b.covers_through;
+        let follows = b.covers_after >= a.covers_through || (b.goes_back && goes_back);
+        if b.version != a.version + 1 || !follows || skips(a.covers_through, b.covers_after) {
+            let found = format!(
+                "version {} begins after #{}, version {} ended at #{}",
+                b.version, b.covers_after, a.version, a.covers_through
+            );
+            breach(breaches, Invariant::ExactlyOnce, found);
+        }
+    }
+}
+
+/// A fact is added by one version and closed by a later one, or by none; what holds comes from an exchange that is covered.
+fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
+    for stated in &facts.stated {
+        let number = stated.fact;
+        let closed = stated.closed_version.unwrap_or(i64::MAX);
+        let is_added = (1..=facts.version).contains(&stated.added_version) && number <= stated.last_fact;
+        let is_closed = match stated.closed_version {
+            Some(version) => stated.added_version < version && version <= facts.version,
+            None => !stated.is_ended,
+        };
+        if !is_added || !is_closed {
+            let found = format!(
+                "fact {number} holds from version {} to {closed}, the document is version {}",
+                stated.added_version, facts.version
+            );
+            breach(breaches, Invariant::ExactlyOnce, found);
+        }
+        let is_covered = (0..=facts.row.ledger.summarized_through).contains(&stated.exchange);
+        if stated.closed_version.is_none() && (!is_covered || stated.is_set_aside) {
+            let found = format!(
+                "fact {number} comes from #{}, which the summary doesn't cover",
+                stated.exchange
+            );
+            breach(breaches, Invariant::OneState, found);
+        }
+    }
+    let holding = facts
+        .stated
+        .iter()
+        .filter(|stated| stated.closed_version.is_none());
+    let holding = holding.count();
+    if holding > FACTS_MAX {
+        breach(
+            breaches,
+            Invariant::Ceiling,
+            format!("{holding} facts hold, {FACTS_MAX} are allowed"),
+        );
+    }
+}
+
+fn check_items(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    for item in &facts.items {
+        let sources: Vec<&&ExchangeFact> = item
+            .ranges
+            .iter()
+            .flat_map(|range| {
+                let from = live.partition_point(|e| e.exchange < range.first);
+                let through = live.partition_point(|e| e.exchange <= range.last);
+                live.get(from..through).unwrap_or_default()
+            })
+            .collect();
+        let tokens: i64 = sources.iter().map(|e| e.message_tokens).sum();
+        let started_at = sources.iter().map(|e| e.opened_at).min();
+        let ended_at = sources.iter().map(|e| e.last_at).max();
+        let is_right = item.copies.unwrap_or(
+            tokens == item.source_tokens
+                && started_at == Some(item.started_at)
+                && ended_at == Some(item.ended_at),
+        );
+        if !is_right {
+            let found = format!(
+                "item {} says {} tokens from {} to {}, its exchanges say {tokens}",
+                item.item, item.source_tokens, item.started_at, item.ended_at
+            );
+            breach(breaches, Invariant::ClockAges, found);
+        }
+    }
+}

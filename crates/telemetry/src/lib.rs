@@ -1,0 +1,539 @@
+//! Logs, metrics and traces.
+//!
+//! Logs go to standard error, in the form that suits their reader: text for a terminal, lines with a priority for the
+//! journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates are kept at
+//! `info`, because below it some of them would log these.
+
+mod journald;
+pub mod metrics;
+pub mod trace;
+
+use std::{
+    fmt, io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+use serde_json::json;
+use tracing::{Event, Level, Metadata, Subscriber, subscriber::Interest};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    filter::{FilterExt as _, LevelFilter, ParseError, filter_fn},
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, MakeWriter,
+        format::{Compact, Format, Writer},
+    },
+    layer::{Context, Filter, SubscriberExt as _},
+    registry::LookupSpan,
+    reload,
+    util::{SubscriberInitExt as _, TryInitError},
+};
+
+use journald::Journald;
+use metrics::{Metrics, labels};
+use recapd_config::{Environment, LogConfig, LogFormat, LogLevel};
+use recapd_core::domain::time::Timestamp;
+use trace::Spans;
+
+/// The target of events that need an operator at once: the journal gets them with priority 1, "alert".
+pub const ALERT_TARGET: &str = "recapd::alert";
+
+/// The target of the audit's events, for those who keep these by themselves.
+pub const AUDIT_TARGET: &str = "recapd::audit";
+
+/// Why logging can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// `RUST_LOG` can't be read.
+    #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
+    Filter(#[from] ParseError),
+    /// Logging was set up in this process already.
+    #[error("logging is set up already: {0}")]
+    Twice(#[from] TryInitError),
+    /// There is no journal to write to.
+    #[error(
+        "log.format is `journald`, but there is no journal at /run/systemd/journal/socket: {0}; use `auto` where systemd isn't"
+    )]
+    Journal(io::Error),
+}
+
+/// What determines the form of logs, besides the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Whether standard error is a terminal.
+    pub is_terminal: bool,
+    /// Whether standard error goes to systemd's journal.
+    pub is_journal: bool,
+    /// Whether `NO_COLOR` is set.
+    pub is_colorless: bool,
+    /// `RUST_LOG`, which decides instead of `log.level`.
+    pub directives: Option<String>,
+}
+
+impl Surroundings {
+    /// The surroundings of this process's standard error.
+    pub fn of_standard_error(environment: &Environment) -> Self {
+        Self {
+            is_terminal: io::IsTerminal::is_terminal(&io::stderr()),
+            is_journal: environment.get("JOURNAL_STREAM").is_some_and(is_standard_error),
+            is_colorless: environment.get("NO_COLOR").is_some(),
+            directives: environment.get("RUST_LOG").map(str::to_owned),
+        }
+    }
+
+    /// The line by which a daemon says why it ends, in the form of its log: that may not have begun, or leave errors out.
+    pub fn last_words(&self, format: LogFormat, text: &str, now: Timestamp) -> String {
+        let line = format!("recapd: {text}");
+        match self.style(format) {
+            Style::Json => json!({
+                "timestamp": now,
+                "level": "ERROR",
+                "message": "daemon.failed",
+                "error": text,
+                "target": "recapd",
+            })
+            .to_string(),
+            // Each line is an event of its own there.
+            _ if self.is_journal && !self.is_terminal => format!("<3>{}", line.replace('\n', "\n<3>")),
+            _ => line,
+        }
+    }
+
+    fn style(&self, format: LogFormat) -> Style {
+        match format {
+            LogFormat::Json => Style::Json,
+            LogFormat::Journald => Style::Journald,
+            LogFormat::Text | LogFormat::Auto if self.is_journal && !self.is_terminal => Style::Journal,
+            LogFormat::Auto if !self.is_terminal => Style::Json,
+            LogFormat::Text | LogFormat::Auto => Style::Text {
+                is_colored: self.is_terminal && !self.is_colorless,
+            },
+        }
+    }
+}
+
+/// Whether `stream`, as `JOURNAL_STREAM` gives it (device and inode), is where standard error goes. The variable
+/// alone proves nothing: whatever a service starts inherits it, wherever its output goes.
+fn is_standard_error(stream: &str) -> bool {
+    std::fs::metadata("/dev/stderr").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Text { is_colored: bool },
+    Journal,
+    Journald,
+    Json,
+}
+
+/// The handle to logging once it is set up. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Logging {
+    filter: reload::Handle<EnvFilter, Registry>,
+    /// Whether `RUST_LOG` sets the level.
+    is_fixed: bool,
+    metrics: Arc<OnceLock<Metrics>>,
+}
+
+impl Logging {
+    /// Logs from now on what `level` says, unless `RUST_LOG` decides.
+    pub fn set_level(&self, level: LogLevel) {
+        if self.is_fixed {
+            return;
+        }
+        // Without its subscriber there is nothing to be filtered.
+        self.filter.reload(EnvFilter::new(directives(level))).ok();
+    }
+
+    /// Counts warnings and graver events from now on.
+    pub fn count_into(&self, metrics: &Metrics) {
+        self.metrics.set(metrics.clone()).ok();
+    }
+}
+
+/// Counts events by level.
+struct Counts(Arc<OnceLock<Metrics>>);
+
+impl<S: Subscriber> Layer<S> for Counts {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = match priority(event.metadata()) {
+            1 => labels::LogLevel::Alert,
+            3 => labels::LogLevel::Error,
+            4 => labels::LogLevel::Warn,
+            _ => return,
+        };
+        if let Some(metrics) = self.0.get() {
+            metrics.service.logged(level);
+        }
+    }
+}
+
+/// Logs don't show what is traced.
+struct UntracedFilter;
+
+impl<S> Filter<S> for UntracedFilter {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        !is_traced(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_traced(metadata) {
+            return Interest::never();
+        }
+        // Never `always`: who only asks whether something is logged, as the `log` crate does, leaves the answer behind, and it
+        // would be taken for that about the next event that isn't asked about.
+        Interest::sometimes()
+    }
+}
+
+fn is_traced(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == trace::TARGET
+}
+
+/// Sets up logging for the whole process, to standard error or to the journal, and traces if they are configured.
+pub fn init(
+    log: &LogConfig,
+    surroundings: &Surroundings,
+    spans: Option<Spans>,
+) -> Result<Logging, TelemetryError> {
+    let (subscriber, logging) = subscriber(log, surroundings, io::stderr, spans)?;
+    subscriber.try_init()?;
+    Ok(logging)
+}
+
+/// The subscriber that [`init`] sets up, with any writer.
+pub fn subscriber<W>(
+    log: &LogConfig,
+    surroundings: &Surroundings,
+    writer: W,
+    spans: Option<Spans>,
+) -> Result<(impl Subscriber + Send + Sync + use<W>, Logging), TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let directives = surroundings
+        .directives
+        .clone()
+        .unwrap_or_else(|| directives(log.level));
+    let (filter, handle) = reload::Layer::new(EnvFilter::builder().parse(directives)?);
+    let logging = Logging {
+        filter: handle,
+        is_fixed: surroundings.directives.is_some(),
+        metrics: Arc::default(),
+    };
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    let layer: Box<dyn Layer<_> + Send + Sync> = match surroundings.style(log.format) {
+        Style::Text { is_colored } => Box::new(layer.with_ansi(is_colored).compact()),
+        Style::Journal => Box::new(layer.with_ansi(false).event_format(Journal::new())),
+        Style::Json => Box::new(layer.json().flatten_event(true)),
+        Style::Journald => {
+            Box::new(Journald::at(Path::new(journald::SOCKET)).map_err(TelemetryError::Journal)?)
+        }
+    };
+    let counts = Counts(Arc::clone(&logging.metrics));
+    let logs = layer.and_then(counts).with_filter(filter.and(UntracedFilter));
+    // Which spans are traced doesn't depend on the log level.
+    let spans =
+        spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
+    // A layer that isn't there would be one without a filter: every span would be made, for nobody.
+    let layers = [Some(logs.boxed()), spans.map(Layer::boxed)];
+    let layers: Vec<_> = layers.into_iter().flatten().collect();
+    Ok((Registry::default().with(layers), logging))
+}
+
+fn directives(level: LogLevel) -> String {
+    let others = match level {
+        LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
+        level => level,
+    };
+    // It logs every client that comes and goes, and every request that can't be answered.
+    let protocol = match level {
+        LogLevel::Debug | LogLevel::Trace => "info",
+        _ => "off",
+    };
+    format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
+}
+
+/// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.
+struct Journal(Format<Compact, ()>);
+
+impl Journal {
+    fn new() -> Self {
+        Self(
+            tracing_subscriber::fmt::format()
+                .compact()
+                .without_time()
+                .with_level(false)
+                .with_ansi(false),
+        )
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        // The journal would take each further line for another event, without a priority.
+        let line = line.trim_end().replace('\n', "\\n");
+        writeln!(writer, "<{}>{line}", priority(event.metadata()))
+    }
+}
+
+fn priority(metadata: &Metadata<'_>) -> u8 {
+    match *metadata.level() {
+        _ if metadata.target() == ALERT_TARGET => 1,
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::callsite::Callsite;
+
+    use super::*;
+
+    /// What is logged under `log` and `surroundings`, without the time.
+    fn logged(format: LogFormat, level: LogLevel, surroundings: &Surroundings, emit: fn()) -> String {
+        #[derive(Clone, Default)]
+        struct Buffer(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Buffer {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let log = LogConfig { level, format };
+        let (subscriber, _) = subscriber(&log, surroundings, move || writer.clone(), None).unwrap();
+        tracing::subscriber::with_default(subscriber, emit);
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn terminal() -> Surroundings {
+        Surroundings {
+            is_terminal: true,
+            ..Surroundings::default()
+        }
+    }
+
+    fn journal() -> Surroundings {
+        Surroundings {
+            is_journal: true,
+            ..Surroundings::default()
+        }
+    }
+
+    fn one_of_each() {
+        tracing::error!(target: ALERT_TARGET, "update.parked");
+        tracing::error!("update.failed");
+        tracing::warn!("lease.expired");
+        tracing::info!(agent_id = "coder", tokens = 5, "window.evicted\nand more");
+        tracing::debug!("update.claimed");
+        tracing::debug!(target: "sqlx::query", "a statement");
+        tracing::info!(target: "sqlx::pool", "a pool");
+    }
+
+    #[test]
+    fn the_journal_gets_priorities_and_one_line_each() {
+        let text = logged(LogFormat::Auto, LogLevel::Debug, &journal(), one_of_each);
+        insta::assert_snapshot!(text, @r#"
+        <1>recapd::alert: update.parked
+        <3>recapd::telemetry::tests: update.failed
+        <4>recapd::telemetry::tests: lease.expired
+        <6>recapd::telemetry::tests: window.evicted\nand more agent_id="coder" tokens=5
+        <7>recapd::telemetry::tests: update.claimed
+        <6>sqlx::pool: a pool
+        "#);
+    }
+
+    #[test]
+    fn a_terminal_gets_text_and_a_pipe_gets_json() {
+        let emit = || tracing::info!(agent_id = "coder", "window.evicted");
+        let colored = logged(LogFormat::Auto, LogLevel::Info, &terminal(), emit);
+        assert!(
+            colored.contains("\u{1b}[") && colored.contains("window.evicted"),
+            "{colored}"
+        );
+
+        let plain = Surroundings {
+            is_colorless: true,
+            ..terminal()
+        };
+        let plain = logged(LogFormat::Auto, LogLevel::Info, &plain, emit);
+        assert!(
+            plain.ends_with("INFO recapd::telemetry::tests: window.evicted agent_id=\"coder\"\n"),
+            "{plain}"
+        );
+
+        let json = logged(LogFormat::Auto, LogLevel::Info, &Surroundings::default(), emit);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&json["message"], &json["agent_id"]),
+            (&"window.evicted".into(), &"coder".into())
+        );
+        assert_eq!(
+            (&json["level"], &json["target"]),
+            (&"INFO".into(), &"recapd::telemetry::tests".into())
+        );
+    }
+
+    #[test]
+    fn the_format_can_be_forced() {
+        let cases = [
+            (
+                LogFormat::Text,
+                Surroundings::default(),
+                Style::Text { is_colored: false },
+            ),
+            (LogFormat::Text, journal(), Style::Journal),
+            (LogFormat::Json, journal(), Style::Json),
+            (LogFormat::Json, terminal(), Style::Json),
+            // A terminal that a service has opened inherits the journal's variable.
+            (
+                LogFormat::Auto,
+                Surroundings {
+                    is_journal: true,
+                    ..terminal()
+                },
+                Style::Text { is_colored: true },
+            ),
+        ];
+        for (format, surroundings, style) in cases {
+            assert_eq!(surroundings.style(format), style, "{format:?} {surroundings:?}");
+        }
+    }
+
+    #[test]
+    fn the_level_changes_while_it_runs_and_what_is_grave_is_counted() {
+        let log = LogConfig {
+            level: LogLevel::Error,
+            format: LogFormat::Json,
+        };
+        let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
+        let metrics = Metrics::new(Timestamp(0), &[]);
+        logging.count_into(&metrics);
+        tracing::subscriber::with_default(subscriber, || {
+            one_of_each();
+            logging.set_level(LogLevel::Warn);
+            one_of_each();
+        });
+        let (_, text) = metrics.encode(None);
+        for (level, count) in [("warn", 1), ("error", 2), ("alert", 2)] {
+            let line = format!("recapd_log_events_total{{level=\"{level}\"}} {count}\n");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_words_have_the_form_of_the_log() {
+        let told = |surroundings: Surroundings, format| {
+            surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
+        };
+        assert_eq!(
+            told(terminal(), LogFormat::Auto),
+            "recapd: it is wrong:\n  line 1"
+        );
+        for format in [LogFormat::Auto, LogFormat::Text, LogFormat::Journald] {
+            assert_eq!(
+                told(journal(), format),
+                "<3>recapd: it is wrong:\n<3>  line 1",
+                "{format:?}"
+            );
+        }
+        for surroundings in [terminal(), journal(), Surroundings::default()] {
+            let line = told(surroundings, LogFormat::Json);
+            assert!(!line.contains('\n'), "{line}");
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(event["error"], "it is wrong:\n  line 1");
+            assert_eq!(
+                (&event["level"], &event["timestamp"]),
+                (&"ERROR".into(), &"1970-01-01T00:00:00Z".into())
+            );
+        }
+    }
+
+    #[test]
+    fn rust_log_decides_instead_of_the_level() {
+        let with = |directives: &str| Surroundings {
+            directives: Some(directives.to_owned()),
+            ..journal()
+        };
+        let lines = |surroundings: &Surroundings, level| {
+            logged(LogFormat::Auto, level, surroundings, one_of_each)
+                .lines()
+                .count()
+        };
+        assert_eq!(lines(&journal(), LogLevel::Error), 2);
+        assert_eq!(lines(&journal(), LogLevel::Info), 5);
+        assert_eq!(lines(&with("error"), LogLevel::Trace), 2);
+        assert_eq!(lines(&with("trace"), LogLevel::Error), 7);
+
+        let log = LogConfig {
+            level: LogLevel::Info,
+            format: LogFormat::Auto,
+        };
+        let error = subscriber(&log, &with("recapd=loud"), io::sink, None)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.starts_with("RUST_LOG is wrong: "), "{error}");
+    }
+
+    #[test]
+    fn spans_are_made_only_where_somebody_traces_them() {
+        let log = LogConfig {
+            level: LogLevel::Info,
+            format: LogFormat::Json,
+        };
+        let (subscriber, _) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(tracing::info_span!(target: trace::TARGET, "request").is_disabled());
+            assert!(!tracing::info_span!("of a log").is_disabled());
+        });
+    }
+
+    /// As the `log` crate asks, with which statements are logged.
+    #[test]
+    fn no_event_is_lost_because_somebody_asked_about_another() {
+        let text = logged(LogFormat::Auto, LogLevel::Info, &journal(), || {
+            for _ in 0..2 {
+                let callsite = tracing::callsite!(name: "asked", kind: tracing::metadata::Kind::EVENT, level: Level::DEBUG, fields: a);
+                tracing::dispatcher::get_default(|now| now.enabled(Callsite::metadata(callsite)));
+                tracing::info!("told");
+            }
+        });
+        assert_eq!(text.matches("told").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_journal_is_known_by_its_stream_and_not_by_the_variable_alone() {
+        let file = std::fs::metadata("/dev/stderr").unwrap();
+        let here = format!("{}:{}", file.dev(), file.ino());
+        for (stream, is_journal) in [(here.as_str(), true), ("8:1", false), ("nonsense", false)] {
+            let environment: Environment = [("JOURNAL_STREAM", stream), ("RUST_LOG", "debug")]
+                .into_iter()
+                .collect();
+            let surroundings = Surroundings::of_standard_error(&environment);
+            assert_eq!(surroundings.is_journal, is_journal, "{stream}");
+            assert_eq!(surroundings.directives.as_deref(), Some("debug"));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The metrics, as `/metrics` shows them.
+//!
+//! Invariants: names and labels are a contract; labels are closed sets, never agents; every series of a known label set
+//! exists from the start at 0, or the first failure would be invisible to `increase()`. Prometheus reserves the word
+//! `summary`, so a summary is called document here.
+
+mod batches;
+mod catalogue;
+mod documents;
+mod exposition;
+mod inbox;
+pub mod labels;
+mod process;
+mod provider;
+mod queue;
+mod service;
+mod talk;
+mod updates;
+mod window;
+
+use std::{ops::Deref, sync::Arc};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Metric, Registry},
+};
+
+pub use batches::Batches;
+pub use catalogue::{Label, MetricDescription, catalogue, example};
+pub use documents::Documents;
+pub use inbox::{Inbox, InboxSample};
+pub use provider::{Circuit, Provider, ProviderTokens};
+pub use queue::{HourDepth, Queue, QueueSample};
+pub use service::{Service, SubscriberGuard};
+pub use talk::Talk;
+pub use updates::{InProgress, Updates};
+pub use window::WindowMetrics;
+
+use recapd_core::domain::time::Timestamp;
+
+/// A family of histograms: unlike counters, they need a function that makes them with their buckets.
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+/// A gauge for seconds.
+type SecondsGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
+
+/// All metrics. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Groups>);
+
+/// The metrics by what they are about.
+#[derive(Debug)]
+pub struct Groups {
+    /// Updates of summaries.
+    pub updates: Updates,
+    /// Summaries.
+    pub documents: Documents,
+    /// Batches at a provider.
+    pub batches: Batches,
+    /// The queue, and what is sampled from the database.
+    pub queue: Queue,
+    /// Messages coming in and exchanges leaving.
+    pub window: WindowMetrics,
+    /// Messages that agents insert by SQL.
+    pub inbox: Inbox,
+    /// Conversations of several speakers.
+    pub talk: Talk,
+    /// Calls to models.
+    pub provider: Provider,
+    /// The daemon itself, its database errors and its HTTP interface.
+    pub service: Service,
+    registry: Registry,
+}
+
+impl Metrics {
+    /// All metrics at 0, for a process started at `started_at` that will call the `models` (provider, model).
+    pub fn new(started_at: Timestamp, models: &[(&str, &str)]) -> Self {
+        let mut registry = Registry::default();
+        process::register(&mut registry, started_at);
+        let own = &mut Register(registry.sub_registry_with_prefix("recapd"));
+        Self(Arc::new(Groups {
+            updates: Updates::register(own),
+            documents: Documents::register(own),
+            batches: Batches::register(own),
+            queue: Queue::register(own),
+            window: WindowMetrics::register(own),
+            inbox: Inbox::register(own),
+            talk: Talk::register(own),
+            provider: Provider::register(own, models),
+            service: Service::register(own),
+            registry,
+        }))
+    }
+
+    /// The content type and the text of a scrape: `OpenMetrics` if `accept` (the request's header) names that, else
+    /// Prometheus's text format.
+    pub fn encode(&self, accept: Option<&str>) -> (&'static str, String) {
+        exposition::encode(&self.registry, accept)
+    }
+}
+
+impl Deref for Metrics {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.0
+    }
+}
+
+/// Registers metrics and returns them.
+struct Register<'a>(&'a mut Registry);
+
+impl Register<'_> {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    fn counter(&mut self, name: &str, help: &str) -> Counter {
+        self.add(name, help, Counter::default())
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        self.add(name, help, Gauge::default())
+    }
+
+    fn seconds(&mut self, name: &str, help: &str) -> SecondsGauge {
+        self.add(name, help, SecondsGauge::default())
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        self.add(name, help, Histogram::new(buckets.iter().copied()))
+    }
+
+    fn counters<L: LabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        known: impl IntoIterator<Item = L>,
+    ) -> Family<L, Counter> {
+        let family = Family::default();
+        known
+            .into_iter()
+            .for_each(|labels| drop(family.get_or_create(&labels)));
+        self.add(name, help, family)
+    }
+
+    fn gauges<L: LabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        known: impl IntoIterator<Item = L>,
+    ) -> Family<L, Gauge> {
+        let family = Family::default();
+        known
+            .into_iter()
+            .for_each(|labels| drop(family.get_or_create(&labels)));
+        self.add(name, help, family)
+    }
+
+    fn histograms<L: LabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        new: fn() -> Histogram,
+        known: impl IntoIterator<Item = L>,
+    ) -> Histograms<L> {
+        let family = Histograms::new_with_constructor(new);
+        known
+            .into_iter()
+            .for_each(|labels| drop(family.get_or_create(&labels)));
+        self.add(name, help, family)
+    }
+}
+
+trait LabelSet: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send + Sync + 'static {}
+
+impl<L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send + Sync + 'static> LabelSet
+    for L
+{
+}
+
+/// The amount by which a counter grows: never negative.
+fn increase(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "tokens and times are far below 2^52")]
+fn float(number: i64) -> f64 {
+    number as f64
+}
+
+/// Seconds since 1970; 0 for never.
+fn unix_seconds(time: Option<Timestamp>) -> f64 {
+    time.map_or(0.0, |time| float(time.0) / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Batches at a provider.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+
+use super::{
+    Register, SecondsGauge, increase,
+    labels::{BatchOutcome, BatchStage, QuestionOutcome, QuestionStage},
+    unix_seconds,
+};
+use recapd_core::domain::time::{SECOND_MS, Timestamp};
+
+/// Metrics of batches.
+#[derive(Debug)]
+pub struct Batches {
+    sent: Family<BatchLabels, Counter>,
+    questions: Family<QuestionLabels, Counter>,
+    open: Family<OpenLabels, Gauge>,
+    questions_open: Family<QuestionOpenLabels, Gauge>,
+    oldest: SecondsGauge,
+    wait_limit: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BatchLabels {
+    outcome: BatchOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuestionLabels {
+    outcome: QuestionOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OpenLabels {
+    state: BatchStage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuestionOpenLabels {
+    state: QuestionStage,
+}
+
+impl Batches {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        Self {
+            sent: to.counters(
+                "batches",
+                "Batches sent to a provider, and those that came to nothing",
+                BatchOutcome::ALL.iter().map(|&outcome| BatchLabels { outcome }),
+            ),
+            questions: to.counters(
+                "batch_questions",
+                "Questions put off for a batch, and what became of them",
+                QuestionOutcome::ALL
+                    .iter()
+                    .map(|&outcome| QuestionLabels { outcome }),
+            ),
+            open: to.gauges(
+                "batches_open",
+                "Batches that haven't ended (sampled)",
+                BatchStage::ALL.iter().map(|&state| OpenLabels { state }),
+            ),
+            questions_open: to.gauges(
+                "batch_questions_open",
+                "Questions that have no answer yet (sampled)",
+                QuestionStage::ALL
+                    .iter()
+                    .map(|&state| QuestionOpenLabels { state }),
+            ),
+            oldest: to.seconds(
+                "batches_oldest_timestamp_seconds",
+                "When the oldest open batch was written down (sampled); 0 is none",
+            ),
+            wait_limit: to.gauge(
+                "batch_wait_limit_seconds",
+                "How long exchanges may wait for the answer of a batch, as configured; 0 while batches are off",
+            ),
+        }
+    }
+
+    /// Sets how long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
+    pub fn may_wait(&self, wait_ms: i64) {
+        self.wait_limit.set(wait_ms / SECOND_MS);
+    }
+
+    /// How long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
+    pub fn wait_limit_ms(&self) -> i64 {
+        self.wait_limit.get().saturating_mul(SECOND_MS)
+    }
+
+    /// Counts a question that was deferred to a batch.
+    pub fn deferred(&self) {
+        self.question(QuestionOutcome::Deferred, 1);
+    }
+
+    /// Counts questions that were withdrawn before they were sent.
+    pub fn withdrawn(&self, count: i64) {
+        self.question(QuestionOutcome::Withdrawn, count);
+    }
+
+    /// Counts a batch that a provider accepted.
+    pub fn submitted(&self) {
+        self.batch(BatchOutcome::Submitted);
+    }
+
+    /// Counts a batch that was lost.
+    pub fn lost(&self) {
+        self.batch(BatchOutcome::Lost);
+    }
+
+    /// Counts the questions of a batch that was closed.
+    pub fn ended(&self, answered: i64, failed: i64, late: i64) {
+        self.question(QuestionOutcome::Answered, answered);
+        self.question(QuestionOutcome::Failed, failed);
+        self.question(QuestionOutcome::Late, late);
+    }
+
+    /// Sets the gauges read from the database: batches, by whether the provider is known to have them, and questions,
+    /// by whether they are in a batch.
+    pub fn sampled(&self, batches: (i64, i64), questions: (i64, i64), oldest_at: Option<Timestamp>) {
+        let (intents, submitted) = batches;
+        let (waiting, out) = questions;
+        for (state, count) in [(BatchStage::Intent, intents), (BatchStage::Submitted, submitted)] {
+            self.open.get_or_create(&OpenLabels { state }).set(count);
+        }
+        for (state, count) in [(QuestionStage::Waiting, waiting), (QuestionStage::Out, out)] {
+            self.questions_open
+                .get_or_create(&QuestionOpenLabels { state })
+                .set(count);
+        }
+        self.oldest.set(unix_seconds(oldest_at));
+    }
+
+    fn batch(&self, outcome: BatchOutcome) {
+        self.sent.get_or_create(&BatchLabels { outcome }).inc();
+    }
+
+    fn question(&self, outcome: QuestionOutcome, count: i64) {
+        self.questions
+            .get_or_create(&QuestionLabels { outcome })
+            .inc_by(increase(count));
+    }
+}

@@ -1,0 +1,78 @@
+//! Messages that agents insert by SQL.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+
+use super::{Register, SecondsGauge, labels::InboxRefusal, unix_seconds};
+use recapd_core::domain::time::Timestamp;
+
+/// Metrics of the inbox.
+#[derive(Debug)]
+pub struct Inbox {
+    waiting: Gauge,
+    oldest_at: SecondsGauge,
+    refused_kept: Gauge,
+    taken: Counter,
+    refused: Family<RefusalLabels, Counter>,
+}
+
+/// The figures about the inbox at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InboxSample {
+    /// Rows that wait.
+    pub waiting: i64,
+    /// When the oldest of them was inserted.
+    pub oldest_at: Option<Timestamp>,
+    /// Rows that were refused and are kept.
+    pub refused: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: InboxRefusal,
+}
+
+impl Inbox {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        let reasons = InboxRefusal::ALL.iter().map(|&reason| RefusalLabels { reason });
+        Self {
+            waiting: to.gauge(
+                "inbox_waiting",
+                "Messages inserted by SQL that wait to be taken in",
+            ),
+            oldest_at: to.seconds(
+                "inbox_oldest_timestamp_seconds",
+                "When the oldest of them was inserted; 0 if none waits",
+            ),
+            refused_kept: to.gauge(
+                "inbox_refused_rows",
+                "Messages inserted by SQL that were refused and are kept",
+            ),
+            taken: to.counter("inbox_taken", "Messages inserted by SQL that were taken in"),
+            refused: to.counters(
+                "inbox_refused",
+                "Messages inserted by SQL that were refused",
+                reasons,
+            ),
+        }
+    }
+
+    /// Counts rows that were taken in.
+    pub fn taken(&self, rows: usize) {
+        self.taken.inc_by(rows as u64);
+    }
+
+    /// Counts rows that were refused.
+    pub fn refused(&self, reason: InboxRefusal, rows: u64) {
+        self.refused.get_or_create(&RefusalLabels { reason }).inc_by(rows);
+    }
+
+    /// Sets the gauges to these figures.
+    pub fn sampled(&self, sample: &InboxSample) {
+        self.waiting.set(sample.waiting);
+        self.refused_kept.set(sample.refused);
+        self.oldest_at.set(unix_seconds(sample.oldest_at));
+    }
+}

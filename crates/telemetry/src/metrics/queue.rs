@@ -1,0 +1,240 @@
+//! The queue and its leases, and the gauges that one sampler reads from the database.
+
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+use super::{
+    Register, SecondsGauge, increase,
+    labels::{AgentState, ClaimResult, QueueState, RenewalResult},
+    unix_seconds,
+};
+use recapd_core::domain::time::{HOUR_MS, Timestamp};
+
+const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0];
+
+/// Metrics of the queue and of what is sampled.
+#[derive(Debug)]
+pub struct Queue {
+    wait: Histogram,
+    claims: Family<ClaimLabels, Counter>,
+    looked_at: SecondsGauge,
+    leases_expired: Counter,
+    renewals: Family<RenewalLabels, Counter>,
+    depth: Family<DepthLabels, Gauge>,
+    oldest_ready: SecondsGauge,
+    oldest_unsummarized: SecondsGauge,
+    documents: Gauge,
+    documents_tokens: Gauge,
+    agents: Family<AgentLabels, Gauge>,
+    sampled_at: SecondsGauge,
+    sampler_duration: SecondsGauge,
+    depths: Mutex<VecDeque<HourDepth>>,
+}
+
+/// The queue's depth in an hour, as sampled by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourDepth {
+    /// When the hour began.
+    pub began_at: Timestamp,
+    /// The most rows that were ready or running at one time.
+    pub rows: i64,
+}
+
+/// How many hours' depths are kept.
+const HOURS_KEPT: usize = 25;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClaimLabels {
+    result: ClaimResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RenewalLabels {
+    result: RenewalResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DepthLabels {
+    state: QueueState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    state: AgentState,
+}
+
+/// What the sampler read from the database. A state that isn't listed has no rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueSample {
+    /// Queue rows by state.
+    pub depth: Vec<(QueueState, i64)>,
+    /// Since when the longest waiting row has been ready to be claimed.
+    pub oldest_ready_at: Option<Timestamp>,
+    /// When the oldest exchange without a summary was evicted.
+    pub oldest_unsummarized_at: Option<Timestamp>,
+    /// How many summaries there are.
+    pub documents: i64,
+    /// Tokens of all summaries.
+    pub documents_tokens: i64,
+    /// Agents by state.
+    pub agents: Vec<(AgentState, i64)>,
+}
+
+impl Queue {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        Self {
+            wait: to.histogram(
+                "queue_wait_seconds",
+                "From when work could be claimed to when it was",
+                &WAIT_SECONDS,
+            ),
+            claims: to.counters(
+                "queue_claims",
+                "Looks at the queue for work, by what they brought",
+                ClaimResult::ALL.iter().map(|&result| ClaimLabels { result }),
+            ),
+            looked_at: to.seconds(
+                "queue_last_look_timestamp_seconds",
+                "When the worker of this process last looked at the queue and got an answer; 0 is never",
+            ),
+            leases_expired: to.counter("leases_expired", "Claims whose holder vanished"),
+            renewals: to.counters(
+                "lease_renewals",
+                "Renewals of leases",
+                RenewalResult::ALL.iter().map(|&result| RenewalLabels { result }),
+            ),
+            depth: to.gauges(
+                "queue_depth",
+                "Queue rows (sampled)",
+                QueueState::ALL.iter().map(|&state| DepthLabels { state }),
+            ),
+            oldest_ready: to.seconds(
+                "queue_oldest_ready_timestamp_seconds",
+                "Since when the oldest work could be claimed (sampled); 0 is none",
+            ),
+            oldest_unsummarized: to.seconds(
+                "oldest_unsummarized_timestamp_seconds",
+                "When the oldest exchange that is in no summary was evicted (sampled); 0 is none",
+            ),
+            documents: to.gauge(
+                "documents",
+                "Summaries (sampled; beyond some thousands an estimate)",
+            ),
+            documents_tokens: to.gauge(
+                "documents_tokens",
+                "Tokens of all summaries (sampled; as documents)",
+            ),
+            agents: to.gauges(
+                "agents",
+                "Agents (sampled; beyond some thousands an estimate)",
+                AgentState::ALL.iter().map(|&state| AgentLabels { state }),
+            ),
+            sampled_at: to.seconds(
+                "sampler_last_success_timestamp_seconds",
+                "When the sampled gauges were last read; 0 is never",
+            ),
+            sampler_duration: to.seconds(
+                "sampler_duration_seconds",
+                "How long reading the sampled gauges took",
+            ),
+            depths: Mutex::default(),
+        }
+    }
+
+    /// Counts a claim, `wait` after the row became ready.
+    pub fn waited(&self, wait: Duration) {
+        self.wait.observe(wait.as_secs_f64());
+    }
+
+    /// Counts a look at the queue. If the database answered, that is progress, made `at` that time.
+    pub fn looked(&self, result: ClaimResult, at: Timestamp) {
+        self.claims.get_or_create(&ClaimLabels { result }).inc();
+        if result != ClaimResult::Failed {
+            self.looked_at.set(unix_seconds(Some(at)));
+        }
+    }
+
+    /// Counts leases that had expired and were taken over.
+    pub fn leases_expired(&self, leases: i64) {
+        self.leases_expired.inc_by(increase(leases));
+    }
+
+    /// Counts a renewal.
+    pub fn renewed(&self, result: RenewalResult) {
+        self.renewals.get_or_create(&RenewalLabels { result }).inc();
+    }
+
+    /// The queue in a few words, as sampled last: `now` gives how long the oldest work has waited.
+    pub fn line(&self, now: Timestamp) -> String {
+        let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
+        let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
+        let mut line = format!(
+            "ready {ready} · running {running} · parked {}",
+            depth(QueueState::Parked)
+        );
+        let oldest = self.oldest_ready.get();
+        if ready > 0 && oldest > 0.0 {
+            let waited = (unix_seconds(Some(now)) - oldest).max(0.0);
+            // Writing to a string doesn't fail.
+            write!(line, " · oldest {waited:.0} s").ok();
+        }
+        line
+    }
+
+    /// The queue's depth in each of the last hours, oldest first, as far as this process has run.
+    pub fn depths(&self) -> Vec<HourDepth> {
+        self.held_depths().iter().copied().collect()
+    }
+
+    fn held_depths(&self) -> MutexGuard<'_, VecDeque<HourDepth>> {
+        self.depths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_depth(&self, rows: i64, at: Timestamp) {
+        let began_at = Timestamp(at.0 - at.0.rem_euclid(HOUR_MS));
+        let mut depths = self.held_depths();
+        match depths.back_mut() {
+            Some(hour) if hour.began_at == began_at => hour.rows = hour.rows.max(rows),
+            _ => depths.push_back(HourDepth { began_at, rows }),
+        }
+        while depths.len() > HOURS_KEPT {
+            depths.pop_front();
+        }
+    }
+
+    /// Sets the gauges to a sample read `at` that time, and how long reading took.
+    pub fn sampled(&self, sample: &QueueSample, at: Timestamp, took: Duration) {
+        for &state in QueueState::ALL {
+            let rows = listed(&sample.depth, state);
+            self.depth.get_or_create(&DepthLabels { state }).set(rows);
+        }
+        for &state in AgentState::ALL {
+            let agents = listed(&sample.agents, state);
+            self.agents.get_or_create(&AgentLabels { state }).set(agents);
+        }
+        let busy = [QueueState::Ready, QueueState::Running].map(|state| listed(&sample.depth, state));
+        self.note_depth(busy.iter().sum(), at);
+        self.oldest_ready.set(unix_seconds(sample.oldest_ready_at));
+        self.oldest_unsummarized
+            .set(unix_seconds(sample.oldest_unsummarized_at));
+        self.documents.set(sample.documents);
+        self.documents_tokens.set(sample.documents_tokens);
+        self.sampled_at.set(unix_seconds(Some(at)));
+        self.sampler_duration.set(took.as_secs_f64());
+    }
+}
+
+fn listed<S: Copy + PartialEq>(list: &[(S, i64)], state: S) -> i64 {
+    list.iter()
+        .find(|(listed, _)| *listed == state)
+        .map_or(0, |(_, count)| *count)
+}

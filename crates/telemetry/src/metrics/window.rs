@@ -1,0 +1,128 @@
+//! Messages coming in, exchanges leaving.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+};
+
+use super::{
+    Histograms, Register, float, increase,
+    labels::{CountProvider, Role},
+};
+use recapd_core::domain::{calibration::CalibrationSample, window::Budget};
+
+const TOKENS: [f64; 12] = [
+    1_000.0,
+    5_000.0,
+    10_000.0,
+    25_000.0,
+    50_000.0,
+    75_000.0,
+    90_000.0,
+    100_000.0,
+    150_000.0,
+    200_000.0,
+    500_000.0,
+    1_000_000.0,
+];
+/// More than 1 is a window whose newest exchange alone is too big.
+const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
+
+/// Below 1 the estimate was too low.
+const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
+
+/// Metrics of windows.
+#[derive(Debug)]
+pub struct WindowMetrics {
+    messages: Family<RoleLabels, Counter>,
+    message_tokens: Family<RoleLabels, Counter>,
+    evicted: Counter,
+    evicted_tokens: Counter,
+    journalled: Counter,
+    journal_failures: Counter,
+    tokens: Histogram,
+    fill: Histogram,
+    count_errors: Histograms<CountLabels>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CountLabels {
+    provider: CountProvider,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RoleLabels {
+    role: Role,
+}
+
+impl WindowMetrics {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        let roles = Role::ALL.iter().map(|&role| RoleLabels { role });
+        Self {
+            messages: to.counters("messages_ingested", "Messages stored", roles.clone()),
+            message_tokens: to.counters("ingested_tokens", "Tokens of messages stored", roles),
+            evicted: to.counter("exchanges_evicted", "Exchanges that left a window"),
+            evicted_tokens: to.counter("evicted_tokens", "Tokens that left a window"),
+            journalled: to.counter("journal_messages", "Messages written to the journal"),
+            journal_failures: to.counter(
+                "journal_failed_messages",
+                "Messages stored, but not written to the journal as they came",
+            ),
+            tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
+            fill: to.histogram(
+                "window_fill_ratio",
+                "Tokens of a window by its budget, at each check",
+                &FILL_RATIOS,
+            ),
+            count_errors: to.histograms(
+                "token_count_error_ratio",
+                "Estimated tokens by those that a provider reported",
+                || Histogram::new(ERROR_RATIOS),
+                CountProvider::ALL
+                    .iter()
+                    .map(|&provider| CountLabels { provider }),
+            ),
+        }
+    }
+
+    /// Counts a stored message of `tokens` tokens.
+    pub fn ingested(&self, role: Role, tokens: i64) {
+        let labels = RoleLabels { role };
+        self.messages.get_or_create(&labels).inc();
+        self.message_tokens
+            .get_or_create(&labels)
+            .inc_by(increase(tokens));
+    }
+
+    /// Counts `exchanges` exchanges of `tokens` tokens that left a window.
+    pub fn evicted(&self, exchanges: i64, tokens: i64) {
+        self.evicted.inc_by(increase(exchanges));
+        self.evicted_tokens.inc_by(increase(tokens));
+    }
+
+    /// Counts a comparison of an estimate with the provider's report.
+    pub fn token_count_compared(&self, provider: &str, sample: CalibrationSample) {
+        let provider = CountProvider::of(provider);
+        self.count_errors
+            .get_or_create(&CountLabels { provider })
+            .observe(float(sample.estimated_tokens) / float(sample.reported_tokens.max(1)));
+    }
+
+    /// Counts messages that were written to the journal.
+    pub fn journalled(&self, messages: usize) {
+        self.journalled.inc_by(messages as u64);
+    }
+
+    /// Counts messages that could not be written to the journal.
+    pub fn journal_failed(&self, messages: usize) {
+        self.journal_failures.inc_by(messages as u64);
+    }
+
+    /// Counts a window of `tokens` tokens against its budget, after an eviction if one was needed.
+    pub fn checked(&self, tokens: i64, budget: Budget) {
+        self.tokens.observe(float(tokens));
+        if 0 < budget.budget_tokens() {
+            self.fill.observe(float(tokens) / float(budget.budget_tokens()));
+        }
+    }
+}

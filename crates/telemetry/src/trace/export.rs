@@ -1,0 +1,190 @@
+//! Sending spans to the collector, in batches.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use serde_json::Value as Json;
+use tokio::{
+    sync::mpsc::Receiver,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tracing::{info, warn};
+
+use super::{TraceSettings, layer::FinishedSpan, otlp};
+use crate::metrics::{Metrics, labels::SpanOutcome};
+use recapd_core::domain::number::usize_or_max;
+use recapd_platform::wire::{Endpoint, WireError};
+
+/// The most spans of one call. OpenTelemetry's default.
+const BATCH_MAX: usize = 512;
+/// How often a batch is sent at most while the collector can't take it.
+const ATTEMPTS_MAX: u32 = 4;
+/// The first wait before it is sent again; each further one is twice as long.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+/// How long the last spans may take to be sent when the daemon ends.
+const FLUSH: Duration = Duration::from_secs(2);
+/// The statuses after which trying again may help.
+const PASSING: [u16; 4] = [429, 502, 503, 504];
+
+/// Sends the spans that [`super::Spans`] has recorded.
+pub struct Exporter {
+    endpoint: Endpoint,
+    spans: Receiver<FinishedSpan>,
+    /// The spans that are being sent.
+    batch: Vec<FinishedSpan>,
+    lost: Arc<AtomicU64>,
+    resource: Json,
+    gather: Duration,
+    is_failing: bool,
+}
+
+/// Why the collector didn't take spans.
+enum ExportRefusal {
+    Passing(String),
+    Final(String),
+}
+
+impl Exporter {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        spans: Receiver<FinishedSpan>,
+        lost: Arc<AtomicU64>,
+        settings: &TraceSettings,
+    ) -> Self {
+        Self {
+            endpoint,
+            spans,
+            batch: Vec::new(),
+            lost,
+            resource: otlp::resource(settings),
+            gather: Duration::from_millis(settings.gather_ms),
+            is_failing: false,
+        }
+    }
+
+    /// Sends spans for as long as it is polled.
+    pub async fn run(&mut self, metrics: &Metrics) -> Infallible {
+        loop {
+            self.gather().await;
+            self.send(metrics).await;
+        }
+    }
+
+    /// Sends the spans that are left, within [`FLUSH`].
+    pub async fn flush(mut self, metrics: &Metrics) {
+        self.spans.close();
+        let rest = async {
+            loop {
+                while self.batch.len() < BATCH_MAX {
+                    match self.spans.recv().await {
+                        Some(span) => self.batch.push(span),
+                        None => break,
+                    }
+                }
+                if self.batch.is_empty() {
+                    return;
+                }
+                self.send(metrics).await;
+            }
+        };
+        if timeout(FLUSH, rest).await.is_err() {
+            warn!(spans = self.batch.len() + self.spans.len(), "trace.unsent");
+        }
+    }
+
+    /// Waits for a span, and for a while for others.
+    async fn gather(&mut self) {
+        while self.batch.is_empty() {
+            match self.spans.recv().await {
+                Some(span) => self.batch.push(span),
+                // No further span will be recorded.
+                None => std::future::pending().await,
+            }
+        }
+        let until = Instant::now() + self.gather;
+        while self.batch.len() < BATCH_MAX {
+            match timeout_at(until, self.spans.recv()).await {
+                Ok(Some(span)) => self.batch.push(span),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends the batch; what the collector doesn't take after some attempts is lost.
+    async fn send(&mut self, metrics: &Metrics) {
+        let mut wait = WAIT_FIRST;
+        for attempt in 1..=ATTEMPTS_MAX {
+            let refused = match self.post().await {
+                Ok(()) => {
+                    self.sent(metrics);
+                    return;
+                }
+                Err(ExportRefusal::Passing(why)) if attempt < ATTEMPTS_MAX => why,
+                Err(ExportRefusal::Passing(why) | ExportRefusal::Final(why)) => {
+                    self.given_up(&why, metrics);
+                    return;
+                }
+            };
+            self.tell(&refused);
+            sleep(wait).await;
+            wait *= 2;
+        }
+    }
+
+    async fn post(&self) -> Result<(), ExportRefusal> {
+        let body = otlp::body(&self.resource, &self.batch);
+        let reply = self.endpoint.post(body).await.map_err(|error| match error {
+            WireError::Unsendable(why) | WireError::Untrusted(why) => ExportRefusal::Final(why),
+            other => ExportRefusal::Passing(other.to_string()),
+        })?;
+        let status = reply.status.as_u16();
+        match status {
+            200..=299 => Ok(()),
+            _ if PASSING.contains(&status) => {
+                Err(ExportRefusal::Passing(format!("the collector answers {status}")))
+            }
+            _ => Err(ExportRefusal::Final(format!("the collector answers {status}"))),
+        }
+    }
+
+    fn sent(&mut self, metrics: &Metrics) {
+        metrics.service.spans(SpanOutcome::Sent, self.batch.len());
+        self.batch.clear();
+        self.count_lost(metrics);
+        if std::mem::take(&mut self.is_failing) {
+            info!("trace.export_recovered");
+        }
+    }
+
+    fn given_up(&mut self, why: &str, metrics: &Metrics) {
+        self.tell(why);
+        metrics.service.spans(SpanOutcome::Lost, self.batch.len());
+        self.batch.clear();
+        self.count_lost(metrics);
+    }
+
+    fn count_lost(&self, metrics: &Metrics) {
+        let lost = usize_or_max(self.lost.swap(0, Relaxed));
+        metrics.service.spans(SpanOutcome::Lost, lost);
+    }
+
+    /// Logs the failure, but only once until sending works again.
+    fn tell(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            warn!(error = why, "trace.export_failed");
+        }
+    }
+}
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter").finish_non_exhaustive()
+    }
+}

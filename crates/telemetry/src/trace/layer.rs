@@ -1,0 +1,327 @@
+//! Recording spans as they begin and end.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use tokio::{sync::mpsc::Sender, time::Instant};
+use tracing::{
+    Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
+
+use super::{ERROR, KIND, NAME, PARENT, TraceParent};
+use recapd_core::domain::{number::i64_or_max, text::floor_cut};
+use recapd_platform::clock::{Clock as _, SystemClock};
+
+/// The longest text of an attribute, in bytes; the rest is cut off.
+const TEXT_BYTES_MAX: usize = 1_024;
+const NANOS_PER_MS: u64 = 1_000_000;
+
+/// A span that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FinishedSpan {
+    pub(super) trace: u128,
+    pub(super) span: u64,
+    pub(super) parent: Option<u64>,
+    pub(super) name: String,
+    pub(super) kind: SpanKind,
+    /// Since 1970.
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) attributes: Vec<(&'static str, Value)>,
+}
+
+/// What is at the other end of a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SpanKind {
+    /// Nothing: it is internal.
+    #[default]
+    Internal,
+    /// The client that sent the request.
+    Server,
+    /// The server that was asked.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Int(i64),
+    Double(f64),
+    Bool(bool),
+}
+
+/// A layer of `tracing` that records spans and queues those that have ended.
+#[derive(Debug)]
+pub struct Spans {
+    queue: Sender<FinishedSpan>,
+    lost: Arc<AtomicU64>,
+    sample: f64,
+    random: Mutex<fastrand::Rng>,
+}
+
+/// The data of an open span.
+struct OpenSpan {
+    trace: u128,
+    span: u64,
+    parent: Option<u64>,
+    is_sampled: bool,
+    began: Instant,
+    start_ns: u64,
+    fields: SpanFields,
+}
+
+impl Spans {
+    pub(super) fn new(queue: Sender<FinishedSpan>, lost: Arc<AtomicU64>, sample: f64, seed: u64) -> Self {
+        Self {
+            queue,
+            lost,
+            sample,
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+        }
+    }
+
+    /// A new span below `parent` if there is one, else below the client's span, else the first one of a trace.
+    fn open(&self, parent: Option<&OpenSpan>, fields: SpanFields) -> OpenSpan {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, span) = (Instant::now(), random.u64(1..));
+        if let Some(parent) = parent {
+            // By the parent's clock, so that no part begins before the whole.
+            let since = u64::try_from((now - parent.began).as_nanos()).unwrap_or(0);
+            return OpenSpan {
+                trace: parent.trace,
+                span,
+                parent: Some(parent.span),
+                is_sampled: parent.is_sampled,
+                began: now,
+                start_ns: parent.start_ns.saturating_add(since),
+                fields,
+            };
+        }
+        let caller = fields.caller;
+        OpenSpan {
+            trace: caller.map_or_else(|| random.u128(1..), |caller| caller.trace),
+            span,
+            parent: caller.map(|caller| caller.span),
+            is_sampled: caller.map_or_else(|| random.f64() < self.sample, |caller| caller.is_sampled),
+            began: now,
+            start_ns: u64::try_from(SystemClock.now().0)
+                .unwrap_or(0)
+                .saturating_mul(NANOS_PER_MS),
+            fields,
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = SpanFields {
+            name: attributes.metadata().name().to_owned(),
+            ..SpanFields::default()
+        };
+        attributes.record(&mut fields);
+        let open = match span.parent() {
+            Some(parent) => self.open(parent.extensions().get::<OpenSpan>(), fields),
+            None => self.open(None, fields),
+        };
+        span.extensions_mut().insert(open);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
+            values.record(&mut open.fields);
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let open = span.extensions_mut().remove::<OpenSpan>();
+        let Some(ended) = open.filter(|open| open.is_sampled).map(OpenSpan::end) else {
+            return;
+        };
+        if self.queue.try_send(ended).is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl OpenSpan {
+    fn end(self) -> FinishedSpan {
+        let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        FinishedSpan {
+            trace: self.trace,
+            span: self.span,
+            parent: self.parent,
+            name: self.fields.name,
+            kind: self.fields.kind,
+            start_ns: self.start_ns,
+            end_ns: self.start_ns.saturating_add(took),
+            attributes: self.fields.attributes,
+        }
+    }
+}
+
+impl FinishedSpan {
+    /// The error that made it fail, if it did.
+    pub(super) fn failure(&self) -> Option<&Value> {
+        let failure = self.attributes.iter().find(|(name, _)| *name == ERROR);
+        failure.map(|(_, value)| value)
+    }
+}
+
+/// The fields of a span.
+#[derive(Debug, Default)]
+struct SpanFields {
+    name: String,
+    kind: SpanKind,
+    caller: Option<TraceParent>,
+    attributes: Vec<(&'static str, Value)>,
+}
+
+impl SpanFields {
+    fn set(&mut self, field: &Field, value: Value) {
+        let name = field.name();
+        match self.attributes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.attributes.push((name, value)),
+        }
+    }
+}
+
+impl Visit for SpanFields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            NAME => value.clone_into(&mut self.name),
+            PARENT => self.caller = TraceParent::parse(value),
+            KIND => {
+                self.kind = match value {
+                    "server" => SpanKind::Server,
+                    "client" => SpanKind::Client,
+                    _ => SpanKind::Internal,
+                }
+            }
+            _ => self.set(field, Value::Text(floor_cut(value, TEXT_BYTES_MAX).to_owned())),
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, Value::Int(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, Value::Int(i64_or_max(value)));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, Value::Double(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, Value::Bool(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{self, Receiver};
+    use tracing::{field::Empty, info_span};
+    use tracing_subscriber::{Registry, layer::SubscriberExt as _};
+
+    use super::*;
+
+    const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
+
+    /// What is noted of `work`, in the order in which it ends; and how much was lost of it.
+    fn noted(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
+        let (sender, mut receiver): (_, Receiver<FinishedSpan>) = mpsc::channel(places);
+        let lost = Arc::new(AtomicU64::new(0));
+        let spans = Spans::new(sender, Arc::clone(&lost), sample, 7);
+        tracing::subscriber::with_default(Registry::default().with(spans), work);
+        let mut ended = Vec::new();
+        while let Ok(span) = receiver.try_recv() {
+            ended.push(span);
+        }
+        (ended, lost.load(Relaxed))
+    }
+
+    #[test]
+    fn a_part_belongs_to_its_whole() {
+        let (spans, lost) = noted(1.0, 9, || {
+            let whole = info_span!(
+                "whole",
+                "otel.name" = "GET /x",
+                "otel.kind" = "server",
+                "http.status" = Empty
+            );
+            whole.in_scope(|| info_span!("part", tokens = 5, "error.type" = "timeout").in_scope(|| ()));
+            whole.record("http.status", 200);
+        });
+        let [part, whole] = spans.as_slice() else {
+            panic!("{spans:?}")
+        };
+        assert_eq!((part.trace, part.parent), (whole.trace, Some(whole.span)));
+        assert_eq!((part.name.as_str(), part.kind), ("part", SpanKind::Internal));
+        assert_eq!((whole.name.as_str(), whole.kind), ("GET /x", SpanKind::Server));
+        assert_eq!(whole.attributes, [("http.status", Value::Int(200))]);
+        assert_eq!(part.failure(), Some(&Value::Text("timeout".to_owned())));
+        assert!(whole.parent.is_none() && whole.failure().is_none());
+        assert!(whole.start_ns <= part.start_ns && part.end_ns <= whole.end_ns);
+        assert_eq!(lost, 0);
+    }
+
+    #[test]
+    fn who_asks_decides_whether_a_trace_is_sent() {
+        let asked = |flags: &str, sample: f64| {
+            let parent = format!("{CALLER}-{flags}");
+            noted(sample, 9, || {
+                drop(info_span!("whole", "otel.parent" = parent.as_str()));
+            })
+            .0
+        };
+        assert!(asked("00", 1.0).is_empty());
+        let spans = asked("01", 0.0);
+        assert_eq!(
+            (spans[0].trace, spans[0].parent),
+            (
+                0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+                Some(0x00f0_67aa_0ba9_02b7)
+            )
+        );
+        assert!(noted(0.0, 9, || drop(info_span!("whole"))).0.is_empty());
+    }
+
+    #[test]
+    fn what_has_no_place_is_lost_and_counted() {
+        let (spans, lost) = noted(1.0, 1, || {
+            for _ in 0..3 {
+                drop(info_span!("whole"));
+            }
+        });
+        assert_eq!((spans.len(), lost), (1, 2));
+    }
+
+    #[test]
+    fn texts_are_cut() {
+        let (spans, _) = noted(1.0, 9, || {
+            drop(info_span!("whole", said = "é".repeat(1_000).as_str()));
+        });
+        let Value::Text(text) = &spans[0].attributes[0].1 else {
+            panic!("{spans:?}")
+        };
+        assert_eq!(text.len(), TEXT_BYTES_MAX);
+    }
+}
