@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn turn() -> Result<(), Box<dyn std::error::Error>> {
-//! use recapd::client::Client;
+//! use recapd_client::Client;
 //! use serde_json::json;
 //!
 //! let recapd = Client::from_environment(|name| std::env::var(name).ok())?;

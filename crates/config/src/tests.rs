@@ -532,5 +532,8 @@ fn a_named_file_must_be_there_and_the_system_file_may() {
 #[test]
 fn the_environment_of_the_process_is_read() {
     // Cargo sets this for every test.
-    assert_eq!(from_process_environment().get("CARGO_PKG_NAME"), Some("recapd"));
+    assert_eq!(
+        from_process_environment().get("CARGO_PKG_NAME"),
+        Some("recapd-config")
+    );
 }

@@ -8,7 +8,7 @@
 //! Unknown kinds of blocks, items and parts pass: providers add them all the time.
 //!
 //! ```
-//! use recapd::validator::{Target, validate};
+//! use recapd_core::validator::{Target, validate};
 //!
 //! let request = serde_json::json!({"messages": [
 //!     {"role": "user", "content": "What time is it?"},

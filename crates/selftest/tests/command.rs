@@ -1,4 +1,9 @@
 //! The command line of `recapd-selftest`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
+)]
 
 use std::{
     path::{Path, PathBuf},

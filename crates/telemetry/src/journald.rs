@@ -130,7 +130,7 @@ mod tests {
         insta::assert_snapshot!(received(), @r#"
         PRIORITY=6
         SYSLOG_IDENTIFIER=recapd
-        TARGET=recapd::telemetry::journald::tests
+        TARGET=recapd_telemetry::journald::tests
         MESSAGE=window.evicted
         AGENT_ID=coder
         TOKENS=5

@@ -356,10 +356,10 @@ mod tests {
         let text = logged(LogFormat::Auto, LogLevel::Debug, &journal(), one_of_each);
         insta::assert_snapshot!(text, @r#"
         <1>recapd::alert: update.parked
-        <3>recapd::telemetry::tests: update.failed
-        <4>recapd::telemetry::tests: lease.expired
-        <6>recapd::telemetry::tests: window.evicted\nand more agent_id="coder" tokens=5
-        <7>recapd::telemetry::tests: update.claimed
+        <3>recapd_telemetry::tests: update.failed
+        <4>recapd_telemetry::tests: lease.expired
+        <6>recapd_telemetry::tests: window.evicted\nand more agent_id="coder" tokens=5
+        <7>recapd_telemetry::tests: update.claimed
         <6>sqlx::pool: a pool
         "#);
     }
@@ -379,7 +379,7 @@ mod tests {
         };
         let plain = logged(LogFormat::Auto, LogLevel::Info, &plain, emit);
         assert!(
-            plain.ends_with("INFO recapd::telemetry::tests: window.evicted agent_id=\"coder\"\n"),
+            plain.ends_with("INFO recapd_telemetry::tests: window.evicted agent_id=\"coder\"\n"),
             "{plain}"
         );
 
@@ -391,7 +391,7 @@ mod tests {
         );
         assert_eq!(
             (&json["level"], &json["target"]),
-            (&"INFO".into(), &"recapd::telemetry::tests".into())
+            (&"INFO".into(), &"recapd_telemetry::tests".into())
         );
     }
 

@@ -1,15 +1,15 @@
 //! The window in memory: the embedded eviction library, without a daemon or a database.
 //!
 //! ```
-//! use recapd::{domain::window::{Budget, Window}, formats, tokenizer};
+//! use recapd_core::{domain::window::{Budget, Window}, formats, tokenizer};
 //!
 //! let counter = tokenizer::counter_for("openai", "gpt-5");
 //! let mut window = Window::new(Budget::new(1_000, 0.8), counter);
-//! let message = formats::parse(recapd::domain::message::Format::OpenAiChat, r#"{"role":"user","content":"Hi"}"#)?;
-//! let evicted = window.push(message, recapd::domain::time::Timestamp(1_795_250_400_000));
+//! let message = formats::parse(recapd_core::domain::message::Format::OpenAiChat, r#"{"role":"user","content":"Hi"}"#)?;
+//! let evicted = window.push(message, recapd_core::domain::time::Timestamp(1_795_250_400_000));
 //! assert!(evicted.is_empty());
 //! assert_eq!(window.messages().count(), 1);
-//! # Ok::<(), recapd::formats::FormatError>(())
+//! # Ok::<(), recapd_core::formats::FormatError>(())
 //! ```
 
 use std::{borrow::Borrow, collections::VecDeque, sync::Arc};

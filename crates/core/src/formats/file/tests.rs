@@ -11,7 +11,7 @@ use super::{lines::Lines, *};
 use crate::formats::tests::brief;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .join("tests/fixtures")
         .join(name)
 }

@@ -44,7 +44,7 @@ const FILES: [(Target, &str); 4] = [
 ];
 
 fn vectors(file: &str) -> Vec<Vector> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .join("tests/fixtures/requests")
         .join(file)
         .with_extension("json");
