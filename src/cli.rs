@@ -274,11 +274,7 @@ enum Command {
 impl Command {
     /// Whether it begins a log by itself.
     fn logs(&self) -> bool {
-        match self {
-            Self::Serve(_) => true,
-            Self::Mcp(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Serve(_) | Self::Mcp(_))
     }
 
     /// Whether a daemon that runs is asked rather than its database.
