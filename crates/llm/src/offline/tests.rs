@@ -578,7 +578,7 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn any_transcripts_are_covered_once_in_order_by_clean_short_lines(transcripts in transcripts()) {

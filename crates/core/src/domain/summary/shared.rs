@@ -341,6 +341,11 @@ mod tests {
                 prop_assert!(share == need || *share + 1 >= most, "{share} of {need}, another one has {most}");
             }
         }
+    }
+
+    proptest! {
+        // Twelve documents a case take their time.
+        #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
         fn no_document_exceeds_the_ceiling_whatever_agents_bring(

@@ -414,7 +414,7 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn compositions_keep_their_promises_counted_in_bytes(
         items in prop::collection::vec(any_item(AS_OF), 0..120), policy in any_policy(),
@@ -477,7 +477,7 @@ fn aged_at(items: &[Item], looks: &[Timestamp], policy: &SummaryPolicy) -> Strin
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
     /// A daemon that slept for days writes what it would have written day by day.
     #[test]
     fn however_often_the_clock_is_looked_at_the_document_is_the_same(
@@ -509,7 +509,7 @@ proptest! {
 
 #[cfg(feature = "tokenizer")]
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
     #[test]
     fn compositions_keep_their_promises_counted_in_o200k(
         items in prop::collection::vec(any_item(AS_OF), 0..120), policy in any_policy(),

@@ -41,6 +41,8 @@ fn items_give_way_to_facts_and_not_the_other_way_round() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn the_whole_document_fits(
         facts in prop::collection::vec(any_fact(), 0..30),

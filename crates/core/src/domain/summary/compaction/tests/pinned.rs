@@ -61,6 +61,8 @@ fn what_is_pinned_has_a_quarter_of_the_room() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn pins_never_break_the_ceiling_nor_each_other(
         mut items in prop::collection::vec(any_item(AS_OF), 1..60),
