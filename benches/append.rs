@@ -31,7 +31,7 @@ use recapd_core::{
     },
     tokenizer,
 };
-use recapd_engine::keeper::Keeper;
+use recapd_engine::ingest::Ingestor;
 use recapd_store::{AppendRequest, PreparedMessage};
 use rounds::{Rounds, said};
 use sqlx::{
@@ -77,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
 /// A turn against the disk and a bare commit, side by side; then many agents at once.
 async fn turns() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
-    let keeper = &place.parts.keeper;
+    let ingestor = &place.parts.ingestor;
     let file = pages(&place.folder.path().join("pages"))?;
     let mut bare = bare(&place.folder.path().join("bare.db")).await?;
     let agent = "one".parse()?;
@@ -93,10 +93,10 @@ async fn turns() -> anyhow::Result<()> {
         commit_one(&mut bare, &turn).await?;
         commits.add(start.elapsed());
         let start = Instant::now();
-        keeper.append(&agent, turn).await?;
+        ingestor.append(&agent, turn).await?;
         appends.add(start.elapsed());
     }
-    let (mut together, wall) = concurrent(keeper).await?;
+    let (mut together, wall) = concurrent(ingestor).await?;
     let one = commits.p50();
     let alone = [
         ("fsync of 4 KiB", &mut fsyncs),
@@ -147,10 +147,10 @@ async fn turns_on_postgres() -> anyhow::Result<()> {
             .await?;
         commits.add(start.elapsed());
         let start = Instant::now();
-        served.parts.keeper.append(&agent, turn).await?;
+        served.parts.ingestor.append(&agent, turn).await?;
         appends.add(start.elapsed());
     }
-    let (mut together, wall) = concurrent(&served.parts.keeper).await?;
+    let (mut together, wall) = concurrent(&served.parts.ingestor).await?;
     let one = commits.p50();
     let alone = [
         ("bare PostgreSQL commit of one row", &mut commits),
@@ -204,18 +204,18 @@ async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyh
 }
 
 /// Many agents, each of which waits for its own commit; what waits together is committed together.
-async fn concurrent(keeper: &Keeper) -> anyhow::Result<(Sample, Duration)> {
+async fn concurrent(ingestor: &Ingestor) -> anyhow::Result<(Sample, Duration)> {
     let mut agents = JoinSet::new();
     let start = Instant::now();
     for number in 0..AGENTS {
-        let keeper = keeper.clone();
+        let ingestor = ingestor.clone();
         agents.spawn(async move {
             let agent: AgentId = format!("agent-{number}").parse()?;
             let turn = Messages::new(u64::from(number)).turn()?;
             let mut took = Vec::new();
             for _ in 0..size(ROUNDS / 5) {
                 let start = Instant::now();
-                keeper.append(&agent, turn.clone()).await?;
+                ingestor.append(&agent, turn.clone()).await?;
                 took.push(start.elapsed());
             }
             anyhow::Ok(took)
@@ -231,14 +231,14 @@ async fn concurrent(keeper: &Keeper) -> anyhow::Result<(Sample, Duration)> {
 /// A turn of a new agent and one after a long history, in turns.
 async fn histories() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
-    let keeper = &place.parts.keeper;
+    let ingestor = &place.parts.ingestor;
     let mut source = Messages::new(2);
     let mut histories = Vec::new();
     let mixed = source.mix(HISTORY_CHUNK)?;
     for messages in [0, size(HISTORY)] {
         let agent: AgentId = format!("history-{messages}").parse()?;
         for _ in 0..usize::try_from(messages)? / HISTORY_CHUNK {
-            keeper.replay(&agent, mixed.clone()).await?;
+            ingestor.replay(&agent, mixed.clone()).await?;
         }
         histories.push((messages, agent, Sample::default()));
     }
@@ -246,7 +246,7 @@ async fn histories() -> anyhow::Result<()> {
         for (_, agent, sample) in &mut histories {
             let turn = source.turn()?;
             let start = Instant::now();
-            keeper.append(agent, turn).await?;
+            ingestor.append(agent, turn).await?;
             sample.add(start.elapsed());
         }
     }
@@ -267,18 +267,18 @@ async fn histories() -> anyhow::Result<()> {
 /// A round of a long exchange and one of a short exchange, in turns.
 async fn exchanges() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
-    let keeper = &place.parts.keeper;
+    let ingestor = &place.parts.ingestor;
     let mut source = Rounds::new(4);
     let (short_rounds, long_rounds) = (size(SHORT_EXCHANGE), size(LONG_EXCHANGE));
-    let long = one_exchange(keeper, &mut source, "long", long_rounds).await?;
+    let long = one_exchange(ingestor, &mut source, "long", long_rounds).await?;
     let (mut of_short, mut of_long) = (Sample::default(), Sample::default());
     for number in 0..size(SHORT_EXCHANGES) {
-        let short = one_exchange(keeper, &mut source, &format!("short-{number}"), short_rounds).await?;
+        let short = one_exchange(ingestor, &mut source, &format!("short-{number}"), short_rounds).await?;
         for _ in 0..size(ROUNDS_ADDED) {
             for (agent, sample) in [(&short, &mut of_short), (&long, &mut of_long)] {
                 let round = some_rounds(&mut source, 1)?;
                 let start = Instant::now();
-                keeper.append(agent, round).await?;
+                ingestor.append(agent, round).await?;
                 sample.add(start.elapsed());
             }
         }
@@ -296,19 +296,19 @@ async fn exchanges() -> anyhow::Result<()> {
 
 /// An agent that has made so many rounds on one message of the user's.
 async fn one_exchange(
-    keeper: &Keeper,
+    ingestor: &Ingestor,
     source: &mut Rounds,
     name: &str,
     rounds: u32,
 ) -> anyhow::Result<AgentId> {
     let agent: AgentId = name.parse()?;
-    keeper
+    ingestor
         .replay(&agent, vec![said("user", &source.texts.prose(400))?])
         .await?;
     let mut left = usize::try_from(rounds)?;
     while left > 0 {
         let count = left.min(HISTORY_CHUNK / 2);
-        keeper.replay(&agent, some_rounds(source, count)?).await?;
+        ingestor.replay(&agent, some_rounds(source, count)?).await?;
         left -= count;
     }
     Ok(agent)
@@ -349,7 +349,7 @@ async fn bulk() -> anyhow::Result<()> {
     );
     for agents in [1, BULK_AGENTS] {
         if let Some(served) = server::open().await? {
-            let rate = keeper_rate(&served.parts.keeper, &chunks, agents, false).await?;
+            let rate = keeper_rate(&served.parts.ingestor, &chunks, agents, false).await?;
             row(&format!("keeper on PostgreSQL, {agents} at once"), rate);
             served.remove().await?;
         }
@@ -386,7 +386,7 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
             messages: messages.clone(),
             key: None,
             count_method: counter.method().to_owned(),
-            rules: *place.parts.keeper.rules(),
+            rules: *place.parts.ingestor.rules(),
             replayed: false,
             now: Timestamp(0),
         };
@@ -397,11 +397,11 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
 
 async fn sqlite_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
-    keeper_rate(&place.parts.keeper, chunks, agents, with_ids).await
+    keeper_rate(&place.parts.ingestor, chunks, agents, with_ids).await
 }
 
 async fn keeper_rate(
-    keeper: &Keeper,
+    ingestor: &Ingestor,
     chunks: &Arc<Vec<Vec<Message>>>,
     agents: u32,
     with_ids: bool,
@@ -409,7 +409,7 @@ async fn keeper_rate(
     let mut tasks = JoinSet::new();
     let (passes, start) = (size(BULK_CHUNKS / 8), Instant::now());
     for number in 0..agents {
-        let (keeper, chunks) = (keeper.clone(), Arc::clone(chunks));
+        let (ingestor, chunks) = (ingestor.clone(), Arc::clone(chunks));
         tasks.spawn(async move {
             let agent: AgentId = format!("bulk-{number}").parse()?;
             for pass in 0..passes {
@@ -418,7 +418,7 @@ async fn keeper_rate(
                     if with_ids {
                         identify(&mut chunk, &format!("{pass}-{place}"));
                     }
-                    keeper.append(&agent, chunk).await?;
+                    ingestor.append(&agent, chunk).await?;
                 }
             }
             anyhow::Ok(())

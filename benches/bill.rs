@@ -443,7 +443,7 @@ fn in_full(provider: Provider, window: &Window) -> Request {
     Request::new(Timestamp(0), render(provider.format(), &turns).body)
 }
 
-/// The daemon's own keeper, worker and context, over a database.
+/// The daemon's own ingestor, worker and context, over a database.
 async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
     let Place {
         parts,
@@ -466,7 +466,7 @@ async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) ->
     let (counter, mut bill) = (counter(), Bill::new(provider));
     let mut update_in = None;
     for (place, message) in messages.iter().enumerate() {
-        let outcome = parts.keeper.replay(&agent, vec![message.clone()]).await?;
+        let outcome = parts.ingestor.replay(&agent, vec![message.clone()]).await?;
         if !outcome.evictions.is_empty() {
             update_in = Some(UPDATE_CALLS);
         }

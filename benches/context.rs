@@ -133,7 +133,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     .await?;
     let agent: AgentId = "context".parse()?;
     for chunk in messages.chunks(CHUNK) {
-        let outcome = parts.keeper.replay(&agent, chunk.to_vec()).await?;
+        let outcome = parts.ingestor.replay(&agent, chunk.to_vec()).await?;
         // So much has left that the summary is full.
         if outcome.first_exchange > i64::from(size(800)) && outcome.window_tokens <= budget * 92 / 100 {
             break;
@@ -237,14 +237,14 @@ async fn fill(parts: &Parts, agent: &AgentId, rounds: u32) -> anyhow::Result<()>
     let budget = i64::from(size(BUDGET_TOKENS));
     let mut source = Rounds::new(8);
     let request = said("user", &source.texts.prose(400))?;
-    parts.keeper.replay(agent, vec![request]).await?;
+    parts.ingestor.replay(agent, vec![request]).await?;
     for _ in 1..rounds {
         let Some(round) = source.next() else { break };
-        parts.keeper.replay(agent, Vec::from(round?)).await?;
+        parts.ingestor.replay(agent, Vec::from(round?)).await?;
     }
     loop {
         let round = source.next().context("there is always another round")??;
-        let outcome = parts.keeper.replay(agent, Vec::from(round)).await?;
+        let outcome = parts.ingestor.replay(agent, Vec::from(round)).await?;
         let percent = outcome.window_tokens * 100 / budget;
         if outcome.first_exchange > 1 && FILLED_PERCENT.contains(&percent) {
             return Ok(());

@@ -149,7 +149,7 @@ fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
 async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Off, |_| {}).await?;
     let store = place.parts.store.as_ref();
-    let rules = *place.parts.keeper.rules();
+    let rules = *place.parts.ingestor.rules();
     let options = SqliteConnectOptions::new().filename(place.folder.path().join(place::DATABASE));
     let mut filler = SqliteConnection::connect_with(&options).await?;
     let mut agents: Vec<(AgentId, AppendRules)> = Vec::new();

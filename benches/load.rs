@@ -163,7 +163,7 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     for agent in &agents {
         place
             .parts
-            .keeper
+            .ingestor
             .append(agent, source.mix(HISTORY_MESSAGES)?)
             .await?;
     }
@@ -174,9 +174,9 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     for (number, (agent, turn)) in (0..count).zip(agents.zip(turns)) {
         let due = start + Duration::from_secs(1) * number / TURNS_PER_SECOND;
         sleep_until(due).await;
-        let (keeper, agent, turn) = (place.parts.keeper.clone(), agent.clone(), Arc::clone(turn));
+        let (ingestor, agent, turn) = (place.parts.ingestor.clone(), agent.clone(), Arc::clone(turn));
         under_way.spawn(async move {
-            keeper.append(&agent, turn.to_vec()).await?;
+            ingestor.append(&agent, turn.to_vec()).await?;
             Ok((number >= count / WARMUP_SHARE).then(|| due.elapsed()))
         });
         // What has ended keeps its memory until it is taken: 60,000 of them would cost time that isn't the appends'.

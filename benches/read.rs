@@ -38,7 +38,7 @@ use recapd_api::{
 };
 use recapd_config::{Config, DatabaseConfig, Synchronous};
 use recapd_core::domain::agent::AgentId;
-use recapd_engine::{assembly, keeper::Keeper};
+use recapd_engine::{assembly, ingest::Ingestor};
 use recapd_store::SqlStore;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -87,7 +87,7 @@ async fn main() -> anyhow::Result<()> {
     let agent: AgentId = "reader".parse()?;
     let mut source = Messages::new(1);
     for _ in 0..HISTORY_MESSAGES / 500 {
-        place.parts.keeper.append(&agent, source.mix(500)?).await?;
+        place.parts.ingestor.append(&agent, source.mix(500)?).await?;
     }
     let mut tasks = JoinSet::new();
     let stop = CancellationToken::new();
@@ -363,10 +363,10 @@ fn write_flat_out(
             _ => format!("writer-{number}").parse()?,
         };
         let turn = Messages::new(u64::from(number)).turn()?;
-        let (keeper, appended): (Keeper, _) = (place.parts.keeper.clone(), Arc::clone(appended));
+        let (ingestor, appended): (Ingestor, _) = (place.parts.ingestor.clone(), Arc::clone(appended));
         tasks.spawn(async move {
             loop {
-                keeper.append(&agent, turn.clone()).await?;
+                ingestor.append(&agent, turn.clone()).await?;
                 appended.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -24,10 +24,10 @@ use commands::{
         agents, context, facts, forget, history, hook, items, lineage, pins, project, push, recall, summary,
         update, versions, window,
     },
+    check::{check_request, count, replay, selftest},
     database::{backup, copy, export, import, migrate, verify},
     operation::{age, alerts, audit, doctor, health, metrics, queue, runs, serve, status, support, token},
     setup::{config_file, init, openapi, shell, topics, version},
-    trial::{check_request, count, replay, selftest},
 };
 use exit::CommandFailure;
 use recapd_client::Credentials;

@@ -1,4 +1,4 @@
-//! A conversation lived through by the daemon's own keeper and worker.
+//! A conversation lived through by the daemon's own ingestor and worker.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Daemon {
         self.work().await?;
         let outcome = self
             .parts
-            .keeper
+            .ingestor
             .replay(&self.agent, vec![message.clone()])
             .await?;
         let evicted = outcome.evictions.iter().map(|eviction| eviction.tokens);

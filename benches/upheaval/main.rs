@@ -127,19 +127,19 @@ async fn made(parts: &Parts, messages: u32) -> anyhow::Result<()> {
     let mut texts = Texts::new(1);
     for name in ["wide", "told"] {
         let agent: AgentId = name.parse()?;
-        parts.keeper.append(&agent, turn(&mut texts)?).await?;
+        parts.ingestor.append(&agent, turn(&mut texts)?).await?;
         if name == "wide" {
             let patch = SettingsPatch::parse(json!({"budget_tokens": 0}))?;
-            parts.keeper.change_settings(&agent, &patch).await?;
+            parts.ingestor.change_settings(&agent, &patch).await?;
         }
         for _ in 0..messages / AT_ONCE.min(messages) {
             let mut some = Vec::new();
             while some.len() < AT_ONCE.min(messages) as usize {
                 some.extend(turn(&mut texts)?);
             }
-            parts.keeper.append(&agent, some).await?;
+            parts.ingestor.append(&agent, some).await?;
         }
-        parts.keeper.end_session(&agent).await?;
+        parts.ingestor.end_session(&agent).await?;
         parts.worker.drain().await?;
     }
     while parts.store.index_messages(1_000).await? > 0 {}
@@ -181,7 +181,7 @@ async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Res
 }
 
 async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<()> {
-    let (keeper, store) = (&opened.parts.keeper, &opened.parts.store);
+    let (ingestor, store) = (&opened.parts.ingestor, &opened.parts.store);
     let told: AgentId = "told".parse()?;
     match upheaval {
         Upheaval::Nothing => tokio::time::sleep(REST * 3).await,
@@ -192,20 +192,20 @@ async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::
                 .await?
                 .map_or(0, |row| row.ledger.last_exchange);
             let numbers = (0..i64::from(forgotten)).map(|place| 1 + place * last / i64::from(forgotten));
-            keeper
+            ingestor
                 .forget(&agent, Forgettable::Exchanges(numbers.collect()))
                 .await?;
         }
         Upheaval::RollBack => {
             let version = store.summary(&told).await?.map_or(0, |summary| summary.version);
-            keeper.roll_back(&told, (version / 2).max(1)).await?;
+            ingestor.roll_back(&told, (version / 2).max(1)).await?;
         }
-        Upheaval::Rebuild => drop(keeper.rebuild(&told).await?),
+        Upheaval::Rebuild => drop(ingestor.rebuild(&told).await?),
         Upheaval::OtherModel => {
             let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"}))?;
-            keeper.change_settings(&"wide".parse()?, &patch).await?;
+            ingestor.change_settings(&"wide".parse()?, &patch).await?;
         }
-        Upheaval::Delete(name) => drop(keeper.delete(&name.parse()?).await?),
+        Upheaval::Delete(name) => drop(ingestor.delete(&name.parse()?).await?),
     }
     Ok(())
 }
@@ -221,10 +221,10 @@ async fn others(parts: Parts, is_over: Arc<AtomicBool>) -> anyhow::Result<Sample
         }
         let due = start + Duration::from_secs(1) * number / TURNS_PER_SECOND;
         sleep_until(due).await;
-        let (keeper, turn) = (parts.keeper.clone(), turn(&mut texts)?);
+        let (ingestor, turn) = (parts.ingestor.clone(), turn(&mut texts)?);
         let agent: AgentId = format!("other-{}", number % OTHERS).parse()?;
         under_way.spawn(async move {
-            keeper.append(&agent, turn).await?;
+            ingestor.append(&agent, turn).await?;
             Ok(due.elapsed())
         });
         while let Some(ended) = under_way.try_join_next() {

@@ -9,7 +9,6 @@ use std::{
 use serde::Serialize;
 
 use recapd_core::{
-    digest::digest,
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},
         message::Format,
@@ -17,6 +16,7 @@ use recapd_core::{
         text::floor_cut,
     },
     formats::file::{FileReader, Record},
+    hash::short_hash,
 };
 
 /// Digits of the hash behind an agent's name, where the name alone doesn't tell conversations apart.
@@ -33,7 +33,7 @@ pub(super) fn agent_of(conversation: &str) -> AgentId {
         return slug;
     }
     let name = floor_cut(slug.as_str(), NAME_BYTES_MAX).trim_end_matches('-');
-    let digest = digest(&[conversation.as_bytes()]);
+    let digest = short_hash(&[conversation.as_bytes()]);
     AgentId::slug(&format!("{name}-{}", floor_cut(&digest, HASH_DIGITS)))
 }
 
@@ -137,7 +137,7 @@ pub(super) struct UnreadTimes {
 
 impl UnreadTimes {
     /// Counts a record of `file` if its time can't be read, and says so of the first one.
-    pub(super) fn heed(&mut self, file: &Path, record: &Record) -> Option<String> {
+    pub(super) fn observe(&mut self, file: &Path, record: &Record) -> Option<String> {
         if !record.is_time_unread {
             return None;
         }

@@ -48,7 +48,7 @@ struct KindCount {
 
 impl Unshown {
     /// Counts a message.
-    pub(super) fn heed(&mut self, message: &Message) {
+    pub(super) fn observe(&mut self, message: &Message) {
         self.read += 1;
         if !message.kind.is_conversation() {
             self.hidden += 1;
@@ -132,7 +132,7 @@ mod tests {
         let mut unshown = Unshown::default();
         for &(kind, messages) in kinds {
             for _ in 0..messages {
-                unshown.heed(&Message::new(Kind::from_name(kind), Vec::new()));
+                unshown.observe(&Message::new(Kind::from_name(kind), Vec::new()));
             }
         }
         unshown

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::{Host, Input};
 use recapd_config::Environment;
 use recapd_core::{
-    digest::digest,
     domain::{agent::AgentId, text::floor_cut},
+    hash::short_hash,
 };
 
 /// The agent's name unless `--agent` gives another.
@@ -53,7 +53,7 @@ fn resolved(folder: &Path) -> PathBuf {
 fn label(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name = AgentId::slug(&name);
-    let digits: String = digest(&[project.as_os_str().as_encoded_bytes()])
+    let digits: String = short_hash(&[project.as_os_str().as_encoded_bytes()])
         .chars()
         .take(HASH_DIGITS)
         .collect();

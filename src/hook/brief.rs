@@ -16,13 +16,13 @@ use super::{
 };
 use recapd_client::PLACEHOLDER;
 use recapd_core::{
-    digest::digest,
     domain::{
         agent::AgentId,
         context::{fence, fence_copy},
-        inert::inert_document,
+        neutralize::neutralize_document,
         time::Timestamp,
     },
+    hash::short_hash,
 };
 
 /// The most characters of an output that Claude Code shows.
@@ -85,8 +85,8 @@ impl HookCall<'_> {
             return None;
         }
         // Whoever answered, or wrote the copy, may be no daemon.
-        brief.text = inert_document(&brief.text);
-        let mark = digest(&[brief.text.as_bytes()]);
+        brief.text = neutralize_document(&brief.text);
+        let mark = short_hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
         // What the session got before its context was emptied is no longer in view.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
@@ -240,7 +240,7 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
 /// Whether this session was the agent's last one: then it already holds everything that a summary tells.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
-    let is_last = gathered.is_some_and(|last| last.session == digest(&[input.session.as_bytes()]));
+    let is_last = gathered.is_some_and(|last| last.session == short_hash(&[input.session.as_bytes()]));
     input.source.as_deref() == Some("resume") && is_last
 }
 

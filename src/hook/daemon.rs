@@ -7,7 +7,7 @@ use tokio::{runtime::Runtime, time::Instant};
 
 use recapd_client::{Credentials, Transport};
 use recapd_core::domain::{agent::AgentId, time::SECOND_MS};
-use recapd_platform::wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
+use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
 /// With less time left than this the daemon isn't asked.
 const TIME_MIN: Duration = Duration::from_millis(3);

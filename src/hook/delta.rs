@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::rollout::Original;
 use recapd_core::{
-    digest::digest,
     domain::message::{Format, Message},
     formats,
+    hash::short_hash,
 };
 
 /// How many bytes are read at a time; their whole lines become one segment of the spool.
@@ -57,7 +57,7 @@ impl Cursor {
             format: format.name().to_owned(),
             session: session.to_owned(),
             offset: 0,
-            tail: digest(&[b""]),
+            tail: short_hash(&[b""]),
             half: 0,
             original: None,
         }
@@ -213,7 +213,7 @@ pub(super) fn spooled(format: Format, json: &str) -> String {
 
 /// An id made of `parts`: the same parts give the same id.
 pub(super) fn id(parts: &[&[u8]]) -> String {
-    format!("hook-{}", digest(parts))
+    format!("hook-{}", short_hash(parts))
 }
 
 /// The origin of a line.
@@ -238,5 +238,5 @@ fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(offset - length))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
-    Ok(digest(&[&bytes]))
+    Ok(short_hash(&[&bytes]))
 }

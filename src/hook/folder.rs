@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use super::spool::Spool;
 use recapd_config::Environment;
 use recapd_core::{
-    digest::digest,
     domain::{
         agent::AgentId,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
+    hash::short_hash,
 };
 
 /// The longest state file that is read, in bytes.
@@ -53,12 +53,16 @@ impl StateFolder {
 
     /// The file with the last brief of `agent`.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
-        let name = digest(&[agent.as_str().as_bytes()]);
+        let name = short_hash(&[agent.as_str().as_bytes()]);
         self.0.join("cache").join(format!("{name}.md"))
     }
 
     pub(super) fn agent(&self, agent: &AgentId) -> AgentFolder {
-        AgentFolder(self.0.join("hooks").join(digest(&[agent.as_str().as_bytes()])))
+        AgentFolder(
+            self.0
+                .join("hooks")
+                .join(short_hash(&[agent.as_str().as_bytes()])),
+        )
     }
 
     /// The folders of all agents.
@@ -120,7 +124,7 @@ impl AgentFolder {
     }
 
     pub(super) fn session(&self, session: &str) -> PathBuf {
-        let name = digest(&[session.as_bytes()]);
+        let name = short_hash(&[session.as_bytes()]);
         self.sessions().join(format!("{name}.json"))
     }
 

@@ -30,8 +30,8 @@ use super::{
 };
 pub(super) use drain::{SendState, drain, visit};
 use recapd_core::{
-    digest::digest,
     domain::{agent::AgentId, message::Format},
+    hash::short_hash,
 };
 
 /// The most transcripts of other sessions that are looked at for messages after their last hook.
@@ -108,7 +108,7 @@ impl Gatherer<'_> {
         self.take_stragglers(&spool, own_file.as_ref());
         let gathered = GatherState {
             agent: self.agent.clone(),
-            session: digest(&[input.session.as_bytes()]),
+            session: short_hash(&[input.session.as_bytes()]),
         };
         replace_json(&self.folder.gathered(), &gathered)?;
         let Some((file, new)) = own else {
@@ -129,7 +129,7 @@ impl Gatherer<'_> {
     /// Writes down that a mark comes after everything in the transcript now.
     fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
-        let name = format!("{}-{}.json", digest(&[session.as_bytes()]), mark.kind());
+        let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.kind());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
 
@@ -241,14 +241,14 @@ impl Gatherer<'_> {
     }
 
     fn cursor_file(&self, transcript: &Path) -> PathBuf {
-        let name = digest(&[transcript.as_os_str().as_encoded_bytes()]);
+        let name = short_hash(&[transcript.as_os_str().as_encoded_bytes()]);
         self.folder.cursors().join(format!("{name}.json"))
     }
 }
 
 fn is_mark_of(file: &Path, session: &str) -> bool {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    name.starts_with(digest(&[session.as_bytes()]).as_bytes())
+    name.starts_with(short_hash(&[session.as_bytes()]).as_bytes())
 }
 
 /// A mark as a message: at the same place of a session it has the same id.

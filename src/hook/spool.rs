@@ -9,8 +9,8 @@ use std::{
 
 use super::folder::{files, is_old, remove_half_written, replace, replace_durably, touched_at};
 use recapd_core::{
-    digest::digest,
     domain::{message::Format, time::Timestamp},
+    hash::short_hash,
 };
 
 /// The most bytes that may wait per agent. Beyond it messages stay in their transcripts.
@@ -141,7 +141,7 @@ fn number(segment: &Path) -> u64 {
 
 /// Sets a copy of a segment aside, once: numbers come again. At worst there is none to look at.
 fn set_aside(segment: &Path, bytes: &[u8]) {
-    let copy = segment.with_extension(format!("{}.{UNREADABLE}", digest(&[bytes])));
+    let copy = segment.with_extension(format!("{}.{UNREADABLE}", short_hash(&[bytes])));
     if !copy.exists() {
         replace(&copy, bytes).ok();
     }

@@ -30,7 +30,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
         let (calls, exchanges) = (rig.flaky.calls("last_said"), rig.flaky.calls("exchanges"));
         let (outcome, reading) = rig
             .parts
-            .keeper
+            .ingestor
             .append_and_listen(&rig.agent, talk, None, None)
             .await
             .unwrap();
@@ -46,7 +46,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
     let alone = vec![native("user", "Hi"), native("assistant", "Ho")];
     let (_, reading) = rig
         .parts
-        .keeper
+        .ingestor
         .append_and_listen(&rig.agent, alone, None, None)
         .await
         .unwrap();
@@ -61,7 +61,7 @@ async fn convergence_stops_nobody() {
         let talk = vec![says("a", "Yes, just so!"), says("b", "Yes, just so!")];
         let (outcome, reading) = rig
             .parts
-            .keeper
+            .ingestor
             .append_and_listen(&rig.agent, talk, None, None)
             .await
             .unwrap();
@@ -74,7 +74,7 @@ async fn convergence_stops_nobody() {
     rig.flaky.fail("last_said", 1, When::Before);
     let (outcome, reading) = rig
         .parts
-        .keeper
+        .ingestor
         .append_and_listen(&rig.agent, vec![says("a", "Yes?")], None, None)
         .await
         .unwrap();

@@ -29,20 +29,20 @@ const READING: &[&str] = &["reqwest::", "axum::", "hyper::", "tokio::", "async f
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { of: "core", module: "domain", may_use: &[], banned: IMPURE },
-    Layer { of: "core", module: "digest", may_use: &["domain"], banned: IMPURE },
+    Layer { of: "core", module: "hash", may_use: &["domain"], banned: IMPURE },
     Layer { of: "core", module: "formats", may_use: &["domain"], banned: IMPURE },
     Layer { of: "core", module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     // It checks what the others build, so it knows none of them.
     Layer { of: "core", module: "validator", may_use: &[], banned: IMPURE },
     Layer { of: "engine", module: "journal", may_use: &[], banned: &[] },
-    Layer { of: "engine", module: "keeper", may_use: &["journal"], banned: &[] },
+    Layer { of: "engine", module: "ingest", may_use: &["journal"], banned: &[] },
     Layer { of: "engine", module: "worker", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "schedule", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "snapshot", may_use: &[], banned: &[] },
-    Layer { of: "engine", module: "fleet", may_use: &[], banned: &[] },
+    Layer { of: "engine", module: "peers", may_use: &[], banned: &[] },
     Layer {
         of: "engine", module: "assembly",
-        may_use: &["journal", "keeper", "worker", "schedule", "snapshot", "fleet"], banned: &[],
+        may_use: &["journal", "ingest", "worker", "schedule", "snapshot", "peers"], banned: &[],
     },
     Layer { of: "api", module: "history", may_use: &[], banned: &["axum::", "tokio::"] },
     Layer { of: "api", module: "context", may_use: &[], banned: &["axum::", "tokio::"] },
@@ -186,19 +186,19 @@ fn forbidden_uses_are_found_with_their_lines() {
             "crates/core/src/domain/summary/item.rs:13: std::net",
         ]
     );
-    let keeper = Source::new(
-        "crates/engine/src/keeper.rs",
+    let ingestor = Source::new(
+        "crates/engine/src/ingest.rs",
         "use crate::{journal::Journal, worker};\nuse super::worker::X;\n",
     );
     assert_eq!(
-        layering(&keeper),
+        layering(&ingestor),
         [
-            "crates/engine/src/keeper.rs:1: crate::worker",
-            "crates/engine/src/keeper.rs:2: crate::worker"
+            "crates/engine/src/ingest.rs:1: crate::worker",
+            "crates/engine/src/ingest.rs:2: crate::worker"
         ]
     );
     let append = Source::new(
-        "crates/engine/src/keeper/append.rs",
+        "crates/engine/src/ingest/append.rs",
         "use crate::journal::Journal; // not crate::worker\n",
     );
     assert!(layering(&append).is_empty());

@@ -2146,7 +2146,7 @@ export interface components {
          * @description What a row waits for.
          * @enum {string}
          */
-        QueueWait: "company" | "provider" | "backoff" | "batch" | "limit" | "hand";
+        QueueWait: "batching" | "provider" | "backoff" | "batch" | "limit" | "operator";
         /** @description What a search found, best first. */
         Recall: {
             /** @description Whose archive. */

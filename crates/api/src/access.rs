@@ -98,7 +98,7 @@ impl Caller {
 
 /// The request has no token, or none that is valid. Which of the two isn't told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stranger;
+pub struct UnknownCaller;
 
 /// A token that opens something.
 struct ActiveToken {
@@ -173,25 +173,25 @@ impl Access {
     /// Who asks with this token.
     ///
     /// # Errors
-    /// [`Stranger`].
-    pub async fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, Stranger> {
+    /// [`UnknownCaller`].
+    pub async fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, UnknownCaller> {
         self.freshen().await;
         if self.is_open() {
             return Ok(Arc::clone(&self.anybody));
         }
-        self.holder(&digest_of(token.ok_or(Stranger)?))
+        self.holder(&digest_of(token.ok_or(UnknownCaller)?))
     }
 
     /// Who asks in this session. The session ends if its token opens nothing any more.
     ///
     /// # Errors
-    /// [`Stranger`].
-    pub async fn identify_session(&self, key: &SessionKey) -> Result<Arc<Caller>, Stranger> {
+    /// [`UnknownCaller`].
+    pub async fn identify_session(&self, key: &SessionKey) -> Result<Arc<Caller>, UnknownCaller> {
         self.freshen().await;
         if self.is_open() {
             return Ok(Arc::clone(&self.anybody));
         }
-        let token = self.sessions.token(key, self.clock.now()).ok_or(Stranger)?;
+        let token = self.sessions.token(key, self.clock.now()).ok_or(UnknownCaller)?;
         let holder = self.holder(&token);
         if holder.is_err() {
             self.sessions.end(key);
@@ -215,16 +215,16 @@ impl Access {
     }
 
     /// Who holds the token with this digest.
-    fn holder(&self, digest: &str) -> Result<Arc<Caller>, Stranger> {
+    fn holder(&self, digest: &str) -> Result<Arc<Caller>, UnknownCaller> {
         let tokens = self.held();
         let found = digest
             .get(..FINDING_DIGITS)
             .and_then(|digits| tokens.by_digits.get(digits));
-        let known = found.ok_or(Stranger)?;
+        let known = found.ok_or(UnknownCaller)?;
         let now = self.clock.now();
         let is_same = bool::from(known.digest.as_bytes().ct_eq(digest.as_bytes()));
         if !is_same || known.expires_at.is_some_and(|at| at <= now) {
-            return Err(Stranger);
+            return Err(UnknownCaller);
         }
         known.used_at.fetch_max(now.0, Ordering::Relaxed);
         Ok(Arc::clone(&known.caller))

@@ -14,12 +14,12 @@ mod exchange;
 mod fault;
 mod filter;
 mod frame;
-mod lamp;
+mod health;
+mod layers;
 mod overview;
 mod queue;
 mod runs;
 mod search;
-mod strata;
 mod system;
 mod text;
 mod versions;
@@ -31,15 +31,15 @@ pub use self::{
     fault::{Fault, fault_page, sign_in_page},
     filter::{Filter, FilterError, QUEUE_STATES, RUN_STATES},
     frame::{DashboardArea, Frame, Viewer},
-    lamp::{
-        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, Lamp, Lights,
-        PENDING_MS_MAX, lamps,
+    health::{
+        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, HealthLight,
+        Lights, PENDING_MS_MAX, lamps,
     },
+    layers::{Strata, strata_page},
     overview::{Overview, Stale, overview_page},
     queue::{QueueList, RETRIED_MAX, queue_page},
     runs::{RunList, run_page, runs_page},
     search::{Search, search_page},
-    strata::{Strata, strata_page},
     system::{DaemonFacts, Setting, System, system_page},
     text::value,
     versions::{Diff, VersionList, diff_page, versions_page},

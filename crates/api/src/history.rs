@@ -13,7 +13,7 @@ use recapd_core::domain::{
     transcript::{Line, Transcript, TranscriptLimits, Voice},
     window::Budget,
 };
-use recapd_engine::keeper::convergence;
+use recapd_engine::ingest::convergence;
 use recapd_store::{
     AgentRow, ExchangeQuery, Store, StoreError, StoreResult, StoredExchange,
     page::{PAGE_BYTES_MAX, PagedExchange, page},

@@ -1,11 +1,11 @@
 //! The HTTP interface, version 1.
 //!
 //! ```text
-//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► guard ─► route ─► keeper, snapshots, store
+//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► guard ─► route ─► ingestor, snapshots, store
 //!        └─► shortcut: a summary in memory
 //! ```
 //!
-//! It asks the keeper, the snapshots and the store, and never the worker: no request waits for a model. Handlers
+//! It asks the ingestor, the snapshots and the store, and never the worker: no request waits for a model. Handlers
 //! translate and decide nothing. Whatever goes wrong is answered with a problem (RFC 9457) that says what to do.
 //!
 //! Invariant: an append is stored whole or not at all, and goes on to its end when its client goes away.
@@ -48,7 +48,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
-    keeper::{Keeper, Operator},
+    ingest::{Ingestor, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
 };
 use recapd_platform::clock::Clock;
@@ -77,7 +77,7 @@ pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope,
 
 /// Whoever put the daemon together, and can tell about it what no part of it knows.
 #[async_trait]
-pub trait Examiner: Send + Sync {
+pub trait HealthChecker: Send + Sync {
     /// Looks at the daemon, without asking anybody over the network but its database.
     async fn examine(&self) -> DaemonFacts;
 }
@@ -86,7 +86,7 @@ pub trait Examiner: Send + Sync {
 #[derive(Clone)]
 pub struct HttpState {
     /// Takes messages in.
-    pub keeper: Keeper,
+    pub ingestor: Ingestor,
     /// Answers readers of summaries.
     pub snapshots: Arc<Snapshots>,
     /// Answers readers of projects' summaries.
@@ -100,7 +100,7 @@ pub struct HttpState {
     /// Tells what was audited.
     pub audited: Arc<dyn AuditStore>,
     /// Looks at the daemon from inside, if it is one.
-    pub examiner: Option<Arc<dyn Examiner>>,
+    pub health_checker: Option<Arc<dyn HealthChecker>>,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -206,14 +206,14 @@ impl HttpState {
         stop: CancellationToken,
     ) -> Self {
         Self {
-            keeper: parts.keeper.clone(),
+            ingestor: parts.ingestor.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
             operator: parts.operator(Arc::clone(&database) as _),
             audit: Audit::of_log(parts.metrics.clone()),
             audited: database,
             access,
-            examiner: None,
+            health_checker: None,
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),

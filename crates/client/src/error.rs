@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use recapd_platform::wire::{HttpReply, WireError};
+use recapd_platform::http_client::{HttpClientError, HttpReply};
 
 /// The most characters of an answer that are told in an error.
 const TOLD_CHARS_MAX: usize = 200;
@@ -77,14 +77,14 @@ impl ClientError {
     }
 }
 
-impl From<WireError> for ClientError {
-    fn from(error: WireError) -> Self {
+impl From<HttpClientError> for ClientError {
+    fn from(error: HttpClientError) -> Self {
         match error {
-            WireError::Unsendable(said) | WireError::Untrusted(said) => Self::Unusable(said),
-            WireError::Unreachable(said) | WireError::Late(said) | WireError::Broken(said) => {
-                Self::Unreachable(said)
-            }
-            WireError::TooLong(_) => Self::Unreadable(error.to_string()),
+            HttpClientError::Unsendable(said) | HttpClientError::Untrusted(said) => Self::Unusable(said),
+            HttpClientError::Unreachable(said)
+            | HttpClientError::Late(said)
+            | HttpClientError::Broken(said) => Self::Unreachable(said),
+            HttpClientError::TooLong(_) => Self::Unreadable(error.to_string()),
         }
     }
 }

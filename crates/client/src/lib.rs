@@ -44,10 +44,10 @@ pub use self::{
     trust::{Credentials, Trust, USER_VARIABLE, UnknownUser},
 };
 use recapd_core::{
-    domain::{agent::AgentId, inert::inert_document},
+    domain::{agent::AgentId, neutralize::neutralize_document},
     formats::outgoing::RequestFormat,
 };
-use recapd_platform::wire::{HttpReply, HttpSettings};
+use recapd_platform::http_client::{HttpReply, HttpSettings};
 
 /// Where a daemon listens if nothing else is said.
 pub const PLACE: &str = "http://127.0.0.1:7411";
@@ -163,7 +163,7 @@ impl Client {
     /// be had. Never fails, because an agent can work without it.
     pub async fn summary_or_placeholder(&self, agent: &AgentId) -> String {
         match self.summary(agent).await {
-            Ok(summary) => inert_document(&summary.content),
+            Ok(summary) => neutralize_document(&summary.content),
             Err(error) if error.code() == Some("unknown_agent") => String::new(),
             Err(error) => {
                 tracing::warn!(%error, %agent, "client.summary_unavailable");

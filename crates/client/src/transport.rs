@@ -4,7 +4,7 @@ use reqwest::{Client, Method, RequestBuilder, Url};
 use secrecy::ExposeSecret as _;
 
 use super::{place::DaemonEndpoint, trust::Credentials};
-use recapd_platform::wire::{self, HttpReply, HttpSettings, WireError};
+use recapd_platform::http_client::{self, HttpClientError, HttpReply, HttpSettings};
 
 /// What requests to a socket name as their host.
 const SOCKET_HOST: &str = "http://localhost";
@@ -22,14 +22,16 @@ impl Transport {
     /// To the daemon there. Without `https:` no certificates are read, which takes longer than a call.
     ///
     /// # Errors
-    /// [`WireError::Unsendable`] if there can't be a connection.
-    pub fn new(place: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, WireError> {
+    /// [`HttpClientError::Unsendable`] if there can't be a connection.
+    pub fn new(place: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, HttpClientError> {
         let socket_base =
-            || Url::parse(SOCKET_HOST).map_err(|error| WireError::Unsendable(error.to_string()));
+            || Url::parse(SOCKET_HOST).map_err(|error| HttpClientError::Unsendable(error.to_string()));
         let (base, client) = match place {
-            DaemonEndpoint::Socket(path) => (socket_base()?, wire::socket_client(settings, path)?),
-            DaemonEndpoint::Address(url) if url.scheme() == "https" => (url.clone(), wire::client(settings)?),
-            DaemonEndpoint::Address(url) => (url.clone(), wire::plain_client(settings)?),
+            DaemonEndpoint::Socket(path) => (socket_base()?, http_client::socket_client(settings, path)?),
+            DaemonEndpoint::Address(url) if url.scheme() == "https" => {
+                (url.clone(), http_client::client(settings)?)
+            }
+            DaemonEndpoint::Address(url) => (url.clone(), http_client::plain_client(settings)?),
         };
         Ok(Self {
             place: place.clone(),
@@ -80,13 +82,17 @@ impl Transport {
     /// Sends a request with the token, if who listens there may have it, and reads an answer of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`WireError::Untrusted`] before anything is sent, else those of [`wire::send`].
-    pub async fn send(&self, request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, WireError> {
+    /// [`HttpClientError::Untrusted`] before anything is sent, else those of [`http_client::send`].
+    pub async fn send(
+        &self,
+        request: RequestBuilder,
+        bytes_max: usize,
+    ) -> Result<HttpReply, HttpClientError> {
         self.credentials.check(&self.place).await?;
         let request = match &self.credentials.token {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
         };
-        wire::send(request, bytes_max).await
+        http_client::send(request, bytes_max).await
     }
 }

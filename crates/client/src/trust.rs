@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use tokio::net::UnixStream;
 
 use super::{listeners::listeners, place::DaemonEndpoint};
-use recapd_platform::wire::WireError;
+use recapd_platform::http_client::HttpClientError;
 
 /// The variable that names one more user whose daemon is believed, by name or number, or [`ANYBODY`].
 pub const USER_VARIABLE: &str = "RECAPD_SERVER_USER";
@@ -81,10 +81,10 @@ impl Trust {
     }
 
     /// Checks all of `users`, who listen at `place`.
-    fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), WireError> {
+    fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), HttpClientError> {
         match users.iter().find(|user| !self.includes(**user)) {
             None => Ok(()),
-            Some(user) => Err(WireError::Untrusted(format!(
+            Some(user) => Err(HttpClientError::Untrusted(format!(
                 "a program of user {user} listens at {place}, not one of yours, root's or {SERVICE_USER}'s, and is sent \
                  nothing; if it is the daemon, set {USER_VARIABLE}={user}"
             ))),
@@ -97,8 +97,8 @@ impl Credentials {
     /// Who listens elsewhere is shown by its certificate.
     ///
     /// # Errors
-    /// [`WireError::Untrusted`] if it is another user's program, [`WireError::Unreachable`] if it is nobody's.
-    pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), WireError> {
+    /// [`HttpClientError::Untrusted`] if it is another user's program, [`HttpClientError::Unreachable`] if it is nobody's.
+    pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), HttpClientError> {
         if self.trust == Trust::Anybody {
             return Ok(());
         }
@@ -111,12 +111,16 @@ impl Credentials {
         }
     }
 
-    fn check_listeners(&self, place: &DaemonEndpoint, addresses: &[SocketAddr]) -> Result<(), WireError> {
+    fn check_listeners(
+        &self,
+        place: &DaemonEndpoint,
+        addresses: &[SocketAddr],
+    ) -> Result<(), HttpClientError> {
         match listeners(addresses) {
             // The system doesn't say.
             None => Ok(()),
             Some(users) if users.is_empty() => {
-                Err(WireError::Unreachable(format!("nobody listens at {place}")))
+                Err(HttpClientError::Unreachable(format!("nobody listens at {place}")))
             }
             Some(users) => self.trust.check(place, &users),
         }
@@ -124,8 +128,8 @@ impl Credentials {
 }
 
 /// The user whose program listens at a socket.
-async fn socket_user(path: &Path) -> Result<u32, WireError> {
-    let unreachable = |error: std::io::Error| WireError::Unreachable(error.to_string());
+async fn socket_user(path: &Path) -> Result<u32, HttpClientError> {
+    let unreachable = |error: std::io::Error| HttpClientError::Unreachable(error.to_string());
     let stream = UnixStream::connect(path).await.map_err(unreachable)?;
     Ok(stream.peer_cred().map_err(unreachable)?.uid())
 }
@@ -237,6 +241,9 @@ mod tests {
         assert_eq!(credentials.check(&there).await, Ok(()));
         drop(listener);
         let nobody = credentials.check(&there).await;
-        assert!(matches!(nobody, Err(WireError::Unreachable(_))), "{nobody:?}");
+        assert!(
+            matches!(nobody, Err(HttpClientError::Unreachable(_))),
+            "{nobody:?}"
+        );
     }
 }

@@ -5,12 +5,12 @@
 //! - [`formats`]: provider and transcript formats to and from messages.
 //! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
 //! - [`validator`]: what a provider would refuse in a request; written from the providers' rules alone.
-//! - [`digest`]: hashes of what is kept.
+//! - [`hash`]: hashes of what is kept.
 
 #![warn(missing_docs)]
 
-pub mod digest;
 pub mod domain;
 pub mod formats;
+pub mod hash;
 pub mod tokenizer;
 pub mod validator;

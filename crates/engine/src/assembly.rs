@@ -7,9 +7,9 @@ use std::{convert::Infallible, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fleet,
+    ingest::{Ingestor, Operator},
     journal::live::{Journal, LiveJournal},
-    keeper::{Keeper, Operator},
+    peers,
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     worker::{BatchServices, BatchSettings, Worker, WorkerParts, WorkerSettings},
@@ -75,7 +75,7 @@ pub struct Parts {
     /// Where everything is kept.
     pub store: Arc<dyn Store>,
     /// Takes messages in.
-    pub keeper: Keeper,
+    pub ingestor: Ingestor,
     /// Updates summaries.
     pub worker: Worker,
     /// Fires what happens by the clock.
@@ -132,7 +132,7 @@ impl Parts {
             redactor: redactor.clone(),
         };
         Self {
-            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone())
+            ingestor: ingestor(config, shared(), time(), notices.clone(), metrics.clone())
                 .redacting(redactor.clone()),
             worker: Worker::new(worker.clone(), worker_settings(config, prices, owner, seed)),
             given_to_worker: worker,
@@ -205,11 +205,11 @@ impl Parts {
         self.notices.progress()
     }
 
-    /// The same parts, of which the keeper writes what it accepts to `journal` too.
+    /// The same parts, of which the ingestor writes what it accepts to `journal` too.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
-        let keeper = self.keeper.with_journal(journal);
-        Self { keeper, ..self }
+        let ingestor = self.ingestor.with_journal(journal);
+        Self { ingestor, ..self }
     }
 
     /// The same parts, of which the worker puts what may wait into batches for `model`, written down in `store`.
@@ -240,7 +240,7 @@ impl Parts {
 
     /// Hears through `member` what other daemons on the same database do, until this future is dropped.
     pub async fn follow_fleet(&self, member: Member) -> Infallible {
-        fleet::follow(member, &self.notices, self.clock.as_ref()).await
+        peers::follow(member, &self.notices, self.clock.as_ref()).await
     }
 
     /// Keeps the snapshots fresh until `stop`.
@@ -251,21 +251,21 @@ impl Parts {
     }
 }
 
-/// A keeper for commands that change something beside the daemon, with what the database knows about counters. It redacts as
+/// A ingestor for commands that change something beside the daemon, with what the database knows about counters. It redacts as
 /// the daemon does.
 ///
 /// # Errors
 /// What the store fails with.
-pub async fn keeper_alone(
+pub async fn ingestor_alone(
     config: &Config,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-) -> StoreResult<Keeper> {
+) -> StoreResult<Ingestor> {
     let metrics = Metrics::new(clock.now(), &[]);
-    let keeper =
-        keeper(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
-    keeper.recall_calibrations().await?;
-    Ok(keeper)
+    let ingestor =
+        ingestor(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
+    ingestor.recall_calibrations().await?;
+    Ok(ingestor)
 }
 
 /// An operator for commands that look at the queue beside the daemon, or change it where none runs.
@@ -273,16 +273,16 @@ pub fn operator_alone(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>) -> O
     Operator::new(store, clock, Notices::default())
 }
 
-fn keeper(
+fn ingestor(
     config: &Config,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     notices: Notices,
     metrics: Metrics,
-) -> Keeper {
+) -> Ingestor {
     let (provider, model) = (&config.window.provider, &config.window.model);
     let counter = tokenizer::counter_for(provider, model);
-    Keeper::new(store, counter, clock, append_rules(config), notices, metrics)
+    Ingestor::new(store, counter, clock, append_rules(config), notices, metrics)
         .counting_each(provider, model, Arc::new(tokenizer::counter_for))
         .comparing(config.convergence.rules())
 }

@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 use recapd_core::domain::{
     diagnosis::Firing,
-    spell::Spell,
+    failure_streak::FailureStreak,
     time::{DAY_MS, HOUR_MS, Timestamp},
     work::Reason,
 };
@@ -76,7 +76,7 @@ pub struct Schedule {
     /// The latest firing of each schedule that is known to be made, by this daemon or another one.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
     /// Samples at which the database wasn't well.
-    unwell: Arc<Mutex<Spell>>,
+    unwell: Arc<Mutex<FailureStreak>>,
 }
 
 /// What the sampler reads beside what stores say.

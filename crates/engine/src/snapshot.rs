@@ -4,19 +4,19 @@
 //! the database is away, or takes its time, it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
 //! that document alone.
 
-mod believed;
-mod copies;
+mod cache;
+mod change_watch;
 mod kept;
 pub mod project;
 mod reply;
 mod running;
 mod single_flight;
-mod waiting;
+mod ttl;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use believed::{AtHand, Patience, TimedCopy};
-use copies::{CachedSnapshot, Copies};
+use cache::{CachedSnapshot, SnapshotCache};
+use change_watch::ChangeWatch;
 use sha2::{Digest as _, Sha256};
 use single_flight::SingleFlight;
 use tokio::{
@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
-use waiting::ChangeWatch;
+use ttl::{CachedRead, Patience, TimedCopy};
 
 use recapd_core::{
     domain::{
@@ -48,7 +48,7 @@ use recapd_core::{
 };
 use recapd_platform::{
     clock::Clock,
-    notice::{Change, Contact},
+    notice::{Change, PeerLink},
     threads,
 };
 use recapd_store::{Store, StoreResult, SummaryRow};
@@ -141,10 +141,10 @@ pub struct Snapshots {
     tokens_max: i64,
     redactor: Redactor,
     ageing: Ageing,
-    copies: Arc<Copies>,
+    cache: Arc<SnapshotCache>,
     loads: SingleFlight<AgentId, Arc<Snapshot>>,
     waiting: Arc<ChangeWatch>,
-    contact: Contact,
+    contact: PeerLink,
 }
 
 impl Snapshots {
@@ -162,10 +162,10 @@ impl Snapshots {
             tokens_max,
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
-            copies: Arc::new(Copies::within(BYTES_MAX)),
+            cache: Arc::new(SnapshotCache::within(BYTES_MAX)),
             loads: SingleFlight::default(),
             waiting: Arc::default(),
-            contact: Contact::default(),
+            contact: PeerLink::default(),
         }
     }
 
@@ -179,25 +179,25 @@ impl Snapshots {
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self {
-            copies: Arc::new(Copies::within(bytes_max)),
+            cache: Arc::new(SnapshotCache::within(bytes_max)),
             ..self
         }
     }
 
     /// Notes that what is kept with `snapshot` needs `bytes` more.
     pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
-        self.copies.grew(snapshot, bytes);
+        self.cache.grew(snapshot, bytes);
     }
 
     /// How many snapshots are in memory.
     pub fn held(&self) -> usize {
-        self.copies.len()
+        self.cache.len()
     }
 
     /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
     /// stale.
     #[must_use]
-    pub fn in_contact(self, contact: Contact) -> Self {
+    pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
     }
 
@@ -223,22 +223,22 @@ impl Snapshots {
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Lookup>> {
-        let has_copy = match self.at_hand_of(agent) {
-            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
+        let has_copy = match self.cached_of(agent) {
+            Some(CachedRead::Reading(reading)) => return Ok(Some(reading)),
             outdated => outdated.is_some(),
         };
         let load = || {
             let (snapshots, agent) = (self.clone(), agent.clone());
             async move { snapshots.load(&agent, true).await }
         };
-        let read = self.loads.read(agent, load, || self.at_hand_of(agent));
+        let read = self.loads.read(agent, load, || self.cached_of(agent));
         let read = Patience::of(has_copy).wait(read).await;
-        Lookup::or_copy(read, self.copies.used(agent, |held| held.copy.dated()))
+        Lookup::or_copy(read, self.cache.used(agent, |held| held.copy.dated()))
     }
 
-    fn at_hand_of(&self, agent: &AgentId) -> Option<AtHand<Snapshot>> {
+    fn cached_of(&self, agent: &AgentId) -> Option<CachedRead<Snapshot>> {
         let lost_since = self.contact.lost_since();
-        self.copies.used(agent, |held| held.copy.at_hand(lost_since))
+        self.cache.used(agent, |held| held.copy.cached(lost_since))
     }
 
     /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
@@ -252,9 +252,9 @@ impl Snapshots {
     }
 
     /// The summary of `agent`, if it is in memory and needn't be checked.
-    pub fn at_hand(&self, agent: &AgentId) -> Option<Lookup> {
+    pub fn cached(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
-        self.copies.used(agent, |held| held.copy.at_once(lost_since))?
+        self.cache.used(agent, |held| held.copy.at_once(lost_since))?
     }
 
     /// As [`Self::get`], but if the reader has that version already (`is_known`, by its `ETag`), waits for a change until
@@ -309,7 +309,7 @@ impl Snapshots {
     /// What a reader of `row` sees, the summary of `agent`.
     fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
-            let row = row.told_by(self.ageing);
+            let row = row.rendered_by(self.ageing);
             render(
                 &row,
                 self.tokens_max,
@@ -323,17 +323,17 @@ impl Snapshots {
 
     async fn load(&self, agent: &AgentId, is_asked: bool) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
-        let changes = self.copies.changes();
+        let changes = self.cache.changes();
         let Some(row) = self.store.summary(agent).await? else {
             // The agent was deleted.
-            self.copies.forget(agent);
+            self.cache.forget(agent);
             return Ok(None);
         };
         let snapshot = Arc::new(self.rendered(agent, row)?);
         // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
-        let outdated = self.copies.has_changed(changes);
+        let outdated = self.cache.has_changed(changes);
         let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
-        self.copies.hold(agent, held, changes, is_asked);
+        self.cache.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }
 
@@ -345,7 +345,7 @@ impl Snapshots {
                 change = changes.recv() => change,
                 () = stop.cancelled() => return,
             };
-            self.copies.heard();
+            self.cache.heard();
             match change {
                 Ok(Change::Agent(agent)) => {
                     self.refresh(&agent).await;
@@ -353,7 +353,7 @@ impl Snapshots {
                 }
                 // Which agents changed isn't known, or too many did: all are read again when they are asked for.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
-                    self.copies.outdate_all();
+                    self.cache.outdate_all();
                     self.waiting.wake_all();
                 }
                 Err(RecvError::Closed) => return,
@@ -362,13 +362,13 @@ impl Snapshots {
     }
 
     async fn refresh(&self, agent: &AgentId) {
-        if !self.copies.has(agent) {
+        if !self.cache.has(agent) {
             return;
         }
         // Meanwhile no other change is heard of.
         let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
         if !matches!(refreshed, Ok(Ok(_))) {
-            self.copies.outdate(agent);
+            self.cache.outdate(agent);
         }
     }
 }

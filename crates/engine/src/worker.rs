@@ -17,15 +17,15 @@
 mod ageing;
 mod ask;
 mod batch;
+mod batch_poller;
+mod bisect;
 mod call;
 mod compact;
 mod condense;
 mod condensed;
-mod courier;
+mod failure_memory;
 mod heartbeat;
 mod panicking;
-mod pieces;
-mod portion;
 mod postpone;
 mod request;
 mod resumption;
@@ -45,20 +45,20 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, error, info, warn};
 
 pub use batch::{BatchServices, BatchSettings};
+pub use batch_poller::BatchPoller;
 use compact::CompactionCooldown;
-pub use courier::Courier;
+use failure_memory::FailureMemory;
 use heartbeat::Heartbeat;
-use portion::Portions;
 use recapd_core::domain::{
     agent::AgentId,
+    failure_streak::FailureStreak,
     number::i64_or_max,
     price::Prices,
     prompt::PromptLimits,
     redaction::Redactor,
-    spell::Spell,
     spend::DailyLimits,
     summary::compaction::SummaryPolicy,
-    time::{SETBACK_MS_MIN, Timestamp},
+    time::{CLOCK_JUMP_MS_MIN, Timestamp},
     tokens::TokenCounter,
     transcript::TranscriptLimits,
     work::{Lease, RetryPolicy},
@@ -137,14 +137,14 @@ pub struct WorkerParts {
 }
 
 /// A lease that is worked on, and the tokens that end its waiting for a model.
-struct Hold {
+struct LeaseGuard {
     lease: Lease,
     lost: CancellationToken,
     hard: CancellationToken,
     heartbeat: Arc<Heartbeat>,
 }
 
-impl Drop for Hold {
+impl Drop for LeaseGuard {
     /// However the work ended (by a panic, or because its future was dropped), its lease isn't renewed any more.
     fn drop(&mut self) {
         self.heartbeat.remove(&self.lease);
@@ -160,7 +160,7 @@ enum Interruption {
     Stopped,
 }
 
-impl Hold {
+impl LeaseGuard {
     async fn interrupted(&self) -> Interruption {
         tokio::select! {
             biased;
@@ -183,12 +183,12 @@ pub struct Worker {
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<BatchServices>,
     in_vain: Arc<CompactionCooldown>,
-    portions: Arc<Portions>,
+    failure_memory: Arc<FailureMemory>,
     disclaimed: Arc<LostLeases>,
     /// The time at which the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
     /// Looks at the queue that fail.
-    unreadable: Arc<Mutex<Spell>>,
+    unreadable: Arc<Mutex<FailureStreak>>,
 }
 
 impl Worker {
@@ -205,7 +205,7 @@ impl Worker {
             unpriced: Arc::default(),
             batching: None,
             in_vain: Arc::default(),
-            portions: Arc::default(),
+            failure_memory: Arc::default(),
             disclaimed: Arc::default(),
             seen: Arc::default(),
             unreadable: Arc::default(),
@@ -219,10 +219,10 @@ impl Worker {
         Self { batching, ..self }
     }
 
-    /// The courier that carries its batches to the provider and the answers back, if it has batches.
-    pub fn courier(&self) -> Option<Courier> {
+    /// The batch poller that carries its batches to the provider and the answers back, if it has batches.
+    pub fn batch_poller(&self) -> Option<BatchPoller> {
         let batching = self.batching.clone()?;
-        Some(Courier::new(
+        Some(BatchPoller::new(
             self.parts.clone(),
             batching,
             self.settings.prices.clone(),
@@ -262,7 +262,7 @@ impl Worker {
             // Armed before the look, so that a wake-up between the look and the wait isn't lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
-            self.mind_clock().await;
+            self.watch_for_clock_jump().await;
             let free = places.available_permits();
             let is_idle = free == self.settings.concurrency;
             awaits_idle &= !is_idle;
@@ -408,16 +408,16 @@ impl Worker {
     }
 
     /// If the wall clock was set back, moves waiting rows nearer by as much: else they would wait until it caught up.
-    async fn mind_clock(&self) {
+    async fn watch_for_clock_jump(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
         let ahead_ms = before.map_or(0, |before| before.since_ms(now));
-        if ahead_ms >= SETBACK_MS_MIN {
+        if ahead_ms >= CLOCK_JUMP_MS_MIN {
             self.set_back(ahead_ms, now, before).await;
         }
         // By the new time the worker's own leases may seem to have run out: they are renewed before anything is
         // claimed.
-        if ahead_ms >= SETBACK_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
+        if ahead_ms >= CLOCK_JUMP_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
             self.beat().await;
         }
     }
@@ -466,7 +466,7 @@ impl Worker {
     /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the waiting
     /// for a model; a write that has begun is finished.
     pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
-        let hold = Hold {
+        let guard = LeaseGuard {
             lost: self.heartbeat.add(&lease),
             hard: hard.clone(),
             heartbeat: Arc::clone(&self.heartbeat),
@@ -474,12 +474,12 @@ impl Worker {
         };
         let started_at = self.parts.clock.now();
         let in_progress = self.parts.metrics.updates.start();
-        let traced = trace::update(&hold.lease);
-        let outcome = self.update(&hold).instrument(traced.clone()).await;
+        let traced = trace::update(&guard.lease);
+        let outcome = self.update(&guard).instrument(traced.clone()).await;
         traced.record("recapd.outcome", outcome.name());
         drop(traced);
-        self.parts.notices.agent_moved(&hold.lease.agent);
-        drop((hold, in_progress));
+        self.parts.notices.agent_moved(&guard.lease.agent);
+        drop((guard, in_progress));
         if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
             let took = span(self.parts.clock.now().since_ms(started_at));
             self.parts

@@ -21,7 +21,7 @@ pub struct BatchCall {
 
 /// The state of a batch at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BatchSight {
+pub enum BatchStatus {
     /// The provider works on it.
     Running,
     /// It ended.
@@ -81,7 +81,7 @@ pub trait BatchModel: Send + Sync {
     async fn find(&self, wanted: &BatchIdentity) -> Result<Vec<ListedBatch>, LlmError>;
 
     /// The state of a batch.
-    async fn look(&self, id: &str) -> Result<BatchSight, LlmError>;
+    async fn look(&self, id: &str) -> Result<BatchStatus, LlmError>;
 
     /// The results of a batch that ended, in any order. Unreadable ones are left out.
     async fn results(&self, ended: &FinishedBatch) -> Result<Vec<BatchResult>, LlmError>;

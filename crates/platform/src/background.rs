@@ -62,7 +62,7 @@ impl Drop for Background {
 
 /// Whether a thread stands back where processors are scarce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {
+pub enum ThreadPriority {
     /// It is as eager as the one that starts it.
     Eager,
     /// Others go first, as do threads that it starts.
@@ -104,14 +104,14 @@ pub fn wait_for_all(patience: Duration) {
 /// The system gives no thread.
 pub fn run_alone(
     name: &str,
-    manners: Manners,
+    priority: ThreadPriority,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let alone = ExclusiveThread::count();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _until_it_ends = alone;
-        if manners == Manners::Patient {
+        if priority == ThreadPriority::Patient {
             stand_back();
         }
         runtime.block_on(work);
@@ -147,9 +147,9 @@ mod tests {
     #[tokio::test]
     async fn who_stands_back_leaves_the_others_as_they_are() {
         let own = niceness();
-        for (manners, stands_back) in [(Manners::Eager, 0), (Manners::Patient, NICENESS)] {
+        for (priority, stands_back) in [(ThreadPriority::Eager, 0), (ThreadPriority::Patient, NICENESS)] {
             let (tell, told) = oneshot::channel();
-            run_alone("test", manners, async move { tell.send(niceness()).unwrap() }).unwrap();
+            run_alone("test", priority, async move { tell.send(niceness()).unwrap() }).unwrap();
             assert_eq!(told.await.unwrap(), (own + stands_back).min(NICENESS_MAX));
         }
         let background = Background::start(0).unwrap();

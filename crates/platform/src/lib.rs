@@ -4,11 +4,11 @@ pub mod background;
 pub mod clock;
 pub mod crontab;
 pub mod files;
+pub mod http_client;
 pub mod lifecycle;
 pub mod notice;
 pub mod randomness;
 pub mod threads;
-pub mod wire;
 
 /// The name of the program, as it says it to others.
 pub const PROGRAM: &str = "recapd";

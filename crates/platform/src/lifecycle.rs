@@ -104,7 +104,7 @@ pub struct Lifecycle {
     drop: CancellationToken,
     tasks: TaskTracker,
     /// Those who serve others until the tasks have ended.
-    servants: TaskTracker,
+    serving_tasks: TaskTracker,
     has_failed: Arc<AtomicBool>,
     /// Where tasks run; none: where they are spawned.
     runtime: Option<Handle>,
@@ -163,7 +163,7 @@ impl Lifecycle {
     /// As [`Self::spawn_vital`], for a task that goes on until [`Self::last`]: the end waits for it after all others.
     pub fn spawn_serving(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let serving = Self {
-            tasks: self.servants.clone(),
+            tasks: self.serving_tasks.clone(),
             ..self.clone()
         };
         serving.spawn_vital(name, task);
@@ -222,7 +222,7 @@ impl Lifecycle {
         let mut signals = pin!(signals.chain(stream::pending()));
         self.soft.cancel();
         self.tasks.close();
-        self.servants.close();
+        self.serving_tasks.close();
         // Whoever waits beside this, to say that it ends, comes before it has.
         tokio::task::yield_now().await;
         let is_drained = tokio::select! {
@@ -241,7 +241,7 @@ impl Lifecycle {
         let manner = if is_drained {
             Manner::Drained
         } else {
-            self.hurry_out().await
+            self.abort().await
         };
         Shutdown {
             manner,
@@ -253,15 +253,15 @@ impl Lifecycle {
     async fn all_ended(&self) {
         self.tasks.wait().await;
         self.last.cancel();
-        self.servants.wait().await;
+        self.serving_tasks.wait().await;
     }
 
     /// How many tasks still run.
     fn left(&self) -> usize {
-        self.tasks.len() + self.servants.len()
+        self.tasks.len() + self.serving_tasks.len()
     }
 
-    async fn hurry_out(&self) -> Manner {
+    async fn abort(&self) -> Manner {
         self.hard.cancel();
         self.last.cancel();
         if tokio::time::timeout(HARD_GRACE, self.all_ended()).await.is_ok() {

@@ -32,18 +32,18 @@ pub enum Change {
 
 /// Whether this process hears what other daemons change; clones share it.
 #[derive(Clone, Debug)]
-pub struct Contact(Arc<AtomicI64>);
+pub struct PeerLink(Arc<AtomicI64>);
 
 /// Stands for no time: contact isn't lost.
 const NEVER: i64 = i64::MIN;
 
-impl Default for Contact {
+impl Default for PeerLink {
     fn default() -> Self {
         Self(Arc::new(AtomicI64::new(NEVER)))
     }
 }
 
-impl Contact {
+impl PeerLink {
     /// From now on others may change what this process doesn't hear of.
     pub fn lost(&self, at: Timestamp) {
         // The first time counts.
@@ -99,7 +99,7 @@ pub struct Notices {
     queue: Arc<Notify>,
     changed: broadcast::Sender<Change>,
     moved: broadcast::Sender<Change>,
-    contact: Contact,
+    contact: PeerLink,
 }
 
 impl Default for Notices {
@@ -109,7 +109,7 @@ impl Default for Notices {
             queue: Arc::new(Notify::new()),
             changed: broadcast::channel(CHANGES_KEPT).0,
             moved: broadcast::channel(CHANGES_KEPT).0,
-            contact: Contact::default(),
+            contact: PeerLink::default(),
         }
     }
 }
@@ -154,7 +154,7 @@ impl Notices {
     }
 
     /// Whether other daemons are heard.
-    pub fn contact(&self) -> &Contact {
+    pub fn contact(&self) -> &PeerLink {
         &self.contact
     }
 

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{
     DatabaseSettings, StoreError, StoreResult, postgres, schema,
-    sql::{Connection, Half, query, query_made, sql, statement::SqlDialect},
+    sql::{Connection, DriverConnection, query, query_made, sql, statement::SqlDialect},
     sqlite,
 };
 use content::{Checksum, Record, RowBatch};
@@ -339,7 +339,7 @@ async fn read_back(
 
 /// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off only daemons.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
-    if let Half::Postgres(postgres) = source.half() {
+    if let DriverConnection::Postgres(postgres) = source.driver() {
         postgres::wait_at_most(postgres.untimed()?, INBOX_MS_MAX).await?;
     }
     let begin = sql!(

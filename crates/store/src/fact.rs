@@ -40,7 +40,7 @@ pub struct FactQuery {
 
 /// What an operator does to the facts of an agent.
 #[derive(Clone, Debug)]
-pub enum FactHand {
+pub enum FactChange {
     /// Adds one.
     Add(NewFact),
     /// Changes one that holds.
@@ -58,7 +58,7 @@ pub struct FactRequest {
     /// The agent whose facts they are.
     pub agent: AgentId,
     /// The change.
-    pub hand: FactHand,
+    pub hand: FactChange,
     /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
     /// The current time.

@@ -58,7 +58,7 @@ pub struct InboxFigures {
     pub refused: i64,
 }
 
-/// The inbox, as the keeper empties it.
+/// The inbox, as the ingestor empties it.
 #[async_trait]
 pub trait InboxStore: Send + Sync {
     /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one only as many as
@@ -72,7 +72,7 @@ pub trait InboxStore: Send + Sync {
     /// # Errors
     /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when another caller has taken one of the rows, or an earlier
     /// row of the same agent waits. Nothing is changed then.
-    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
+    async fn append_from_inbox(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
 
     /// Sets rows aside that still wait. Returns how many. Of all rows set aside the newest [`REFUSED_KEPT`] are kept.
     async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64>;
@@ -81,12 +81,12 @@ pub trait InboxStore: Send + Sync {
     async fn inbox_figures(&self) -> StoreResult<InboxFigures>;
 
     /// A listener for what is inserted from now on.
-    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>>;
+    async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>>;
 }
 
 /// Listens for inserts into the inbox.
 #[async_trait]
-pub trait Bell: Send {
+pub trait ChangeListener: Send {
     /// Waits until something may have been inserted since the last call.
     async fn rung(&mut self) -> StoreResult<()>;
 }

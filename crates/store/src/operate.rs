@@ -33,7 +33,8 @@ pub enum QueueState {
 #[serde(rename_all = "snake_case")]
 pub enum QueueWait {
     /// More exchanges, so that one update takes them all in.
-    Company,
+    #[serde(alias = "company")]
+    Batching,
     /// A provider: it rests after its failures, limits the rate, or has as many calls as may be.
     Provider,
     /// The time after a failed attempt.
@@ -42,8 +43,9 @@ pub enum QueueWait {
     Batch,
     /// The next day, for a limit of spending.
     Limit,
-    /// A hand.
-    Hand,
+    /// An operator.
+    #[serde(alias = "hand")]
+    Operator,
 }
 
 /// A row of the queue: an agent whose summary is to be looked at.

@@ -8,7 +8,7 @@
 //! ([`admission`]), a write that finds its row held gives its connection back and tries again, and some connections are for reads alone.
 
 mod admission;
-mod bell;
+mod change_listener;
 mod member;
 mod replica;
 mod schema;
@@ -37,7 +37,7 @@ use tracing::debug;
 
 use super::{
     ClaimRequest, StoreError, StoreResult,
-    inbox::Bell,
+    inbox::ChangeListener,
     sql::{
         Connection, Lock, agent, query,
         queue::{self, TOKENS_RESERVED},
@@ -190,8 +190,8 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let begun = self.heed(self.pool.begin_write(BEGIN).await).await?;
-        let mut tx = Connection::from(begun).judged_by(self.clock);
+        let begun = self.observe(self.pool.begin_write(BEGIN).await).await?;
+        let mut tx = Connection::from(begun).with_clock(self.clock);
         match lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => lock_agent(&mut tx, agent).await?,
@@ -235,18 +235,18 @@ impl Postgres {
 
     /// A connection for single statements, each of which commits by itself.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        let reader = self.heed(self.pool.acquire().await).await?;
-        Ok(Connection::from(reader).judged_by(self.clock))
+        let reader = self.observe(self.pool.acquire().await).await?;
+        Ok(Connection::from(reader).with_clock(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        let begun = self.heed(self.pool.begin(SNAPSHOT).await).await?;
-        Ok(Connection::from(begun).judged_by(self.clock))
+        let begun = self.observe(self.pool.begin(SNAPSHOT).await).await?;
+        Ok(Connection::from(begun).with_clock(self.clock))
     }
 
     /// What the pool gave, counted if it gave nothing in time.
-    async fn heed<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
-        self.pool.explained(self.timeouts.heed(given)).await
+    async fn observe<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.pool.explained(self.timeouts.observe(given)).await
     }
 
     /// The standby that may be asked instead, if there is one.
@@ -254,9 +254,9 @@ impl Postgres {
         self.replica.as_ref()
     }
 
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
         let options = self.pool().connect_options();
-        Ok(Box::new(bell::Notification::listen(&options).await?))
+        Ok(Box::new(change_listener::Notification::listen(&options).await?))
     }
 
     /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use super::seal::Chain;
 use recapd_core::{
-    digest::digest,
     domain::{
         agent::AgentId,
         context::{ContextOptions, SourceMessage},
@@ -18,6 +17,7 @@ use recapd_core::{
         window::Budget,
         zone::Zone,
     },
+    hash::short_hash,
 };
 
 /// A message, counted and ready to be written.
@@ -256,7 +256,7 @@ const OTHER_ID_PREFIX: &str = "replayed:";
 /// known then.
 pub(super) fn other_id(message: &Message) -> Option<String> {
     let own = message.client_id.as_deref()?;
-    let digest = digest(&[own.as_bytes(), message.payload.as_bytes()]);
+    let digest = short_hash(&[own.as_bytes(), message.payload.as_bytes()]);
     Some(format!("{OTHER_ID_PREFIX}{digest}"))
 }
 
@@ -408,7 +408,7 @@ pub struct SummaryRow {
     pub summarized_through: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,
-    /// The agent's time zone, if it has one; after [`Self::told_by`] the zone in which its times are shown.
+    /// The agent's time zone, if it has one; after [`Self::rendered_by`] the zone in which its times are shown.
     pub zone: Option<Zone>,
     /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
@@ -421,7 +421,7 @@ pub struct SummaryRow {
 impl SummaryRow {
     /// The row with its times in the zone in which a summary that ages by `ageing` shows them.
     #[must_use]
-    pub fn told_by(self, ageing: Ageing) -> Self {
+    pub fn rendered_by(self, ageing: Ageing) -> Self {
         let zone = match ageing {
             Ageing::Calendar(calendar) => Some(self.zone.unwrap_or(calendar.zone)),
             Ageing::Age { .. } | Ageing::Off => None,

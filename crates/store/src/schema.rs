@@ -11,7 +11,7 @@ use sqlx::migrate::{MigrateError, MigrationType, Migrator};
 
 use super::{
     DatabaseSettings, Outage, StoreError, StoreResult, postgres,
-    sql::{Connection, connection::Half, query, sql, statement::SqlDialect},
+    sql::{Connection, connection::DriverConnection, query, sql, statement::SqlDialect},
     sqlite,
 };
 use recapd_core::domain::text::hexadecimal;
@@ -286,12 +286,12 @@ pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<O
 }
 
 async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {
-    match connection.half() {
-        Half::Direct(_) => Err(MigrateError::Source(
+    match connection.driver() {
+        DriverConnection::Direct(_) => Err(MigrateError::Source(
             "the writer's connection is opened when the schema is there".into(),
         )),
-        Half::Sqlite(sqlite) => migrator.run(sqlite).await,
-        Half::Postgres(postgres) => migrator.run(postgres.untimed()?).await,
+        DriverConnection::Sqlite(sqlite) => migrator.run(sqlite).await,
+        DriverConnection::Postgres(postgres) => migrator.run(postgres.untimed()?).await,
     }
 }
 

@@ -13,6 +13,7 @@ mod calibration;
 mod complete;
 pub(super) mod connection;
 mod database;
+mod database_totals;
 pub(super) mod direct;
 mod edit;
 mod exchange;
@@ -40,7 +41,6 @@ mod seal;
 mod session;
 mod spending;
 pub(super) mod statement;
-mod stock;
 mod summary;
 mod totals;
 pub(super) mod value;
@@ -63,7 +63,7 @@ use super::{
     sqlite::WriteSize,
     verify::{AgentReport, Depth},
 };
-pub(super) use connection::{Connection, Half};
+pub(super) use connection::{Connection, DriverConnection};
 pub(super) use database::Lock;
 pub(super) use query::{insert, query, query_made};
 use recapd_core::domain::{

@@ -4,7 +4,7 @@
 //! may read and write through SQL meanwhile.
 
 mod address;
-mod bell;
+mod change_listener;
 mod checkpoint;
 mod condition;
 mod files;
@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     Outage, StoreError, StoreResult,
-    inbox::Bell,
+    inbox::ChangeListener,
     sql::{Connection, recall},
     timeouts::Timeouts,
 };
@@ -43,7 +43,7 @@ pub(super) use schema::MIGRATIONS;
 pub(super) use writer::WriteSize;
 use writer::{CACHE_KIB, Writer};
 
-use recapd_platform::background::{Manners, run_alone};
+use recapd_platform::background::{ThreadPriority, run_alone};
 
 /// How long to wait for a lock that is held: a program that the holder started has it, too, until it is loaded.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -181,7 +181,7 @@ impl Sqlite {
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
         let (committed, beside) = checkpoint.beside(lock.is_some());
-        run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
+        run_alone("recapd-log", ThreadPriority::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(
             connection,
@@ -189,8 +189,12 @@ impl Sqlite {
             committed,
             Arc::clone(&condition),
         );
-        run_alone("recapd-writer", Manners::Eager, tasks.track_future(writing))
-            .map_err(|error| no_thread(&error))?;
+        run_alone(
+            "recapd-writer",
+            ThreadPriority::Eager,
+            tasks.track_future(writing),
+        )
+        .map_err(|error| no_thread(&error))?;
         Ok(Self {
             writer,
             readers,
@@ -212,11 +216,11 @@ impl Sqlite {
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(self.timeouts.heed(self.readers.acquire().await)?.into())
+        Ok(self.timeouts.observe(self.readers.acquire().await)?.into())
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        Ok(self.timeouts.heed(self.readers.begin().await)?.into())
+        Ok(self.timeouts.observe(self.readers.begin().await)?.into())
     }
 
     /// Whether the next write is likely to be done, and found again.
@@ -224,8 +228,8 @@ impl Sqlite {
         self.condition.check()
     }
 
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
-        Ok(Box::new(bell::DataVersion::open(&self.options).await?))
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
+        Ok(Box::new(change_listener::DataVersion::open(&self.options).await?))
     }
 
     /// Removes what was forgotten from the index's pages, then checkpoints and empties the write-ahead log, so that no

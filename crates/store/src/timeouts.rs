@@ -8,7 +8,7 @@ pub(super) struct Timeouts(AtomicU64);
 
 impl Timeouts {
     /// What the pool gave, counted if it gave nothing in time.
-    pub(super) fn heed<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    pub(super) fn observe<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if matches!(given, Err(sqlx::Error::PoolTimedOut)) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }

@@ -25,7 +25,7 @@ pub use export::Exporter;
 pub use layer::Spans;
 pub use parent::TraceParent;
 
-use recapd_platform::wire::{Endpoint, HttpSettings, WireError};
+use recapd_platform::http_client::{Endpoint, HttpClientError, HttpSettings};
 
 /// The target of spans that belong to traces.
 pub const TARGET: &str = "recapd::trace";
@@ -68,7 +68,7 @@ pub struct TraceSettings {
 ///
 /// # Errors
 /// When the address or a header can't be right.
-pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), WireError> {
+pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientError> {
     let http = HttpSettings {
         timeout_ms: settings.timeout_ms,
         connect_timeout_ms: settings.timeout_ms,

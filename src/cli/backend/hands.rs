@@ -18,7 +18,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
-    keeper::{AgedReply, Operator},
+    ingest::{AgedReply, Operator},
 };
 use recapd_platform::clock::SystemClock;
 use recapd_store::{

@@ -23,7 +23,7 @@ use recapd_client::{
 };
 use recapd_config::{Environment, read_private};
 use recapd_core::domain::cursor::{Cursor, PagedList};
-use recapd_platform::wire::{HttpSettings, WireError};
+use recapd_platform::http_client::{HttpClientError, HttpSettings};
 
 pub(in crate::cli) use running::{NotReady, answers, base, find};
 
@@ -184,16 +184,16 @@ impl Remote {
         answered.map_err(|error| self.unanswered(error))
     }
 
-    async fn reply(&self, request: RequestBuilder) -> Result<(StatusCode, String), WireError> {
+    async fn reply(&self, request: RequestBuilder) -> Result<(StatusCode, String), HttpClientError> {
         let reply = self.transport.send(request, ANSWER_BYTES_MAX).await?;
         Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
     }
 
     /// The failure that no answer is.
-    fn unanswered(&self, error: WireError) -> CommandFailure {
+    fn unanswered(&self, error: HttpClientError) -> CommandFailure {
         let cure = match error {
-            WireError::Late(_) => "no answer in time; ask again later, or name the database with --db",
-            WireError::Untrusted(_) => "nothing was sent; without --server the database is read",
+            HttpClientError::Late(_) => "no answer in time; ask again later, or name the database with --db",
+            HttpClientError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
         let context = format!("{}: {cure}", self.transport.place());

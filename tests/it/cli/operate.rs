@@ -38,7 +38,7 @@ async fn the_queue_is_listed_and_worked_on() {
           "queued_at": "2026-11-20T08:40:00Z",
           "reason": "eviction",
           "state": "scheduled",
-          "waits_for": "company"
+          "waits_for": "batching"
         }
       ]
     }
@@ -48,7 +48,7 @@ async fn the_queue_is_listed_and_worked_on() {
         page["rows"][0]
     );
     let shown = stdout(&ask(&server, &["queue", "show", "coder"]));
-    assert!(shown.contains("state       scheduled (company)"), "{shown}");
+    assert!(shown.contains("state       scheduled (batching)"), "{shown}");
     server.end().await;
 }
 
@@ -77,7 +77,7 @@ async fn the_queue_is_worked_on_by_hand() {
             &["agents", "pause", "coder"],
             "updates of coder are paused; `recapd agents resume coder`",
         ),
-        (&["queue"], "paused (hand)"),
+        (&["queue"], "paused (operator)"),
         (&["agents", "resume", "coder"], "updates of coder go on"),
         (&["update", "coder"], "asked for an update of coder"),
         (&["age", "--dry-run"], "(no line has outgrown its section)"),

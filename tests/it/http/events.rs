@@ -198,10 +198,10 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
 
     let mut client = Listening::to(&server, "/v1/events", ("authorization", "Bearer rcp_mine")).await;
     let say = |agent: &'static str| {
-        let keeper = server.parts.keeper.clone();
+        let ingestor = server.parts.ingestor.clone();
         async move {
             let said = vec![native("user", "Hi")];
-            keeper.append(&agent.parse().unwrap(), said).await.unwrap()
+            ingestor.append(&agent.parse().unwrap(), said).await.unwrap()
         }
     };
     say("victim").await;

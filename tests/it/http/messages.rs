@@ -445,7 +445,7 @@ async fn a_report_of_usage_stands_beside_the_messages() {
         );
     }
     let agent = "coder".parse().unwrap();
-    let counter = server.parts.keeper.counter_of(&agent).await.unwrap();
+    let counter = server.parts.ingestor.counter_of(&agent).await.unwrap();
     assert!(
         counter.method().starts_with("o200k*claude-4.7×"),
         "{}",

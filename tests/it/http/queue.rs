@@ -87,7 +87,7 @@ async fn a_row_is_cancelled_and_retried() {
     let cancelled = row(Method::POST, "/cancel").await.json();
     assert_eq!(
         (&cancelled["state"], &cancelled["waits_for"]),
-        (&json!("parked"), &json!("hand"))
+        (&json!("parked"), &json!("operator"))
     );
     let list = ask(&server, Method::GET, "/v1/queue", "/v1/queue?limit=1")
         .await

@@ -19,7 +19,7 @@ async fn an_archive_is_searched_by_words() {
     let server = with_archive().await;
     for indexed in [false, true] {
         if indexed {
-            server.parts.keeper.index_all().await.unwrap();
+            server.parts.ingestor.index_all().await.unwrap();
         }
         let reply = server.get("/v1/agents/coder/recall?q=bug+3+loop&limit=1").await;
         let found = reply.json();

@@ -99,7 +99,7 @@ async fn an_agent_is_counted_by_its_own_model() {
         .await
         .unwrap();
     server.converse("claude", 2..=2).await;
-    server.parts.keeper.recount_due().await.unwrap();
+    server.parts.ingestor.recount_due().await.unwrap();
     let heard = tokens(server.converse("claude", 2..=2).await);
     assert_eq!(heard, plain + 2 * (plain - first));
 }

@@ -75,7 +75,7 @@ async fn appends_at_the_same_time_stand_in_order() {
     let (rig, journal) = with_journal(folder.path()).await;
     let appends = (0..20).map(|number| {
         let message = native("user", &format!("Question {number}"));
-        rig.parts.keeper.append(&rig.agent, vec![message])
+        rig.parts.ingestor.append(&rig.agent, vec![message])
     });
     for outcome in futures::future::join_all(appends).await {
         outcome.unwrap();
@@ -111,7 +111,7 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
     rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
     let say = async |rig: &Rig| {
         let said = vec![native("user", "And?"), native("assistant", "So.")];
-        rig.parts.keeper.append(&child, said).await.unwrap();
+        rig.parts.ingestor.append(&child, said).await.unwrap();
     };
     say(&rig).await;
     say(&rig).await;
@@ -142,7 +142,7 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
 async fn with_past(folder: &Path) -> (Rig, Head, String) {
     let mut rig = Rig::new(&config()).await;
     rig.say(4).await;
-    rig.parts.keeper.end_session(&rig.agent).await.unwrap();
+    rig.parts.ingestor.end_session(&rig.agent).await.unwrap();
     let journal = open(folder, &rig);
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
     rig.say(1).await;
@@ -214,12 +214,12 @@ async fn what_is_forgotten_is_written_anew() {
     let child = agent("child");
     rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
     let said = vec![native("user", "And?"), native("assistant", "So.")];
-    rig.parts.keeper.append(&child, said).await.unwrap();
+    rig.parts.ingestor.append(&child, said).await.unwrap();
     let read = |id| std::fs::read_to_string(journal.path(id)).unwrap();
     let before = read(&rig.agent);
     assert!(before.contains(gone) && read(&child).contains(gone), "{before}");
     let what = Forgettable::Exchanges(vec![2]);
-    let reply = rig.parts.keeper.forget(&child, what).await.unwrap();
+    let reply = rig.parts.ingestor.forget(&child, what).await.unwrap();
     assert_eq!((reply.agents.len(), reply.journals_left), (2, vec![]));
     let after = read(&rig.agent) + &read(&child);
     assert!(!after.contains(gone), "{gone} in {after}");
@@ -242,7 +242,7 @@ async fn what_is_forgotten_is_written_anew() {
             .await,
         Some(2)
     );
-    rig.parts.keeper.delete(&child).await.unwrap();
+    rig.parts.ingestor.delete(&child).await.unwrap();
     assert!(!journal.path(&child).exists());
 }
 
@@ -279,7 +279,7 @@ async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
         if goes_on {
             rig.say(1).await;
         } else {
-            rig.parts.keeper.mend_journal().await;
+            rig.parts.ingestor.mend_journal().await;
             assert!(journal.lacking().is_empty());
         }
         assert_whole(&rig, &journal).await;
@@ -306,9 +306,9 @@ async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
     rig.say(1).await;
     switch();
     let what = Forgettable::Exchanges(vec![1, 2]);
-    let reply = rig.parts.keeper.forget(&rig.agent, what).await.unwrap();
+    let reply = rig.parts.ingestor.forget(&rig.agent, what).await.unwrap();
     assert!(reply.journals_left.is_empty());
-    rig.parts.keeper.mend_journal().await;
+    rig.parts.ingestor.mend_journal().await;
     rig.say(1).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
     assert!(!text.contains(gone), "{text}");
@@ -329,7 +329,7 @@ async fn whoever_mends_stops_when_asked() {
         tokio::time::sleep(Duration::from_secs(30)).await;
         stop.cancel();
     };
-    let tending = rig.parts.keeper.tend_journal(stop.clone());
+    let tending = rig.parts.ingestor.tend_journal(stop.clone());
     let both = async { tokio::join!(tending, asking) };
     tokio::time::timeout(Duration::from_secs(31), both).await.unwrap();
     assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
@@ -346,21 +346,21 @@ async fn each_daemon_forgets_in_its_own_journal() {
     rig.append(vec![native("user", "xylocopa"), native("assistant", "Yes.")])
         .await;
     let said = vec![native("user", "And?"), native("assistant", "So.")];
-    other.keeper.append(&rig.agent, said).await.unwrap();
+    other.ingestor.append(&rig.agent, said).await.unwrap();
     let holds = |journal: &Journal| {
         let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
         text.contains("xylocopa")
     };
     assert_eq!((holds(&own), holds(&others)), (true, true));
     let what = Forgettable::Exchanges(vec![1]);
-    rig.parts.keeper.forget(&rig.agent, what.clone()).await.unwrap();
+    rig.parts.ingestor.forget(&rig.agent, what.clone()).await.unwrap();
     assert_eq!((holds(&own), holds(&others)), (false, true));
-    other.keeper.forget(&rig.agent, what).await.unwrap();
+    other.ingestor.forget(&rig.agent, what).await.unwrap();
     assert!(!holds(&others));
 
-    rig.parts.keeper.delete(&rig.agent).await.unwrap();
+    rig.parts.ingestor.delete(&rig.agent).await.unwrap();
     assert!(!own.path(&rig.agent).exists() && others.path(&rig.agent).exists());
-    let gone = other.keeper.delete(&rig.agent).await;
+    let gone = other.ingestor.delete(&rig.agent).await;
     assert!(matches!(gone, Err(StoreError::UnknownAgent(_))), "{gone:?}");
     assert!(!others.path(&rig.agent).exists());
 }
@@ -374,16 +374,16 @@ async fn who_is_made_again_is_not_gone_on_with_in_the_file_of_before() {
     let journal = open(there.path(), &rig);
     let other = rig.parts.clone().with_journal(Some(Arc::clone(&journal)));
     let turn = |question| vec![native("user", question), native("assistant", "Yes.")];
-    other.keeper.append(&rig.agent, turn("xylocopa")).await.unwrap();
+    other.ingestor.append(&rig.agent, turn("xylocopa")).await.unwrap();
     rig.clock.advance_ms(1_000);
-    rig.parts.keeper.delete(&rig.agent).await.unwrap();
+    rig.parts.ingestor.delete(&rig.agent).await.unwrap();
     rig.append(turn("Hello")).await;
-    other.keeper.append(&rig.agent, turn("And?")).await.unwrap();
+    other.ingestor.append(&rig.agent, turn("And?")).await.unwrap();
     assert_whole(&rig, &journal).await;
     let path = journal.path(&rig.agent);
     let before = path.with_extension("past").join("1.jsonl");
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     assert!(read(&before).contains("xylocopa") && !read(&path).contains("xylocopa"));
-    other.keeper.delete(&rig.agent).await.unwrap();
+    other.ingestor.delete(&rig.agent).await.unwrap();
     assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 0);
 }

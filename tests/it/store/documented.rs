@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::inbox::{empty, keeper};
+use super::inbox::{empty, ingestor};
 use crate::support::backend::{Backend as _, PostgresBackend, SqliteBackend};
 
 /// The shell blocks of the page.
@@ -34,7 +34,7 @@ async fn the_commands_of_the_page_do_what_they_say() {
     // What sqlx says behind the address is no business of psql's.
     let url = postgres.url();
     let url = url.split('?').next().unwrap();
-    let (on_sqlite, on_postgres) = (keeper(&sqlite).0, keeper(&postgres).0);
+    let (on_sqlite, on_postgres) = (ingestor(&sqlite).0, ingestor(&postgres).0);
     // Roles are the server's: each run makes its own.
     let tag = format!("{:08x}", fastrand::u32(..));
     let names = [format!("dashboard_{tag}"), format!("agent-{tag}")];

@@ -13,7 +13,7 @@ use recapd_core::domain::{
     transcript::Voice,
 };
 use recapd_store::{
-    FactEdited, FactFault, FactHand, FactQuery, FactRequest, FactRow, RollbackRequest, StoreError,
+    FactChange, FactEdited, FactFault, FactQuery, FactRequest, FactRow, RollbackRequest, StoreError,
     verify::Invariant,
 };
 use serde_json::json;
@@ -343,7 +343,7 @@ pub(crate) async fn false_facts_are_found(db: &dyn Backend) {
     }
 }
 
-async fn by_hand(db: &dyn Backend, hand: FactHand) -> Result<FactEdited, FactFault> {
+async fn by_hand(db: &dyn Backend, hand: FactChange) -> Result<FactEdited, FactFault> {
     let request = FactRequest {
         agent: agent("a"),
         hand,
@@ -362,12 +362,12 @@ pub(crate) async fn a_hand_changes_facts(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     stated(db, "a").await;
     let add = |kind, text: &str| {
-        FactHand::Add(NewFact {
+        FactChange::Add(NewFact {
             kind,
             text: text.to_owned(),
         })
     };
-    let edit = |fact, change: serde_json::Value| FactHand::Edit {
+    let edit = |fact, change: serde_json::Value| FactChange::Edit {
         fact,
         edit: FactEdit::parse(&change).unwrap(),
     };

@@ -8,11 +8,11 @@ use recapd_core::{
     formats::{Row, read_row},
     tokenizer,
 };
-use recapd_engine::keeper::Keeper;
+use recapd_engine::ingest::Ingestor;
 use recapd_platform::{clock::SystemClock, notice::Notices};
 use recapd_store::{
     AppendOutcome, AppendRequest, ExchangeQuery, Fence, Store, StoreError, StoreResult,
-    inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
+    inbox::{ChangeListener, InboxFigures, InboxRow, InboxStore, RefusedRow},
 };
 use recapd_telemetry::metrics::Metrics;
 use tokio::time::timeout;
@@ -56,15 +56,15 @@ fn ids(rows: &[InboxRow]) -> Vec<i64> {
     rows.iter().map(|row| row.id).collect()
 }
 
-pub(super) fn keeper(db: &dyn Backend) -> (Keeper, Metrics) {
+pub(super) fn ingestor(db: &dyn Backend) -> (Ingestor, Metrics) {
     keeper_of(db.store())
 }
 
-fn keeper_of(store: Arc<dyn Store>) -> (Keeper, Metrics) {
+fn keeper_of(store: Arc<dyn Store>) -> (Ingestor, Metrics) {
     let metrics = Metrics::new(T0, &[]);
     let counter = tokenizer::counter_for("", "");
     let clock = Arc::new(SystemClock);
-    let keeper = Keeper::new(
+    let ingestor = Ingestor::new(
         store,
         counter,
         clock,
@@ -72,12 +72,12 @@ fn keeper_of(store: Arc<dyn Store>) -> (Keeper, Metrics) {
         Notices::default(),
         metrics.clone(),
     );
-    (keeper, metrics)
+    (ingestor, metrics)
 }
 
-pub(super) async fn empty(db: &dyn Backend, keeper: &Keeper) {
+pub(super) async fn empty(db: &dyn Backend, ingestor: &Ingestor) {
     let stop = CancellationToken::new();
-    while keeper.empty_inbox(&db.inbox(), &stop).await.unwrap() {}
+    while ingestor.empty_inbox(&db.inbox(), &stop).await.unwrap() {}
 }
 
 /// What an agent said, in order, as it is read through the view.
@@ -132,12 +132,12 @@ pub(crate) async fn a_row_is_taken_once(db: &dyn Backend) {
     let rows = waiting(db).await;
     let first = db
         .inbox()
-        .take_in(request(&rows[..1]), ids(&rows[..1]))
+        .append_from_inbox(request(&rows[..1]), ids(&rows[..1]))
         .await
         .unwrap();
     assert_eq!(first.accepted, 1);
     for late in [&rows[..1], &rows[..]] {
-        let refused = db.inbox().take_in(request(late), ids(late)).await;
+        let refused = db.inbox().append_from_inbox(request(late), ids(late)).await;
         assert!(
             matches!(refused, Err(StoreError::Fenced(Fence::Inbox))),
             "{refused:?}"
@@ -146,7 +146,7 @@ pub(crate) async fn a_row_is_taken_once(db: &dyn Backend) {
     assert_eq!(ids(&waiting(db).await), [rows[1].id]);
     assert_eq!(clean(db, &agent("a")).await.messages, 1);
     db.inbox()
-        .take_in(request(&rows[1..]), ids(&rows[1..]))
+        .append_from_inbox(request(&rows[1..]), ids(&rows[1..]))
         .await
         .unwrap();
     assert_eq!(told(db, "a").await, "user one, assistant two");
@@ -157,7 +157,10 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
         insert(db, agent, "user", said).await;
     }
     let rows = waiting(db).await;
-    let early = db.inbox().take_in(request(&rows[2..]), ids(&rows[2..])).await;
+    let early = db
+        .inbox()
+        .append_from_inbox(request(&rows[2..]), ids(&rows[2..]))
+        .await;
     assert!(
         matches!(early, Err(StoreError::Fenced(Fence::Inbox))),
         "{early:?}"
@@ -168,7 +171,10 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
         agent: agent("b"),
         ..request(&rows[1..2])
     };
-    db.inbox().take_in(other, ids(&rows[1..2])).await.unwrap();
+    db.inbox()
+        .append_from_inbox(other, ids(&rows[1..2]))
+        .await
+        .unwrap();
     let refusal = RefusedRow {
         id: rows[0].id,
         reason: "no; say yes".to_owned(),
@@ -176,7 +182,7 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
     };
     db.inbox().refuse(vec![refusal], minute(5)).await.unwrap();
     db.inbox()
-        .take_in(request(&rows[2..]), ids(&rows[2..]))
+        .append_from_inbox(request(&rows[2..]), ids(&rows[2..]))
         .await
         .unwrap();
     assert_eq!(told(db, "a").await, "user three, user four");
@@ -190,7 +196,7 @@ pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {
     let rows = waiting(db).await;
     let mut request = request(&rows);
     request.messages[0].message.client_id = Some("x".to_owned());
-    let refused = db.inbox().take_in(request, ids(&rows)).await;
+    let refused = db.inbox().append_from_inbox(request, ids(&rows)).await;
     assert!(
         matches!(refused, Err(StoreError::ClientIdReused(_))),
         "{refused:?}"
@@ -216,7 +222,10 @@ pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
     assert_eq!(ids(&waiting(db).await), [rows[0].id, rows[2].id]);
     let sql = "SELECT agent_id || ' ' || role || ' ' || content || ': ' || reason FROM refused_messages";
     assert_eq!(db.text(sql).await.as_deref(), Some("a user two: no; say yes"));
-    let taken = db.inbox().take_in(request(&rows[1..2]), ids(&rows[1..2])).await;
+    let taken = db
+        .inbox()
+        .append_from_inbox(request(&rows[1..2]), ids(&rows[1..2]))
+        .await;
     assert!(matches!(taken, Err(StoreError::Fenced(Fence::Inbox))));
     let figures = db.inbox().inbox_figures().await.unwrap();
     let expected = InboxFigures {
@@ -251,7 +260,7 @@ pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
 }
 
 pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
-    let mut bell = db.inbox().inbox_bell().await.unwrap();
+    let mut bell = db.inbox().inbox_listener().await.unwrap();
     for content in ["one", "two"] {
         insert(db, "a", "user", content).await;
         let rung = timeout(PATIENCE, bell.rung()).await;
@@ -262,7 +271,7 @@ pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
 }
 
 pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
-    let (keeper, metrics) = keeper(db);
+    let (ingestor, metrics) = ingestor(db);
     let row = async |agent: &str, role: &str, content: &str, client_id: &str| {
         let sql = format!(
             "INSERT INTO messages (agent_id, role, content, client_id) VALUES ({agent}, {role}, '{content}', {client_id})"
@@ -286,7 +295,7 @@ pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
     row("'a'", "NULL", "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"src\"}]}", "NULL").await;
     row("'a'", "'assistant'", "Answer", "NULL").await;
     row("'b'", "'user'", "Hello", "NULL").await;
-    empty(db, &keeper).await;
+    empty(db, &ingestor).await;
 
     assert_eq!(waiting(db).await, []);
     let query = ExchangeQuery {
@@ -338,7 +347,7 @@ pub(crate) async fn a_speaker_has_a_short_name(db: &dyn Backend) {
         );
         db.speak(&sql).await.unwrap();
     }
-    empty(db, &keeper(db).0).await;
+    empty(db, &ingestor(db).0).await;
     assert_eq!(told(db, "a").await, "user 128");
     let refused = db
         .text("SELECT content || ': ' || reason FROM refused_messages")
@@ -358,7 +367,7 @@ pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
         db.speak(&row).await.unwrap();
     }
     insert(db, "b", "user", "Hello").await;
-    empty(db, &keeper(db).0).await;
+    empty(db, &ingestor(db).0).await;
     assert_eq!(waiting(db).await, []);
     assert_eq!(told(db, "x").await, "user a, user a, user a");
     assert_eq!(told(db, "b").await, "user Hello");
@@ -400,20 +409,20 @@ async fn kept(db: &dyn Backend, name: &str) -> Vec<i64> {
 pub(crate) async fn a_thousand_rows_keep_their_order(db: &dyn Backend) {
     db.speak(&many("a", 1_000)).await.unwrap();
     assert_eq!(ids(&waiting(db).await).len(), 1_000);
-    empty(db, &keeper(db).0).await;
+    empty(db, &ingestor(db).0).await;
     assert_eq!(kept(db, "a").await, (1..=1_000).collect::<Vec<_>>());
     clean(db, &agent("a")).await;
 }
 
 pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
     let names = ["a", "b", "c"];
-    let keepers = [keeper(db), keeper(db), keeper(db)];
+    let keepers = [ingestor(db), ingestor(db), ingestor(db)];
     for round in 0..3 {
         for name in names {
             let rows = many(name, 40).replace("|| i", &format!("|| ({} + i)", round * 40));
             db.speak(&rows).await.unwrap();
         }
-        futures::future::join_all(keepers.iter().map(|(keeper, _)| empty(db, keeper))).await;
+        futures::future::join_all(keepers.iter().map(|(ingestor, _)| empty(db, ingestor))).await;
     }
     for name in names {
         assert_eq!(kept(db, name).await, (1..=120).collect::<Vec<_>>());
@@ -434,11 +443,11 @@ impl InboxStore for Failing {
         self.inner.waiting(after, rows_max, bytes_max).await
     }
 
-    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
+    async fn append_from_inbox(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
         if self.agents.contains(&request.agent.as_str()) {
             return Err(StoreError::Unavailable("it took too long".into()));
         }
-        self.inner.take_in(request, rows).await
+        self.inner.append_from_inbox(request, rows).await
     }
 
     async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
@@ -449,13 +458,13 @@ impl InboxStore for Failing {
         self.inner.inbox_figures().await
     }
 
-    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>> {
-        self.inner.inbox_bell().await
+    async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
+        self.inner.inbox_listener().await
     }
 }
 
 pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
-    let ((keeper, metrics), stop) = (keeper(db), CancellationToken::new());
+    let ((ingestor, metrics), stop) = (ingestor(db), CancellationToken::new());
     let failing = |agents| -> Arc<dyn InboxStore> {
         Arc::new(Failing {
             inner: db.inbox(),
@@ -465,7 +474,7 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
         insert(db, name, "user", "one").await;
     }
-    assert!(!keeper.empty_inbox(&failing(&["a"]), &stop).await.unwrap());
+    assert!(!ingestor.empty_inbox(&failing(&["a"]), &stop).await.unwrap());
     let held: Vec<_> = waiting(db)
         .await
         .into_iter()
@@ -476,11 +485,11 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     for name in ["d", "e"] {
         insert(db, name, "user", "one").await;
     }
-    let away = keeper.empty_inbox(&failing(&["a", "d"]), &stop).await;
+    let away = ingestor.empty_inbox(&failing(&["a", "d"]), &stop).await;
     assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
     assert!(metrics.encode(None).1.contains("recapd_inbox_waiting 3"));
     assert_eq!(waiting(db).await.len(), 3);
-    empty(db, &keeper).await;
+    empty(db, &ingestor).await;
     assert_eq!(waiting(db).await, []);
 }
 

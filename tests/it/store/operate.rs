@@ -68,7 +68,7 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
     let until = T0.plus_ms(5_000);
     assert_eq!(
         stands(&waiting),
-        (QueueState::Scheduled, Some(QueueWait::Company), Some(until))
+        (QueueState::Scheduled, Some(QueueWait::Batching), Some(until))
     );
     assert_eq!(
         (waiting.reason.as_str(), waiting.attempts, waiting.queued_at),
@@ -128,7 +128,10 @@ pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Ba
 
     fail(db, minute(70), true).await;
     let parked = row(db, "a", minute(71)).await;
-    assert_eq!(stands(&parked), (QueueState::Parked, Some(QueueWait::Hand), None));
+    assert_eq!(
+        stands(&parked),
+        (QueueState::Parked, Some(QueueWait::Operator), None)
+    );
     assert_eq!(parked.parked_at, Some(minute(70)));
 }
 
@@ -236,7 +239,10 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
     let sample = store.sample(T0, 1).await.unwrap();
     assert_eq!((sample.paused, sample.paused_until), (0, None));
     let paused = row(db, "a", T0).await;
-    assert_eq!(stands(&paused), (QueueState::Paused, Some(QueueWait::Hand), None));
+    assert_eq!(
+        stands(&paused),
+        (QueueState::Paused, Some(QueueWait::Operator), None)
+    );
     assert_eq!(paused.paused_for, None);
     assert!(operator.resume_agent(&agent("a"), T0).await.unwrap());
     assert!(!operator.resume_agent(&agent("a"), T0).await.unwrap());

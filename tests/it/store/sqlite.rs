@@ -288,7 +288,7 @@ async fn a_row_of_an_impossible_time_is_refused() {
     let seconds =
         "INSERT INTO messages (agent_id, role, content, created_at) VALUES ('a', 'user', 'x', -90000000000)";
     db.raw(seconds).await;
-    super::inbox::empty(&db, &super::inbox::keeper(&db).0).await;
+    super::inbox::empty(&db, &super::inbox::ingestor(&db).0).await;
     let refused = db.text("SELECT reason FROM refused_messages").await.unwrap();
     assert!(refused.starts_with("created_at is no time between"), "{refused}");
     assert_eq!(db.number("SELECT count(*) FROM message_log").await, Some(0));
@@ -308,7 +308,7 @@ async fn a_text_that_is_no_utf8_holds_nobody_up() {
         ))
         .await;
     }
-    super::inbox::empty(&db, &super::inbox::keeper(&db).0).await;
+    super::inbox::empty(&db, &super::inbox::ingestor(&db).0).await;
     assert_eq!(super::inbox::told(&db, "b").await, "user Hello");
     let refused = async |agent: &str| {
         let sql =

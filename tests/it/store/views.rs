@@ -5,7 +5,7 @@ use recapd_store::{Forget, Forgettable};
 
 use super::{
     clean,
-    inbox::{empty, keeper},
+    inbox::{empty, ingestor},
     lineage::step,
     with_pending,
 };
@@ -142,7 +142,7 @@ pub(crate) async fn half_an_emoji_comes_as_it_was_sent(db: &dyn Backend) {
         let sql = format!("INSERT INTO messages (agent_id, content) VALUES ('a', '{content}')");
         db.speak(&sql).await.unwrap();
     }
-    empty(db, &keeper(db).0).await;
+    empty(db, &ingestor(db).0).await;
     let content = "SELECT content FROM messages WHERE agent_id = 'a' ORDER BY id";
     let read: Vec<String> = db.column(content).await.into_iter().flatten().collect();
     assert_eq!(

@@ -90,7 +90,7 @@ impl Rig {
 
     /// Appends what the agent's client keeps trying to append.
     pub(crate) async fn append(&self, messages: Vec<Message>) {
-        self.parts.keeper.append(&self.agent, messages).await.unwrap();
+        self.parts.ingestor.append(&self.agent, messages).await.unwrap();
         self.clock.advance_ms(1_000);
     }
 

@@ -78,7 +78,7 @@ async fn live(seed: u64) -> i64 {
             let said = model.with(|worst| [worst.text(60), worst.text(90)]);
             let [question, answer] = said.map(|said| said.chars().take(2_000).collect::<String>());
             let turn = vec![native("user", &question), native("assistant", &answer)];
-            parts.keeper.append(&agent("a"), turn).await.unwrap();
+            parts.ingestor.append(&agent("a"), turn).await.unwrap();
             clock.advance_ms(MINUTE_MS);
         }
         clock.advance_ms(20 * MINUTE_MS);

@@ -15,7 +15,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
-    worker::{Courier, Outcome},
+    worker::{BatchPoller, Outcome},
 };
 use recapd_llm::batch::BatchModel;
 use recapd_platform::clock::{Clock, ManualClock};
@@ -40,7 +40,7 @@ const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, S
 struct BatchRig {
     rig: Rig,
     fake: FakeProvider,
-    courier: Courier,
+    batch_poller: BatchPoller,
     config: Config,
 }
 
@@ -82,11 +82,11 @@ impl BatchRig {
             plan: Arc::clone(&rig.flaky),
         });
         rig.parts = rig.parts.with_batches(&config, store, model(&config));
-        let courier = rig.parts.worker.courier().unwrap();
+        let batch_poller = rig.parts.worker.batch_poller().unwrap();
         Self {
             rig,
             fake,
-            courier,
+            batch_poller,
             config,
         }
     }
@@ -112,14 +112,14 @@ impl BatchRig {
     async fn look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
-        self.courier.step().await.unwrap();
+        self.batch_poller.step().await.unwrap();
     }
 
     /// As [`Self::look`], whatever the database says.
     async fn try_look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
-        drop(self.courier.step().await);
+        drop(self.batch_poller.step().await);
     }
 
     async fn number(&self, sql: &str) -> i64 {
@@ -192,7 +192,7 @@ async fn many_agents_share_a_batch_and_get_their_own_answers() {
                     ),
                     native("assistant", "It is done, and it was an off-by-one error."),
                 ];
-                one.rig.parts.keeper.append(who, turn).await.unwrap();
+                one.rig.parts.ingestor.append(who, turn).await.unwrap();
             }
         }
         assert_eq!(one.rig.drain().await, [Outcome::Deferred; 3]);
@@ -417,7 +417,7 @@ async fn nobody_waits_for_ever() {
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
     // A batch that never ends is given up.
     one.rig.clock.advance_ms(50 * HOUR_MS);
-    one.courier.step().await.unwrap();
+    one.batch_poller.step().await.unwrap();
     assert_eq!(one.figures().await, BatchFigures::default());
 }
 
@@ -467,11 +467,11 @@ async fn batches_have_limits() {
                 native("user", "Please fix the next of the failing tests"),
                 native("assistant", "Fixed it."),
             ];
-            one.rig.parts.keeper.append(&who, turn).await.unwrap();
+            one.rig.parts.ingestor.append(&who, turn).await.unwrap();
         }
     }
     assert_eq!(one.rig.drain().await, [Outcome::Deferred; 5]);
-    one.courier.step().await.unwrap();
+    one.batch_poller.step().await.unwrap();
     assert_eq!(
         one.fake.batches().sizes(),
         [2, 2],

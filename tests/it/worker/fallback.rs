@@ -161,7 +161,11 @@ async fn other_agents_items_are_woken_when_the_provider_is_back() {
     for _ in 0..6 {
         let messages =
             ["user", "assistant"].map(|kind| crate::support::conversation::native(kind, &"word ".repeat(20)));
-        rig.parts.keeper.append(&other, messages.to_vec()).await.unwrap();
+        rig.parts
+            .ingestor
+            .append(&other, messages.to_vec())
+            .await
+            .unwrap();
     }
     rig.drain().await;
     assert_eq!(items(&rig, "offline", 1).await, 0);
@@ -288,7 +292,7 @@ async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
     assert!(waited >= 20, "it may be an outage of hours: {outcomes:?}");
     assert!(
         rig.model.asked_about(&[1]) >= 20,
-        "in smaller and smaller portions"
+        "in smaller and smaller questions"
     );
     assert_eq!(
         rig.verify().await.pending,

@@ -238,9 +238,9 @@ async fn an_append_that_is_tried_again_stores_nothing_twice() {
             })
             .collect();
         rig.flaky.fail("append", 1, when);
-        let refused = rig.parts.keeper.append(&rig.agent, messages.clone()).await;
+        let refused = rig.parts.ingestor.append(&rig.agent, messages.clone()).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))));
-        let outcome = rig.parts.keeper.append(&rig.agent, messages).await.unwrap();
+        let outcome = rig.parts.ingestor.append(&rig.agent, messages).await.unwrap();
         assert_eq!(outcome.accepted, if when == Before { 12 } else { 0 });
         assert_eq!(rig.verify().await.messages, 12);
     }

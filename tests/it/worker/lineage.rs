@@ -15,7 +15,7 @@ async fn the_worker_goes_on_after_rewind_fork_and_clear() {
     rig.say(6).await;
     rig.drain_later().await;
     rig.parts
-        .keeper
+        .ingestor
         .step(&rig.agent, &Step::Mark(mark()))
         .await
         .unwrap();
@@ -24,7 +24,7 @@ async fn the_worker_goes_on_after_rewind_fork_and_clear() {
     let before = rig.verify().await;
     assert!(before.covered > 6, "{before:?}");
     rig.parts
-        .keeper
+        .ingestor
         .step(&rig.agent, &Step::Rewind(mark()))
         .await
         .unwrap();
@@ -34,8 +34,8 @@ async fn the_worker_goes_on_after_rewind_fork_and_clear() {
         "{rewound:?}"
     );
     let child = agent("child");
-    rig.parts.keeper.fork(&rig.agent, &child).await.unwrap();
-    rig.parts.keeper.step(&child, &Step::Clear).await.unwrap();
+    rig.parts.ingestor.fork(&rig.agent, &child).await.unwrap();
+    rig.parts.ingestor.step(&child, &Step::Clear).await.unwrap();
     rig.say(3).await;
     rig.drain_later().await;
     for name in [&rig.agent, &child] {

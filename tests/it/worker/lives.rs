@@ -110,7 +110,7 @@ impl Life {
             Step::Say(turns) => rig.say(*turns).await,
             Step::Drain(replies, then) => self.drain(replies, *then).await,
             Step::Wait(seconds) => rig.clock.advance_ms(seconds * SECOND_MS),
-            Step::End => drop(rig.parts.keeper.end_session(&rig.agent).await.unwrap()),
+            Step::End => drop(rig.parts.ingestor.end_session(&rig.agent).await.unwrap()),
             Step::Crash => {
                 store.claim(claim("doomed", 1, now)).await.unwrap();
                 rig.clock.advance_ms(MINUTE_MS);

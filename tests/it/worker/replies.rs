@@ -104,7 +104,7 @@ async fn nobody_is_asked_about_what_was_forgotten() {
     let pending = rig.verify().await.pending;
     let forget = |exchanges: Vec<i64>| {
         rig.parts
-            .keeper
+            .ingestor
             .forget(&rig.agent, Forgettable::Exchanges(exchanges))
     };
     forget(vec![2]).await.unwrap();
@@ -253,7 +253,7 @@ async fn answers_are_paid_for_once_beside_what_a_forgetting_wrote_anew() {
         }
         let covered = rig.verify().await.covered;
         let what = Forgettable::Exchanges(vec![2]);
-        rig.parts.keeper.forget(&rig.agent, what).await.unwrap();
+        rig.parts.ingestor.forget(&rig.agent, what).await.unwrap();
         // No answer is kept for so long.
         rig.clock.advance_ms(HOUR_MS);
         rig.model.plan([Reply::Overflow, Reply::Good, Reply::Late]);

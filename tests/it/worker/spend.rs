@@ -127,7 +127,7 @@ async fn updates_side_by_side_keep_a_limit_together() {
             let question = native("user", "Please fix the next of the failing tests");
             let answer = native("assistant", "Fixed, and it was an off-by-one error.");
             let messages = vec![question, answer];
-            rig.parts.keeper.append(&who, messages).await.unwrap();
+            rig.parts.ingestor.append(&who, messages).await.unwrap();
         }
     }
     // Each would need three calls to tell of one exchange.

@@ -48,7 +48,7 @@ async fn with_pending() -> Rig {
 async fn another_speaks(rig: &Rig) {
     let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
     rig.parts
-        .keeper
+        .ingestor
         .append(&agent("b"), messages.collect())
         .await
         .unwrap();

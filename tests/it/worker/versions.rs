@@ -33,13 +33,13 @@ impl Hand {
     }
 
     async fn act(self, rig: &Rig) -> StoreResult<i64> {
-        let keeper = &rig.parts.keeper;
+        let ingestor = &rig.parts.ingestor;
         match self {
-            Self::RollBack => Ok(keeper.roll_back(&rig.agent, 1).await?.version),
-            Self::Rebuild => Ok(keeper.rebuild(&rig.agent).await?.version),
+            Self::RollBack => Ok(ingestor.roll_back(&rig.agent, 1).await?.version),
+            Self::Rebuild => Ok(ingestor.rebuild(&rig.agent).await?.version),
             Self::Edit => {
                 let edit = ItemEdit::parse(&json!({"pinned": true})).unwrap();
-                Ok(keeper.edit_item(&rig.agent, 1, edit).await?.version)
+                Ok(ingestor.edit_item(&rig.agent, 1, edit).await?.version)
             }
         }
     }
@@ -134,7 +134,7 @@ async fn a_rebuild_survives_a_failure_of_each_step() {
         config.worker.batch_exchanges_max = 2;
         let rig = with_versions_of(&config).await;
         let (covered, old) = (rig.verify().await.covered, rig.content().await);
-        rig.parts.keeper.rebuild(&rig.agent).await.unwrap();
+        rig.parts.ingestor.rebuild(&rig.agent).await.unwrap();
         rig.flaky.fail(method, 2, when);
         for _ in 0..12 {
             let pending = rig.verify().await.pending;
@@ -174,7 +174,7 @@ async fn edited_items_stay_as_they_are() {
     );
     let edited = rig
         .parts
-        .keeper
+        .ingestor
         .edit_item(&rig.agent, 2, edit.unwrap())
         .await
         .unwrap();

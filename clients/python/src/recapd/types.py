@@ -417,7 +417,7 @@ ProjectId: TypeAlias = str
 QueueState: TypeAlias = Literal['ready', 'running', 'scheduled', 'paused', 'parked']
 
 
-QueueWait: TypeAlias = Literal['company', 'provider', 'backoff', 'batch', 'limit', 'hand']
+QueueWait: TypeAlias = Literal['batching', 'provider', 'backoff', 'batch', 'limit', 'operator']
 
 
 RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'gemini']

@@ -176,10 +176,10 @@ async fn a_session_ends_when_its_token_leaves_the_file() {
     assert!(access.still_knows(&caller, Some(&key("a"))));
     fs::write(&path, line("b")).unwrap();
     access.refresh().await.unwrap();
-    assert_eq!(access.identify_session(&key("a")).await, Err(Stranger));
+    assert_eq!(access.identify_session(&key("a")).await, Err(UnknownCaller));
     assert!(access.identify_session(&key("b")).await.is_ok());
     // A token that comes back opens no session of before.
     fs::write(&path, line("a") + &line("b")).unwrap();
     access.refresh().await.unwrap();
-    assert_eq!(access.identify_session(&key("a")).await, Err(Stranger));
+    assert_eq!(access.identify_session(&key("a")).await, Err(UnknownCaller));
 }

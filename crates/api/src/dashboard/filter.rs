@@ -5,7 +5,7 @@
 use recapd_core::domain::agent::AgentId;
 use recapd_store::operate::{QueueRow, QueueState, Run};
 
-use super::strata::state_name;
+use super::layers::state_name;
 
 /// Words for the states of a row of the queue. `failed` is any row whose last attempt did, whether it is tried again or not.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];

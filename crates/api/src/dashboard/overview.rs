@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     chart::{Bars, Chart, Series},
     frame::{DashboardArea, Frame, figure, page},
-    lamp::{DEPTH_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
+    health::{DEPTH_MAX, DURATION_MS_MAX, HealthLight, Level, Lights, lamps},
     text::{agent_path, count, dollars, duration, grouped, moment, percent, tokens},
 };
 use recapd_core::domain::{
@@ -81,7 +81,7 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
     page(frame, DashboardArea::Overview, "Overview", &content)
 }
 
-fn light(lamp: &Lamp) -> Markup {
+fn light(lamp: &HealthLight) -> Markup {
     let (class, sign, word) = match lamp.level {
         Level::Good => ("good", "●", "well"),
         Level::Warn => ("warn", "▲", "look"),

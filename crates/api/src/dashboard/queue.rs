@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     filter::{Filter, FilterError, QUEUE_STATES},
     frame::{DashboardArea, Frame, action, action_on, filters, next_page, page},
-    strata::state_name,
+    layers::state_name,
     text::{agent_path, count, grouped, moment, span, value},
 };
 use recapd_core::domain::{access::Scope, agent::AgentId, time::Timestamp};
@@ -158,12 +158,12 @@ pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     let why = match (row.state, row.waits_for) {
         (QueueState::Running, _) => "a worker has it; its lease ends",
         (QueueState::Parked, _) => "its attempts are used up, or it was cancelled",
-        (_, Some(QueueWait::Company)) => "waits for more exchanges, until",
+        (_, Some(QueueWait::Batching)) => "waits for more exchanges, until",
         (_, Some(QueueWait::Provider)) => "waits for the provider, asked again",
         (_, Some(QueueWait::Backoff)) => "failed, and is tried again",
         (_, Some(QueueWait::Batch)) => "waits for a batch's answer, looked at",
         (_, Some(QueueWait::Limit)) => "a limit of spending is used up, until",
-        (_, Some(QueueWait::Hand)) => "paused by hand",
+        (_, Some(QueueWait::Operator)) => "paused by hand",
         (_, None) => "may be taken by any worker",
     };
     html! {
@@ -183,7 +183,7 @@ fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
                 (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Makes it due at once, whatever it waits for."))
             }
             @if viewer.may(Scope::Admin) {
-                @if row.state == QueueState::Paused && row.waits_for == Some(QueueWait::Hand) {
+                @if row.state == QueueState::Paused && row.waits_for == Some(QueueWait::Operator) {
                     (action(viewer, &format!("/ui/agents/{id}/resume"), "Resume", "Goes on with this agent's updates."))
                 } @else {
                     @if row.state != QueueState::Running {

@@ -3,8 +3,8 @@
 pub(super) mod access;
 pub(super) mod audit;
 pub(super) mod connection;
+pub(super) mod fast_path;
 pub(super) mod frame;
 pub(super) mod memory;
 pub(super) mod observe;
 pub(super) mod rate;
-pub(super) mod shortcut;

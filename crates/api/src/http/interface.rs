@@ -1,4 +1,4 @@
-//! The interface as connections ask it: the shortcut of readers, and the router for everything else.
+//! The interface as connections ask it: the fast path of readers, and the router for everything else.
 
 use std::{
     convert::Infallible,
@@ -17,7 +17,7 @@ use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::{
     SharedApp,
-    edge::{connection::TrustedProxies, shortcut},
+    edge::{connection::TrustedProxies, fast_path},
 };
 
 /// Answers requests.
@@ -50,7 +50,7 @@ where
     type Future = Either<Ready<Result<Response, Infallible>>, TowerToHyperServiceFuture<Router, Request<B>>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
-        match shortcut::answer(&self.app, &request) {
+        match fast_path::answer(&self.app, &request) {
             Some(response) => Either::Left(ready(Ok(response))),
             None => Either::Right(self.router.call(request)),
         }

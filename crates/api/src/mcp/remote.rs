@@ -20,7 +20,7 @@ use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
 };
-use recapd_platform::wire::{HttpReply, HttpSettings, WireError};
+use recapd_platform::http_client::{HttpClientError, HttpReply, HttpSettings};
 use recapd_store::Sample;
 
 /// How long the daemon may take to answer.
@@ -82,7 +82,7 @@ impl Remote {
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
         match self.transport.send(asked, ANSWER_BYTES_MAX).await {
             Ok(reply) => answerer(reply.status, &reply.body) != Answerer::Other,
-            Err(error) => matches!(error, WireError::Late(_)),
+            Err(error) => matches!(error, HttpClientError::Late(_)),
         }
     }
 
@@ -105,8 +105,8 @@ impl Remote {
             let place = self.transport.place();
             tracing::warn!(%error, daemon = %place, "mcp.daemon_unreachable");
             SourceError::Unavailable(match error {
-                WireError::Untrusted(why) => why,
-                WireError::Late(_) => {
+                HttpClientError::Untrusted(why) => why,
+                HttpClientError::Late(_) => {
                     format!("the daemon at {place} doesn't answer in time: ask again later")
                 }
                 _ => format!("the daemon at {place} doesn't answer; is it running?"),

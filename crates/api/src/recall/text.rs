@@ -3,9 +3,9 @@
 use super::{ExpandReply, RecallMatch, RecallReply, ShownMessage};
 use recapd_core::{
     domain::{
-        inert::detagged,
         legs::{LegNumber, LegRun, continues},
         message::{Format, Message, Part},
+        neutralize::detagged,
         number::count,
         summary::line::rounded,
         text::{cut, one_line},

@@ -88,7 +88,7 @@ impl QuestionOutcome {
 
 /// What a look at a batch showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum BatchObservation {
     /// The provider accepted it, or lists it.
     Accepted,
     /// The provider refused it: nothing was made.
@@ -126,17 +126,17 @@ pub enum BatchStep {
 
 /// What to do after `sight` of a batch in `state`, which was looked at `looks` times in that state, `age_ms` after it
 /// was written down. A sight that is impossible in that state changes nothing.
-pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> BatchStep {
+pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64) -> BatchStep {
     match (state, sight) {
         (BatchState::Closed, _)
-        | (BatchState::Intent, Sight::Refused)
-        | (BatchState::Submitted, Sight::Gone | Sight::Read) => BatchStep::Close,
+        | (BatchState::Intent, BatchObservation::Refused)
+        | (BatchState::Submitted, BatchObservation::Gone | BatchObservation::Read) => BatchStep::Close,
         _ if age_ms > LIFE_MAX_MS => BatchStep::Close,
-        (BatchState::Intent, Sight::Accepted) => BatchStep::Submit {
+        (BatchState::Intent, BatchObservation::Accepted) => BatchStep::Submit {
             wait_ms: poll_wait_ms(0),
         },
-        (BatchState::Intent, Sight::Unlisted) if looks < SENDS_MAX => BatchStep::Send,
-        (BatchState::Intent, Sight::Unlisted) => BatchStep::Close,
+        (BatchState::Intent, BatchObservation::Unlisted) if looks < SENDS_MAX => BatchStep::Send,
+        (BatchState::Intent, BatchObservation::Unlisted) => BatchStep::Close,
         (BatchState::Intent, _) => BatchStep::Wait {
             wait_ms: UNSURE_WAIT_MS,
         },
@@ -207,29 +207,35 @@ mod tests {
         let cases = [
             (
                 Intent,
-                Sight::Accepted,
+                BatchObservation::Accepted,
                 0,
                 0,
                 BatchStep::Submit { wait_ms: 30_000 },
             ),
-            (Intent, Sight::Refused, 0, 0, BatchStep::Close),
-            (Intent, Sight::Unsure, 0, 0, wait(60_000)),
-            (Intent, Sight::Unsure, 99, DAY, wait(60_000)),
-            (Intent, Sight::Unsure, 99, 3 * DAY, BatchStep::Close),
-            (Intent, Sight::Unlisted, 1, 0, BatchStep::Send),
-            (Intent, Sight::Unlisted, 5, 0, BatchStep::Close),
-            (Intent, Sight::Unlisted, 1, 3 * DAY, BatchStep::Close),
-            (Intent, Sight::Gone, 1, 0, wait(60_000)),
-            (Submitted, Sight::Running, 0, 0, wait(30_000)),
-            (Submitted, Sight::Running, 1, 0, wait(60_000)),
-            (Submitted, Sight::Running, 2, 0, wait(120_000)),
-            (Submitted, Sight::Running, 200, DAY, wait(600_000)),
-            (Submitted, Sight::Running, 200, 3 * DAY, BatchStep::Close),
-            (Submitted, Sight::Unsure, 2, 0, wait(120_000)),
-            (Submitted, Sight::Gone, 2, 0, BatchStep::Close),
-            (Submitted, Sight::Read, 2, 0, BatchStep::Close),
-            (Submitted, Sight::Unlisted, 2, 0, wait(120_000)),
-            (Closed, Sight::Running, 0, 0, BatchStep::Close),
+            (Intent, BatchObservation::Refused, 0, 0, BatchStep::Close),
+            (Intent, BatchObservation::Unsure, 0, 0, wait(60_000)),
+            (Intent, BatchObservation::Unsure, 99, DAY, wait(60_000)),
+            (Intent, BatchObservation::Unsure, 99, 3 * DAY, BatchStep::Close),
+            (Intent, BatchObservation::Unlisted, 1, 0, BatchStep::Send),
+            (Intent, BatchObservation::Unlisted, 5, 0, BatchStep::Close),
+            (Intent, BatchObservation::Unlisted, 1, 3 * DAY, BatchStep::Close),
+            (Intent, BatchObservation::Gone, 1, 0, wait(60_000)),
+            (Submitted, BatchObservation::Running, 0, 0, wait(30_000)),
+            (Submitted, BatchObservation::Running, 1, 0, wait(60_000)),
+            (Submitted, BatchObservation::Running, 2, 0, wait(120_000)),
+            (Submitted, BatchObservation::Running, 200, DAY, wait(600_000)),
+            (
+                Submitted,
+                BatchObservation::Running,
+                200,
+                3 * DAY,
+                BatchStep::Close,
+            ),
+            (Submitted, BatchObservation::Unsure, 2, 0, wait(120_000)),
+            (Submitted, BatchObservation::Gone, 2, 0, BatchStep::Close),
+            (Submitted, BatchObservation::Read, 2, 0, BatchStep::Close),
+            (Submitted, BatchObservation::Unlisted, 2, 0, wait(120_000)),
+            (Closed, BatchObservation::Running, 0, 0, BatchStep::Close),
         ];
         for (state, sight, looks, age_ms, expected) in cases {
             let got = step(state, sight, looks, age_ms);

@@ -18,7 +18,6 @@ mod alternation;
 mod anchor;
 mod copies;
 mod draft;
-mod elide;
 mod fence;
 mod fit;
 mod ladder;
@@ -30,6 +29,7 @@ mod request;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
+mod truncate_results;
 
 use std::borrow::Cow;
 
@@ -41,10 +41,10 @@ use super::{
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
-pub use elide::{Elision, shorten_results};
 pub use fence::{fence, fence_copy};
 pub use last_n::{is_safe_boundary, last_n};
 pub use passes::{Pass, Passes};
+pub use truncate_results::{Elision, shorten_results};
 
 /// The text that stands for a tool result which was never recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";

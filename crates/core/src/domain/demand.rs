@@ -7,7 +7,7 @@
 mod words;
 
 use super::{
-    inert::{quoted, quoted_after_check},
+    neutralize::{quoted, quoted_after_check},
     text::one_line,
     transcript::{Line, Transcript, Voice},
 };

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Kind, Message, Metadata},
-    own_words::OwnWords,
     perspective::named_speaker,
     redaction::Redactor,
     round::{ResponsePart, Round},
     text::{first_line, first_line_by},
     time::Timestamp,
+    user_text::OwnWords,
 };
 
 /// The number of the preamble: leading system messages, always in view, counted, never evicted.

@@ -448,7 +448,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`TooBig`] when the message is to be refused; the caller then has to discard this ledger.
-    pub fn heed_overflow(
+    pub fn check_overflow(
         &mut self,
         entry: &LedgerEntry,
         budget: Budget,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     exchange::{Exchange, ExchangeState},
-    inert::{defanged, quoted},
+    neutralize::{defanged, quoted},
     number::{in_words, ordinal},
     redaction::Redactor,
     text::one_line,

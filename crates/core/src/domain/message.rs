@@ -280,7 +280,7 @@ pub struct Message {
     pub interrupts: bool,
     /// Whether it stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
     pub important: bool,
-    /// Who wrote it, where its host says so; otherwise its words tell ([`super::own_words`]).
+    /// Who wrote it, where its host says so; otherwise its words tell ([`super::user_text`]).
     pub author: Option<Author>,
     /// The format of `payload`.
     pub format: Format,

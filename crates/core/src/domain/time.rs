@@ -14,7 +14,7 @@ pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 /// The least by which a clock must have gone back to count as set back: clocks are adjusted all the time.
-pub const SETBACK_MS_MIN: i64 = 1_000;
+pub const CLOCK_JUMP_MS_MIN: i64 = 1_000;
 
 /// The years 1 to 9999: what RFC 3339 can write, and every database can keep.
 const CALENDAR: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;

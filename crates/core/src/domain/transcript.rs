@@ -10,10 +10,10 @@ use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
     outcome,
-    own_words::{self, OwnWords},
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
+    user_text::{self, OwnWords},
     zone::Zone,
 };
 
@@ -285,7 +285,7 @@ fn line(
                 Voice::Result
             };
             // The user's answer to a tool is as good as what they say elsewhere.
-            let chars_max = if own_words::are_in(text) {
+            let chars_max = if user_text::are_in(text) {
                 limits.said_chars_max
             } else {
                 limits.tool_chars_max

@@ -177,7 +177,7 @@ pub struct HeldExchange<M = Message> {
 }
 
 /// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. It owns its messages;
-/// a `Window<&Message>` or `Window<Arc<Message>>` shares them with the keeper of the history.
+/// a `Window<&Message>` or `Window<Arc<Message>>` shares them with the ingestor of the history.
 pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
@@ -268,10 +268,12 @@ impl<M: Borrow<Message>> Window<M> {
             let mut after = self.ledger.clone();
             after.append(&entry, self.segmentation());
             after.evict_to(None, entry.at);
-            after.heed_overflow(&entry, self.budget, self.on_overflow)?;
+            after.check_overflow(&entry, self.budget, self.on_overflow)?;
         }
         let pushed = self.take_in(message, &entry);
-        let session_ended = self.ledger.heed_overflow(&entry, self.budget, self.on_overflow)?;
+        let session_ended = self
+            .ledger
+            .check_overflow(&entry, self.budget, self.on_overflow)?;
         Ok(PushOutcome {
             session_ended,
             ..pushed

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::domain::{
     message::{Author, Format, Kind, Message, Metadata, Part},
-    own_words,
+    user_text,
 };
 
 /// How the texts begin that the program writes in the user's name for commands of its own, which no model answers. A
@@ -163,7 +163,7 @@ fn kind(line: &Fields<'_>, read: &Message, author: Option<Author>) -> Kind {
     } else {
         String::new()
     };
-    let is_programs = || own_words::are_programs(&read.parts, Format::ClaudeCode);
+    let is_programs = || user_text::are_programs(&read.parts, Format::ClaudeCode);
     let begins = |starts: &[&str]| starts.iter().any(|start| text.trim_start().starts_with(start));
     match read.kind {
         Kind::User if is("isCompactSummary") => unknown_kind(COMPACT_SUMMARY),

@@ -4,7 +4,7 @@
 use super::{FormatError, content::text_part, json::Fields, message, responses, unknown_kind};
 use crate::domain::{
     message::{Format, Kind, Message, Metadata},
-    own_words,
+    user_text,
 };
 
 /// The types of lines whose content stands in `payload`.
@@ -89,7 +89,7 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     let text = text.trim_start();
     let is_users = read.kind == Kind::User;
     let interrupts = is_users && text.starts_with(ABORTED);
-    let is_programs = is_users && !interrupts && own_words::are_programs(&read.parts, Format::Codex);
+    let is_programs = is_users && !interrupts && user_text::are_programs(&read.parts, Format::Codex);
     let kind = match read.kind {
         Kind::User if is_programs && REPORTS.iter().any(|start| text.starts_with(start)) => Kind::ToolResult,
         // Rules, surroundings, skills.

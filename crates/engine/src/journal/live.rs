@@ -414,7 +414,7 @@ enum DraftState {
     Headless,
 }
 
-/// An optional live journal, as the keeper holds it.
+/// An optional live journal, as the ingestor holds it.
 pub type LiveJournal = Option<Arc<Journal>>;
 
 /// Half of SHA-256 is more than enough to keep agents apart.

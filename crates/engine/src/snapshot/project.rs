@@ -19,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    Lookup, RENDERING,
-    believed::{AtHand, Patience, TimedCopy},
-    fingerprint,
+    Lookup, RENDERING, fingerprint,
     single_flight::SingleFlight,
+    ttl::{CachedRead, Patience, TimedCopy},
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -40,7 +39,7 @@ use recapd_core::domain::{
 };
 use recapd_platform::{
     clock::Clock,
-    notice::{Change, Contact},
+    notice::{Change, PeerLink},
     threads,
 };
 use recapd_store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreError, StoreResult};
@@ -122,7 +121,7 @@ pub struct ProjectSnapshots {
     redactor: Redactor,
     held: Arc<Mutex<LruCache<ProjectId, Arc<CachedProject>>>>,
     loads: SingleFlight<ProjectId, Arc<ProjectSnapshot>>,
-    contact: Contact,
+    contact: PeerLink,
 }
 
 impl ProjectSnapshots {
@@ -142,7 +141,7 @@ impl ProjectSnapshots {
             redactor,
             held: Arc::new(Mutex::new(LruCache::new(DOCUMENTS_MAX))),
             loads: SingleFlight::default(),
-            contact: Contact::default(),
+            contact: PeerLink::default(),
         }
     }
 
@@ -155,7 +154,7 @@ impl ProjectSnapshots {
 
     /// The same documents, of agents that other daemons change, too: while `contact` with them is lost, copies are stale.
     #[must_use]
-    pub fn in_contact(self, contact: Contact) -> Self {
+    pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
     }
 
@@ -167,21 +166,21 @@ impl ProjectSnapshots {
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Lookup<ProjectSnapshot>>> {
         let held = self.held().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
-        let due = match held.as_ref().map(|held| held.copy.at_hand(lost_since)) {
-            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
-            Some(AtHand::Due) => held.clone(),
-            Some(AtHand::Outdated) | None => None,
+        let due = match held.as_ref().map(|held| held.copy.cached(lost_since)) {
+            Some(CachedRead::Reading(reading)) => return Ok(Some(reading)),
+            Some(CachedRead::Due) => held.clone(),
+            Some(CachedRead::Outdated) | None => None,
         };
         let load = || self.load_of(project, due.clone());
-        let read = self.loads.read(project, load, || self.at_hand_of(project));
+        let read = self.loads.read(project, load, || self.cached_of(project));
         let read = Patience::of(held.is_some()).wait(read).await;
         let copy = self.held().peek(project).map(|held| held.copy.dated());
         Lookup::or_copy(read, copy)
     }
 
-    fn at_hand_of(&self, project: &ProjectId) -> Option<AtHand<ProjectSnapshot>> {
+    fn cached_of(&self, project: &ProjectId) -> Option<CachedRead<ProjectSnapshot>> {
         let held = self.held().peek(project).map(Arc::clone);
-        held.map(|held| held.copy.at_hand(self.contact.lost_since()))
+        held.map(|held| held.copy.cached(self.contact.lost_since()))
     }
 
     /// What goes on when nobody waits for it any more.

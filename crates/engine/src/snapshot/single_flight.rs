@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     Lookup,
-    believed::{AtHand, late},
+    ttl::{CachedRead, late},
 };
 use recapd_store::{StoreError, StoreResult};
 
@@ -68,7 +68,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
-    /// The document of `key` by a load that begins now or is as good as one. `at_hand` is what the copy gives a reader without a wait.
+    /// The document of `key` by a load that begins now or is as good as one. `cached` is what the copy gives a reader without a wait.
     ///
     /// # Errors
     /// That of the load; [`StoreError::Unavailable`] where too many are in line.
@@ -76,7 +76,7 @@ where
         &self,
         key: &K,
         load: impl Fn() -> F + Send,
-        at_hand: impl Fn() -> Option<AtHand<S>> + Send,
+        cached: impl Fn() -> Option<CachedRead<S>> + Send,
     ) -> StoreResult<Option<Lookup<S>>>
     where
         F: Future<Output = StoreResult<Option<Arc<S>>>> + Send + 'static,
@@ -90,7 +90,7 @@ where
                 // It may have looked before a change that this reader knows of: then its copy is marked.
                 LoadTicket::Others(flight) => {
                     drop(flight.await);
-                    if let Some(AtHand::Reading(reading)) = at_hand() {
+                    if let Some(CachedRead::Reading(reading)) = cached() {
                         return Ok(Some(reading));
                     }
                 }

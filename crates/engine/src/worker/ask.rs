@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tracing::{debug, warn};
 
-use super::{Hold, Worker, condense::CondenseError, pieces::AskReason, reason, request::Subject};
+use super::{LeaseGuard, Worker, bisect::AskReason, condense::CondenseError, reason, request::Subject};
 use recapd_core::domain::{
     agent::AgentId,
     demand::UserWords,
@@ -105,7 +105,7 @@ impl Worker {
     /// Asks the model or, where it can't be asked or can't answer, its fallbacks in turn. The last failure counts.
     pub(super) async fn ask(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<AskAnswer, CondenseError> {
@@ -116,38 +116,44 @@ impl Worker {
         // a model stays so: what stands in for its answer is final.
         let mut may_be_back = false;
         loop {
-            let known = self.portions.beyond(&hold.lease.agent, question.asked, place);
+            let known = self
+                .failure_memory
+                .quarantined(&guard.lease.agent, question.asked, place);
             // The last model of the chain is asked with every attempt, of which there are few.
             let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_known = known.is_some();
             let answer = match known {
                 Some(error) => Err(error.into()),
-                None => self.ask_one((place, model), hold, question, run).await,
+                None => self.ask_one((place, model), guard, question, run).await,
             };
             let failed = match answer {
                 Ok(answer) => {
-                    let told = self.told_by(model, answer, may_be_back, hold, question).await;
+                    let told = self
+                        .rendered_by(model, answer, may_be_back, guard, question)
+                        .await;
                     let is_by_first = place == FIRST;
                     return Ok(AskAnswer { is_by_first, ..told });
                 }
                 Err(failed) => failed,
             };
-            let is_left_out = self.is_left_out(hold, question, &failed);
+            let is_left_out = self.is_left_out(guard, question, &failed);
             if question.asking == AskReason::Divisible && self.may_lie_in_one(&failed) && !is_left_out {
                 return Err(failed);
             }
-            let is_beyond = is_known || is_left_out || self.is_beyond(place, hold, question, &failed);
-            let is_hopeless = is_beyond && self.is_hopeless(place, &failed);
-            may_be_back |= !is_hopeless && !failed.is_refusal();
-            let is_last = self.settings.retry.is_last(&hold.lease);
+            let is_beyond = is_known || is_left_out || self.is_beyond(place, guard, question, &failed);
+            let is_incapable = is_beyond && self.is_incapable(place, &failed);
+            may_be_back |= !is_incapable && !failed.is_refusal();
+            let is_last = self.settings.retry.is_last(&guard.lease);
             let next = others.next().map(AsRef::as_ref);
             let next = next.filter(|next| question.may_go_to(*next, may_be_back));
             match next.filter(|_| is_beyond || failed.is_for_the_next(is_last)) {
-                None if is_hopeless && !may_be_back => return Ok(self.given_up(hold, question, &failed)),
-                None => return Err(self.weighed(hold, question, failed)),
+                None if is_incapable && !may_be_back => {
+                    return Ok(self.digest_for_good(guard, question, &failed));
+                }
+                None => return Err(self.classify_failure(guard, question, failed)),
                 Some(next) => {
                     warn!(
-                        agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(),
+                        agent_id = %guard.lease.agent, provider = model.provider(), model = model.model(),
                         error_class = failed.class(), error = %failed, next = next.provider(), "llm.fell_back"
                     );
                     (place, model) = (place + 1, next);
@@ -156,19 +162,20 @@ impl Worker {
         }
     }
 
-    async fn told_by(
+    async fn rendered_by(
         &self,
         model: &dyn ChatModel,
         answer: Answer,
         may_be_back: bool,
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
     ) -> AskAnswer {
         let origin = origin(model);
         let stands_in = origin == Origin::Offline && may_be_back;
         self.note_answer(origin, stands_in).await;
         if !stands_in {
-            self.portions.was_settled(&hold.lease.agent, question.asked);
+            self.failure_memory
+                .was_settled(&guard.lease.agent, question.asked);
         }
         AskAnswer {
             answer,
@@ -179,11 +186,17 @@ impl Worker {
     }
 
     /// No model can summarise this exchange: its digest stays for good, as that of one which an answer left out.
-    fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> AskAnswer {
+    fn digest_for_good(
+        &self,
+        guard: &LeaseGuard,
+        question: &Question<'_>,
+        failed: &CondenseError,
+    ) -> AskAnswer {
         self.parts.metrics.updates.failed(reason(failed.class()));
-        self.portions.was_settled(&hold.lease.agent, question.asked);
+        self.failure_memory
+            .was_settled(&guard.lease.agent, question.asked);
         warn!(
-            agent_id = %hold.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
+            agent_id = %guard.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
         );
         AskAnswer::nothing()
@@ -192,9 +205,15 @@ impl Worker {
     /// Whether the question is beyond the model: it is about one exchange alone, and the failure is due to that
     /// exchange. A failure that was billed is remembered, so that the model isn't asked again and again while the next
     /// one is away.
-    fn is_beyond(&self, place: usize, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
-        let (agent, asked) = (&hold.lease.agent, question.asked);
-        let is_to_blame = || self.portions.is_to_blame(agent, asked);
+    fn is_beyond(
+        &self,
+        place: usize,
+        guard: &LeaseGuard,
+        question: &Question<'_>,
+        failed: &CondenseError,
+    ) -> bool {
+        let (agent, asked) = (&guard.lease.agent, question.asked);
+        let is_to_blame = || self.failure_memory.is_to_blame(agent, asked);
         let may_be_to_blame = failed.may_lie_in_the_question() || self.may_lie_in_one(failed);
         let is_beyond = question.is_least()
             && (failed.is_too_much()
@@ -205,34 +224,39 @@ impl Worker {
             && is_beyond
             && !failed.is_overflow()
         {
-            self.portions.was_beyond(agent, asked, place, error.clone());
+            self.failure_memory.quarantine(agent, asked, place, error.clone());
         }
         is_beyond
     }
 
     /// Whether a model that left those exchanges out before says nothing of use when they are revisited.
-    fn is_left_out(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
+    fn is_left_out(&self, guard: &LeaseGuard, question: &Question<'_>, failed: &CondenseError) -> bool {
         let is_useless = matches!(failed, CondenseError::Reply(_) | CondenseError::Coverage(_));
-        let portions = &self.portions;
-        question.is_revisit && is_useless && portions.has_left_out(&hold.lease.agent, question.asked)
+        let failure_memory = &self.failure_memory;
+        question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.asked)
     }
 
     /// Whether the model can never summarise an exchange that is beyond it: it has answered other questions, so the
     /// fault isn't the model's or its output limit's; and the failure isn't a context overflow, which is due to the
     /// model's small window.
-    fn is_hopeless(&self, place: usize, failed: &CondenseError) -> bool {
-        !failed.is_overflow() && self.portions.has_answered(place)
+    fn is_incapable(&self, place: usize, failed: &CondenseError) -> bool {
+        !failed.is_overflow() && self.failure_memory.has_answered(place)
     }
 
     /// Remembers what the failure means for the next question, and returns the failure to report. One exchange over
     /// which the provider always fails looks like an outage, which gives the attempt back, for ever if nothing else is
     /// asked. So after some failures of an exchange alone its attempts count. A provider that can't be reached at all
     /// (a refused connection) stays an outage.
-    fn weighed(&self, hold: &Hold, question: &Question<'_>, failed: CondenseError) -> CondenseError {
-        let (agent, asked) = (&hold.lease.agent, question.asked);
+    fn classify_failure(
+        &self,
+        guard: &LeaseGuard,
+        question: &Question<'_>,
+        failed: CondenseError,
+    ) -> CondenseError {
+        let (agent, asked) = (&guard.lease.agent, question.asked);
         match failed {
             CondenseError::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request() => {
-                let is_outage = self.portions.failed(agent, asked, fault.outage.is_some());
+                let is_outage = self.failure_memory.failed(agent, asked, fault.outage.is_some());
                 let outage = fault.outage.filter(|_| is_outage);
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
@@ -241,13 +265,13 @@ impl Worker {
                 // portion: a smaller portion doesn't help. After a transient failure (above) it does: one exchange that
                 // fails would hold up all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
-                    self.portions.was_too_much(agent, asked);
+                    self.failure_memory.was_too_much(agent, asked);
                 } else if question.is_least()
                     && self.may_lie_in_one(&failed)
                     // Else it is known to be the model.
-                    && self.portions.may_divide()
+                    && self.failure_memory.may_divide()
                 {
-                    self.portions.failed(agent, asked, false);
+                    self.failure_memory.failed(agent, asked, false);
                 }
                 failed
             }
@@ -277,29 +301,29 @@ impl Worker {
     async fn ask_one(
         &self,
         (place, model): (usize, &dyn ChatModel),
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<Answer, CondenseError> {
-        let mut wording = self.wording(&hold.lease.agent, question, self.settings.prompt);
-        let mut answer = self.call_about(model, hold, question, &mut wording, run).await?;
+        let mut wording = self.wording(&guard.lease.agent, question, self.settings.prompt);
+        let mut answer = self.call_about(model, guard, question, &mut wording, run).await?;
         let words = UserWords::of(&wording.request.transcripts);
         let checked = match self.believed(&answer.text, question.asked, &words) {
             Err(fault) if fault.is_worth_asking_again() => {
                 wording.request.prompt = wording.request.prompt.again(&fault);
-                answer = self.call_about(model, hold, question, &mut wording, run).await?;
+                answer = self.call_about(model, guard, question, &mut wording, run).await?;
                 self.believed(&answer.text, question.asked, &words)?
             }
             checked => checked?,
         };
         let checked = self
-            .completed(model, hold, question, (checked, &mut answer), run)
+            .completed(model, guard, question, (checked, &mut answer), run)
             .await?;
         let believed = Answer::from(checked);
         if origin(model) == Origin::Model {
-            self.portions
-                .was_answered(&hold.lease.agent, question.asked, place);
-            self.keep(hold, question.key, &believed, answer).await?;
+            self.failure_memory
+                .was_answered(&guard.lease.agent, question.asked, place);
+            self.keep(guard, question.key, &believed, answer).await?;
         }
         Ok(believed)
     }
@@ -309,7 +333,7 @@ impl Worker {
     async fn completed(
         &self,
         model: &dyn ChatModel,
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
         (checked, answer): (CheckedReply, &mut ModelAnswer),
         run: &mut RunRecord,
@@ -319,20 +343,20 @@ impl Worker {
         }
         let is_missing = |stored: &&StoredExchange| checked.missing.contains(&stored.exchange.exchange);
         let missing: Vec<StoredExchange> = question.exchanges.iter().filter(is_missing).cloned().collect();
-        debug!(agent_id = %hold.lease.agent, exchanges = ?checked.missing, "update.gap_asked_about");
+        debug!(agent_id = %guard.lease.agent, exchanges = ?checked.missing, "update.gap_asked_about");
         let subject = Subject {
             exchanges: &missing,
             zone: question.zone,
             items: question.items,
             facts: question.facts,
         };
-        let request = self.request(&hold.lease.agent, subject, self.settings.prompt);
-        let more = match self.call(model, hold, &request, run).await {
+        let request = self.request(&guard.lease.agent, subject, self.settings.prompt);
+        let more = match self.call(model, guard, &request, run).await {
             Ok(more) => more,
             // Whoever ends the update, or the database, ends all of it.
             Err(fault @ (CondenseError::Interrupted(_) | CondenseError::Store(_))) => return Err(fault),
             Err(fault) => {
-                debug!(agent_id = %hold.lease.agent, error_class = fault.class(), "update.gap_left");
+                debug!(agent_id = %guard.lease.agent, error_class = fault.class(), "update.gap_left");
                 return Ok(checked);
             }
         };
@@ -343,7 +367,8 @@ impl Worker {
             Ok(more) => checked.completed_by(more),
             Err(_) => checked,
         };
-        self.portions.were_left_out(&hold.lease.agent, &completed.missing);
+        self.failure_memory
+            .were_left_out(&guard.lease.agent, &completed.missing);
         Ok(completed)
     }
 
@@ -351,14 +376,14 @@ impl Worker {
     async fn call_about(
         &self,
         model: &dyn ChatModel,
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
         wording: &mut Wording,
         run: &mut RunRecord,
     ) -> Result<ModelAnswer, CondenseError> {
-        let agent = &hold.lease.agent;
+        let agent = &guard.lease.agent;
         loop {
-            let failed = match self.call(model, hold, &wording.request, run).await {
+            let failed = match self.call(model, guard, &wording.request, run).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -389,7 +414,7 @@ impl Worker {
     /// Journals the parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
     async fn keep(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         key: &str,
         believed: &Answer,
         answer: ModelAnswer,
@@ -399,7 +424,7 @@ impl Worker {
             input_tokens: answer.input_tokens,
             output_tokens: answer.output_tokens,
         };
-        let (agent, now) = (&hold.lease.agent, self.parts.clock.now());
+        let (agent, now) = (&guard.lease.agent, self.parts.clock.now());
         Ok(self.parts.store.journal(agent, key, &journalled, now).await?)
     }
 }

@@ -78,7 +78,8 @@ impl Worker {
         if let Some(answer) = answered
             && let Some((told, condensed)) = self.fitting(lease, &answer, &material).await?
         {
-            self.portions.was_told(&lease.agent, &answer.exchanges, FIRST);
+            self.failure_memory
+                .was_told(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }
@@ -123,7 +124,7 @@ impl Worker {
             let checked = self
                 .believed(&batched.answer.answer, &batched.exchanges, &words)
                 .ok()?;
-            self.portions.were_left_out(&lease.agent, &checked.missing);
+            self.failure_memory.were_left_out(&lease.agent, &checked.missing);
             let gaps = Gaps::of(&told);
             let condensed = Condensation::of(checked.into(), &told.exchanges, Origin::Model, gaps).ok()?;
             Some((told, condensed))

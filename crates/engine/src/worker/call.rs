@@ -5,7 +5,7 @@ use std::{pin::pin, sync::PoisonError};
 use futures::FutureExt as _;
 use tracing::{Instrument as _, Span, warn};
 
-use super::{Hold, Interruption, Worker, ask::origin, condense::CondenseError, reason, span, trace};
+use super::{Interruption, LeaseGuard, Worker, ask::origin, condense::CondenseError, reason, span, trace};
 use recapd_core::domain::{
     agent::AgentId,
     number::i64_or_max,
@@ -25,14 +25,14 @@ impl Worker {
     pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
-        hold: &Hold,
+        guard: &LeaseGuard,
         request: &ModelRequest,
         run: &mut RunRecord,
     ) -> Result<ModelAnswer, CondenseError> {
         let is_model = origin(model) == Origin::Model;
         if is_model {
-            self.check_limits(hold, run).await?;
-            if let Some(why) = hold.interrupted().now_or_never() {
+            self.check_limits(guard, run).await?;
+            if let Some(why) = guard.interrupted().now_or_never() {
                 return Err(CondenseError::Interrupted(why));
             }
         }
@@ -45,7 +45,7 @@ impl Worker {
         // The built-in summariser costs nothing: its answers aren't counted as calls.
         run.model_calls += i64::from(is_model);
         let asking = model.answer(request).instrument(traced.clone());
-        let answer = match unless_interrupted(hold, request, asking).await {
+        let answer = match unless_interrupted(guard, request, asking).await {
             Ok(answer) => answer,
             Err(why) => {
                 if is_model {
@@ -71,7 +71,7 @@ impl Worker {
                 let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
                 metrics.failed(model.provider(), model.model(), class, took);
                 if error.outage().is_some() {
-                    warn!(agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
+                    warn!(agent_id = %guard.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
                 }
             }
         }
@@ -80,14 +80,14 @@ impl Worker {
             self.bill(model, tokens, run);
             // What a batch's answer cost counts in the store until the run is recorded.
             self.heartbeat
-                .note_spent(&hold.lease, of_call(before, spent_by(run)));
+                .note_spent(&guard.lease, of_call(before, spent_by(run)));
         }
         Ok(answer?)
     }
 
     /// Fails if a limit of the day is used up, including what this run has spent.
-    async fn check_limits(&self, hold: &Hold, run: &RunRecord) -> Result<(), CondenseError> {
-        match self.used_up(&hold.lease.agent, run).await? {
+    async fn check_limits(&self, guard: &LeaseGuard, run: &RunRecord) -> Result<(), CondenseError> {
+        match self.used_up(&guard.lease.agent, run).await? {
             None => Ok(()),
             Some(paused) => Err(CondenseError::Paused(paused)),
         }
@@ -188,7 +188,7 @@ fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
 
 /// The result of a call, unless the update is interrupted before.
 async fn unless_interrupted(
-    hold: &Hold,
+    guard: &LeaseGuard,
     request: &ModelRequest,
     asking: impl Future<Output = Result<ModelAnswer, LlmError>> + Send,
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
@@ -197,7 +197,7 @@ async fn unless_interrupted(
         // The interruption first: a call that stops makes room within the limits, and one that waited for it would be
         // sent at once.
         biased;
-        why = hold.interrupted() => {
+        why = guard.interrupted() => {
             // An answer that has arrived was paid for.
             let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
             is_there.ok_or(why)

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use hashlink::LruCache;
 use tracing::{debug, info};
 
-use super::{Hold, Interruption, Worker, ageing::as_of, condense::CondenseError, condensed::Condensation};
+use super::{
+    Interruption, LeaseGuard, Worker, ageing::as_of, condense::CondenseError, condensed::Condensation,
+};
 use recapd_core::domain::{
     agent::AgentId,
     prompt::Prompt,
@@ -163,12 +165,12 @@ impl Worker {
     /// When the update was interrupted; any other failure leaves the draft as it is.
     pub(super) async fn compact(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
         draft: Draft,
         run: &mut RunRecord,
     ) -> Result<Draft, Interruption> {
-        let (agent, version) = (&hold.lease.agent, material.version);
+        let (agent, version) = (&guard.lease.agent, material.version);
         if !self.settings.compact_by_model
             || self.is_offline()
             || !self.in_vain.is_worth_asking(agent, version)
@@ -189,7 +191,7 @@ impl Worker {
         let Some(question) = Question::about(&draft.items, path, rules) else {
             return Ok(draft);
         };
-        match self.carry_out(hold, material, &question, run).await {
+        match self.carry_out(guard, material, &question, run).await {
             Ok(done) => {
                 info!(
                     agent_id = %agent, path = path.name(), merged = done.merged, condensed = done.condensed,
@@ -221,18 +223,18 @@ impl Worker {
 
     async fn carry_out(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<CarriedOut, CompactError> {
-        let lease = &hold.lease;
+        let lease = &guard.lease;
         let key = self.journal_key(lease, material, &question.lines().join("\n"));
         let operations = match self.parts.store.journalled(&lease.agent, &key).await? {
             Some(journalled) => {
                 parse_operations(&journalled.answer, &question.demands(), &self.parts.redactor)?
             }
-            None => self.propose(hold, question, &key, run).await?,
+            None => self.propose(guard, question, &key, run).await?,
         };
         let done = question.carry_out(&operations)?;
         for fault in &done.refused {
@@ -244,7 +246,7 @@ impl Worker {
     /// Asks for operations, and journals what is believed of the answer.
     async fn propose(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         question: &Question<'_>,
         key: &str,
         run: &mut RunRecord,
@@ -259,7 +261,7 @@ impl Worker {
             agent: None,
             held: LimitWait::default(),
         };
-        let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
+        let answer = self.call(self.parts.model.as_ref(), guard, &request, run).await?;
         let operations = parse_operations(&answer.text, &question.demands(), &self.parts.redactor)?;
         let journalled = JournalledAnswer {
             answer: serde_json::to_string(&operations).unwrap_or(answer.text),
@@ -268,7 +270,7 @@ impl Worker {
         };
         self.parts
             .store
-            .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
+            .journal(&guard.lease.agent, key, &journalled, self.parts.clock.now())
             .await?;
         Ok(operations)
     }

@@ -4,11 +4,11 @@ use sha2::{Digest as _, Sha256};
 use tracing::debug;
 
 use super::{
-    Hold, Interruption, Worker,
+    Interruption, LeaseGuard, Worker,
     ageing::as_of,
     ask::{AskAnswer, FIRST, Question},
+    bisect::{AskReason, Bisection},
     condensed::{Condensation, Gaps},
-    pieces::{AskReason, Pieces},
 };
 use recapd_core::domain::{
     demand::UserWords,
@@ -201,46 +201,47 @@ impl Worker {
     /// are too much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
     pub(super) async fn condense(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
         limits: MaterialLimits,
         run: &mut RunRecord,
     ) -> Result<Condensation, CondenseError> {
-        let mut pieces = Pieces::of(&material.exchanges);
+        let mut pieces = Bisection::of(&material.exchanges);
         let condensed = self
-            .condense_pieces(hold, material, limits, &mut pieces, run)
+            .condense_pieces(guard, material, limits, &mut pieces, run)
             .await;
         let failed = condensed.as_ref().err();
         if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
             let exchanges = numbers(&material.exchanges);
-            self.portions.was_divided_in_vain(&hold.lease.agent, &exchanges);
+            self.failure_memory
+                .was_divided_in_vain(&guard.lease.agent, &exchanges);
         }
         condensed
     }
 
     async fn condense_pieces(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
         limits: MaterialLimits,
-        pieces: &mut Pieces<'_>,
+        pieces: &mut Bisection<'_>,
         run: &mut RunRecord,
     ) -> Result<Condensation, CondenseError> {
         let mut condensed = Condensation::default();
         let portion = usize_or_max(limits.exchanges_max).max(1);
         while let Some(rest) = pieces.take() {
             let at_once = self
-                .at_once(&hold.lease, material, (rest, portion), as_of(material, run))
+                .at_once(&guard.lease, material, (rest, portion), as_of(material, run))
                 .await?;
             let (piece, rest) = rest.split_at(at_once);
             pieces.put_back(rest);
-            let may_search = pieces.may_search(piece) && self.portions.may_divide();
+            let may_search = pieces.may_search(piece) && self.failure_memory.may_divide();
             let asking = if may_search {
                 AskReason::Divisible
             } else {
                 AskReason::Whole
             };
-            let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
+            let fault = match self.condense_piece(guard, material, (piece, asking), run).await {
                 Ok((of_piece, is_by_first)) => {
                     pieces.was_told(is_by_first);
                     condensed.add(of_piece);
@@ -257,16 +258,16 @@ impl Worker {
             };
             if is_divided {
                 debug!(
-                    agent_id = %hold.lease.agent, exchanges = piece.len(), error_class = fault.class(),
+                    agent_id = %guard.lease.agent, exchanges = piece.len(), error_class = fault.class(),
                     "update.question_halved"
                 );
-            } else if may_lie_in_one && self.portions.may_divide() {
+            } else if may_lie_in_one && self.failure_memory.may_divide() {
                 pieces.suspect(piece, fault)?;
             } else {
                 return Err(fault);
             }
         }
-        let of_suspects = self.condense_suspects(hold, material, pieces, run).await?;
+        let of_suspects = self.condense_suspects(guard, material, pieces, run).await?;
         condensed.add(of_suspects);
         condensed
             .items
@@ -277,9 +278,9 @@ impl Worker {
     /// Asks once more about what failed alone, after others were answered: what fails again does so for what it is.
     async fn condense_suspects(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
-        pieces: &mut Pieces<'_>,
+        pieces: &mut Bisection<'_>,
         run: &mut RunRecord,
     ) -> Result<Condensation, CondenseError> {
         let mut condensed = Condensation::default();
@@ -288,7 +289,7 @@ impl Worker {
                 return Err(failed);
             }
             let suspect = (piece, AskReason::Suspect);
-            condensed.add(self.condense_piece(hold, material, suspect, run).await?.0);
+            condensed.add(self.condense_piece(guard, material, suspect, run).await?.0);
         }
         Ok(condensed)
     }
@@ -296,7 +297,7 @@ impl Worker {
     /// Whether one of the exchanges that were asked about may be why. A model that says nothing of use before it has told of
     /// anything is at fault itself, or its settings.
     pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
-        failed.is_refusal() || failed.may_lie_in_one() && self.portions.has_answered(FIRST)
+        failed.is_refusal() || failed.may_lie_in_one() && self.failure_memory.has_answered(FIRST)
     }
 
     /// The material, which was read with these `limits`, as answers are there about it: they were paid for.
@@ -382,7 +383,7 @@ impl Worker {
         let whole = revisiting(whole, &told);
         // Not `whole` if an exchange that failed alone is in it: that must not hold up the others, answered or not.
         let fails = self
-            .portions
+            .failure_memory
             .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
         // Exchanges may have become pending by now: then nothing is revisited.
         let is_better = !fails && !whole.revisited.is_empty();
@@ -431,13 +432,13 @@ impl Worker {
     /// that was paid for before a crash is used. Says, too, whether the model that is asked first told it.
     async fn condense_piece(
         &self,
-        hold: &Hold,
+        guard: &LeaseGuard,
         material: &Material,
         (exchanges, asking): (&[StoredExchange], AskReason),
         run: &mut RunRecord,
     ) -> Result<(Condensation, bool), CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
-        let lease = &hold.lease;
+        let lease = &guard.lease;
         let key = self.piece_key(lease, material, &all);
         let told = if asked.is_empty() || self.are_past(material, exchanges, as_of(material, run)) {
             AskAnswer::nothing()
@@ -459,7 +460,7 @@ impl Worker {
                 is_revisit: !material.revisited.is_empty(),
                 asking,
             };
-            self.ask(hold, &question, run).await?
+            self.ask(guard, &question, run).await?
         };
         let mut condensed = Condensation::of(told.answer, exchanges, told.origin, Gaps::of(material))?;
         if told.stands_in {

@@ -5,7 +5,7 @@ mod trouble;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Hold, Interruption, Worker,
+    Interruption, LeaseGuard, Worker,
     ageing::{as_of, is_due},
     batch::Route,
     compact::Draft,
@@ -93,8 +93,8 @@ impl Outcome {
 
 impl Worker {
     /// Carries out an update. Every failure in it, a panic included, is dealt with here.
-    pub(super) async fn update(&self, hold: &Hold) -> Outcome {
-        let lease = &hold.lease;
+    pub(super) async fn update(&self, guard: &LeaseGuard) -> Outcome {
+        let lease = &guard.lease;
         let mut run = RunRecord {
             started_at: self.parts.clock.now(),
             cost_microusd: Some(0),
@@ -107,7 +107,7 @@ impl Worker {
                 message,
             }))
         } else {
-            let attempt = caught(lease, self.attempt(hold, &mut run)).await;
+            let attempt = caught(lease, self.attempt(guard, &mut run)).await;
             attempt.unwrap_or_else(|panicked| Err(Trouble::Passing(panicked, 0)))
         };
         if let Err(Trouble::Final(error) | Trouble::Passing(error, _)) = &attempt {
@@ -125,9 +125,9 @@ impl Worker {
             }
             Err(Trouble::Waiting(wait)) => self.postpone(lease, wait, run).await,
             Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
-            Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
+            Err(Trouble::Final(error)) => self.complete_with_digests(lease, error, run).await,
             Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
-                self.stand_in(lease, error, run).await
+                self.complete_with_digests(lease, error, run).await
             }
             Err(Trouble::Passing(error, retry_after_ms)) => {
                 self.fail(
@@ -144,9 +144,9 @@ impl Worker {
         }
     }
 
-    async fn attempt(&self, hold: &Hold, run: &mut RunRecord) -> Result<Outcome, Trouble> {
-        let lease = &hold.lease;
-        let mut limits = self.portions.within(&lease.agent, self.settings.limits);
+    async fn attempt(&self, guard: &LeaseGuard, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+        let lease = &guard.lease;
+        let mut limits = self.failure_memory.within(&lease.agent, self.settings.limits);
         loop {
             let material = self.parts.store.material(lease, limits).await?;
             if material.exchanges.is_empty() {
@@ -161,14 +161,14 @@ impl Worker {
                 }
                 Route::Answered(material, condensed) => {
                     let draft = self.draft(&material, condensed);
-                    let draft = self.compact(hold, &material, draft, run).await?;
+                    let draft = self.compact(guard, &material, draft, run).await?;
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
             };
-            match self.condense(hold, &material, limits, run).await {
+            match self.condense(guard, &material, limits, run).await {
                 Ok(condensed) => {
                     let draft = self.draft(&material, condensed);
-                    let draft = self.compact(hold, &material, draft, run).await?;
+                    let draft = self.compact(guard, &material, draft, run).await?;
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
                 Err(fault) => {
@@ -377,7 +377,7 @@ impl Worker {
 
     /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert. Where digests stand
     /// already and time has changed nothing, a version would be the same as the one before: there is none.
-    async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
+    async fn complete_with_digests(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let cause = fault.clone();
         let applied = async {
             // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.

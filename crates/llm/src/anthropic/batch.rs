@@ -5,7 +5,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::Anthropic;
 use crate::{
-    batch::{BatchCall, BatchSight, FinishedBatch, Results},
+    batch::{BatchCall, BatchStatus, FinishedBatch, Results},
     remote::batch::{BatchProtocol, Outcome},
 };
 use recapd_core::domain::{batch::ListedBatch, time::Timestamp};
@@ -77,13 +77,13 @@ impl BatchProtocol for Anthropic {
     }
 
     /// Reads a batch. The URL of the results isn't used: the key belongs to the host it was given for.
-    fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchSight> {
+    fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus> {
         Some(match batch["processing_status"].as_str()? {
-            "ended" => BatchSight::Ended(FinishedBatch {
+            "ended" => BatchStatus::Ended(FinishedBatch {
                 results: vec![Results::At(format!("{BATCHES}/{id}/results"))],
                 otherwise: "missing",
             }),
-            _ => BatchSight::Running,
+            _ => BatchStatus::Running,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The states of a circuit, as a function of what calls came to and the time.
 
-use recapd_core::domain::time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp};
+use recapd_core::domain::time::{CLOCK_JUMP_MS_MIN, MINUTE_MS, Timestamp};
 
 /// The longest rest after failing probes, unless the first rest is longer.
 const REST_MS_MAX: i64 = 10 * MINUTE_MS;
@@ -86,7 +86,7 @@ impl Circuit {
             CircuitState::Closed => Ok(CallPermit::Ordinary),
             // More than the whole rest is left only if the clock was set back.
             CircuitState::Open { until }
-                if now < until && until.since_ms(now) < self.resting_ms.saturating_add(SETBACK_MS_MIN) =>
+                if now < until && until.since_ms(now) < self.resting_ms.saturating_add(CLOCK_JUMP_MS_MIN) =>
             {
                 Err(until.since_ms(now))
             }

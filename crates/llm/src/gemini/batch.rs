@@ -5,7 +5,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Gemini, bare};
 use crate::{
-    batch::{BatchCall, BatchSight, FinishedBatch, Results},
+    batch::{BatchCall, BatchStatus, FinishedBatch, Results},
     remote::batch::{BatchProtocol, Outcome},
 };
 use recapd_core::domain::{batch::ListedBatch, time::Timestamp};
@@ -103,7 +103,7 @@ impl BatchProtocol for Gemini {
         made["name"].as_str().map(str::to_owned)
     }
 
-    fn read_batch(&self, _: &str, operation: &Value) -> Option<BatchSight> {
+    fn read_batch(&self, _: &str, operation: &Value) -> Option<BatchStatus> {
         let state = operation["metadata"]["state"].as_str().unwrap_or_default();
         let state = state
             .strip_prefix("BATCH_STATE_")
@@ -114,14 +114,14 @@ impl BatchProtocol for Gemini {
             Some("CANCELLED") => "canceled",
             Some("EXPIRED") => "expired",
             _ if operation["done"] == true => "missing",
-            _ if operation["name"].is_string() => return Some(BatchSight::Running),
+            _ if operation["name"].is_string() => return Some(BatchStatus::Running),
             _ => return None,
         };
         let places = [&operation["metadata"]["output"], &operation["response"]];
         let results = places
             .into_iter()
             .find_map(|place| place["inlinedResponses"]["inlinedResponses"].as_array());
-        Some(BatchSight::Ended(FinishedBatch {
+        Some(BatchStatus::Ended(FinishedBatch {
             results: results
                 .map(|lines| Results::Here(lines.clone()))
                 .into_iter()
@@ -188,7 +188,7 @@ mod tests {
             json!({"name": "batches/1", "done": true, "metadata": {"state": "BATCH_STATE_SUCCEEDED", "output": lines}}),
             json!({"name": "batches/1", "done": true, "metadata": {"state": "JOB_STATE_SUCCEEDED"}, "response": lines}),
         ] {
-            let Some(BatchSight::Ended(ended)) = Gemini.read_batch("batches/1", &operation) else {
+            let Some(BatchStatus::Ended(ended)) = Gemini.read_batch("batches/1", &operation) else {
                 unreachable!("it ended")
             };
             let [Results::Here(lines)] = &ended.results[..] else {
@@ -203,7 +203,7 @@ mod tests {
             json!({"name": "batches/1", "done": true, "metadata": {"state": "BATCH_STATE_EXPIRED"}});
         assert_eq!(
             Gemini.read_batch("batches/1", &expired),
-            Some(BatchSight::Ended(FinishedBatch {
+            Some(BatchStatus::Ended(FinishedBatch {
                 results: Vec::new(),
                 otherwise: "expired"
             }))
@@ -211,7 +211,7 @@ mod tests {
         let running = json!({"name": "batches/1", "metadata": {"state": "BATCH_STATE_RUNNING"}});
         assert_eq!(
             Gemini.read_batch("batches/1", &running),
-            Some(BatchSight::Running)
+            Some(BatchStatus::Running)
         );
         assert_eq!(Gemini.read_batch("batches/1", &json!({})), None);
     }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use recapd_core::domain::{
     agent::AgentId,
     number::i64_or_max,
-    time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp},
+    time::{CLOCK_JUMP_MS_MIN, MINUTE_MS, Timestamp},
 };
 
 /// The most turns that are kept. Beyond it calls wait without one.
@@ -133,7 +133,7 @@ impl Minute {
 
     /// Ends the rest if more than all of it is left, which happens only if the clock was set back.
     fn forget_rest(&mut self, now: Timestamp) {
-        if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(SETBACK_MS_MIN) {
+        if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(CLOCK_JUMP_MS_MIN) {
             self.not_before = now;
         }
     }

@@ -12,10 +12,10 @@ use super::{
     weigh::{Term, Vocabulary, number},
 };
 use recapd_core::domain::{
-    own_words,
     text::{cut, one_line},
     time::Timestamp,
     transcript::{Line, Transcript, Voice},
+    user_text,
 };
 
 /// The longest answer to a question of the model's, with the question, in characters.
@@ -229,11 +229,11 @@ fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
         let name = call.name.to_lowercase();
         name.starts_with("ask") || name.contains("question")
     });
-    let refusal = own_words::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
+    let refusal = user_text::refusal(&line.text).filter(|_| line.voice == Voice::FailedResult);
     if let Some(words) = refusal {
         return clauses::of_text(words, TextRole::Request, false);
     }
-    own_words::answers(&line.text)
+    user_text::answers(&line.text)
         .into_iter()
         .filter(|_| asks)
         .map(|(question, answer)| match question {

@@ -5,7 +5,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::OpenAiChat;
 use crate::{
-    batch::{BatchCall, BatchSight, FinishedBatch, Results},
+    batch::{BatchCall, BatchStatus, FinishedBatch, Results},
     remote::{
         Protocol,
         batch::{BatchProtocol, Outcome},
@@ -81,17 +81,17 @@ fn read_list(page: &Value) -> (Vec<ListedBatch>, Option<String>) {
     (batches.filter_map(listed).collect(), next.map(str::to_owned))
 }
 
-fn read_batch(batch: &Value) -> Option<BatchSight> {
+fn read_batch(batch: &Value) -> Option<BatchStatus> {
     let otherwise = match batch["status"].as_str()? {
         "completed" => "missing",
         "failed" => "provider_invalid_request",
         "expired" => "expired",
         "cancelled" => "canceled",
-        _ => return Some(BatchSight::Running),
+        _ => return Some(BatchStatus::Running),
     };
     let files = ["output_file_id", "error_file_id"].map(|file| batch[file].as_str());
     let files = files.into_iter().flatten().filter(|id| is_plain(id));
-    Some(BatchSight::Ended(FinishedBatch {
+    Some(BatchStatus::Ended(FinishedBatch {
         results: files
             .map(|id| Results::At(format!("{FILES}/{id}/content")))
             .collect(),
@@ -157,7 +157,7 @@ macro_rules! openai_batches {
                 made["id"].as_str().map(str::to_owned)
             }
 
-            fn read_batch(&self, _: &str, batch: &Value) -> Option<BatchSight> {
+            fn read_batch(&self, _: &str, batch: &Value) -> Option<BatchStatus> {
                 read_batch(batch)
             }
 
@@ -193,13 +193,13 @@ mod tests {
     #[test]
     fn an_expired_batch_has_what_was_done_in_time() {
         let batch = json!({"status": "expired", "output_file_id": "file-1", "error_file_id": null});
-        let Some(BatchSight::Ended(ended)) = read_batch(&batch) else {
+        let Some(BatchStatus::Ended(ended)) = read_batch(&batch) else {
             unreachable!("it ended")
         };
         assert_eq!(ended.results, [Results::At("/files/file-1/content".to_owned())]);
         assert_eq!(ended.otherwise, "expired");
         for status in ["validating", "in_progress", "finalizing", "cancelling"] {
-            assert_eq!(read_batch(&json!({"status": status})), Some(BatchSight::Running));
+            assert_eq!(read_batch(&json!({"status": status})), Some(BatchStatus::Running));
         }
     }
 

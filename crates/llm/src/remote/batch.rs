@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Protocol, RemoteModel, place};
 use crate::{
     Cause, LlmError, ModelAnswer, ModelRequest, TransientFailure,
-    batch::{BatchCall, BatchModel, BatchResult, BatchSight, FinishedBatch, RESULTS_BYTES_MAX, Results},
+    batch::{BatchCall, BatchModel, BatchResult, BatchStatus, FinishedBatch, RESULTS_BYTES_MAX, Results},
     fault,
     http::{self, HttpReply},
 };
@@ -54,7 +54,7 @@ pub trait BatchProtocol: Protocol {
     fn read_id(&self, made: &Value) -> Option<String>;
 
     /// The state of a batch.
-    fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchSight>;
+    fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus>;
 
     /// A result: its key and its outcome.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)>;
@@ -119,10 +119,10 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
         Ok(found)
     }
 
-    async fn look(&self, id: &str) -> Result<BatchSight, LlmError> {
+    async fn look(&self, id: &str) -> Result<BatchStatus, LlmError> {
         let reply = self.request(&self.protocol.path_of(id)).await?;
         if reply.status == StatusCode::NOT_FOUND {
-            return Ok(BatchSight::Gone);
+            return Ok(BatchStatus::Gone);
         }
         let batch = json(&self.checked(reply)?)?;
         self.protocol

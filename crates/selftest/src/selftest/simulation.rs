@@ -1,7 +1,7 @@
-//! A simulation of daemons over one store: the real keeper, worker and schedule, in virtual time.
+//! A simulation of daemons over one store: the real ingestor, worker and schedule, in virtual time.
 //!
 //! ```text
-//! seed ─► course ─► daemons (keeper · worker · heartbeat · reconciler)   killed, stopped, stalled, with wrong clocks
+//! seed ─► course ─► daemons (ingestor · worker · heartbeat · reconciler)   killed, stopped, stalled, with wrong clocks
 //!                      │ one step at a time, whoever chance picks
 //!                      ▼
 //!                   store ── tables in memory ── judge: after each operation, and when all is quiet

@@ -83,7 +83,7 @@ impl Replica {
     /// A transaction that reads, on a standby that follows closely enough.
     async fn snapshot(&self) -> Result<Connection, Unfit> {
         let tx = self.pool.begin(SNAPSHOT).await.map_err(StoreError::from)?;
-        let mut tx = Connection::from(tx).judged_by(self.clock);
+        let mut tx = Connection::from(tx).with_clock(self.clock);
         let state = ReplicaState::of(&mut tx).await?;
         state.judge(self.lag_ms_max)?;
         Ok(tx)

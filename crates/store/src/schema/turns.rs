@@ -13,7 +13,7 @@ use super::{
     super::{
         StoreError, StoreResult,
         postgres::wait_at_most,
-        sql::{Connection, connection::Half, query, sql},
+        sql::{Connection, connection::DriverConnection, query, sql},
     },
     failure, run,
 };
@@ -46,7 +46,7 @@ pub(super) async fn migrate(
 
 /// Of several that migrate one does. The lock is the migrator's own, which versions before take, too.
 async fn lock(connection: &mut Connection) -> StoreResult<()> {
-    let Half::Postgres(postgres) = connection.half() else {
+    let DriverConnection::Postgres(postgres) = connection.driver() else {
         return Ok(());
     };
     let postgres = postgres.untimed()?;
@@ -59,7 +59,7 @@ async fn lock(connection: &mut Connection) -> StoreResult<()> {
 }
 
 async fn unlock(connection: &mut Connection) -> StoreResult<()> {
-    let Half::Postgres(postgres) = connection.half() else {
+    let DriverConnection::Postgres(postgres) = connection.driver() else {
         return Ok(());
     };
     let postgres = postgres.untimed()?;

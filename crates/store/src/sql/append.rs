@@ -359,21 +359,21 @@ async fn place_all(
         written.exchanges.extend(appended.left);
         let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
         written.evictions.extend(eviction);
-        heed_overflow(request, &mut written, ledger, entry)?;
+        check_overflow(request, &mut written, ledger, entry)?;
     }
     Ok(written)
 }
 
 /// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended
 /// once.
-fn heed_overflow(
+fn check_overflow(
     request: &AppendRequest,
     written: &mut AppendRows,
     ledger: &mut Ledger,
     entry: &LedgerEntry,
 ) -> StoreResult<()> {
     let rules = &request.rules;
-    let Some(ended) = ledger.heed_overflow(entry, rules.budget, rules.on_overflow)? else {
+    let Some(ended) = ledger.check_overflow(entry, rules.budget, rules.on_overflow)? else {
         return Ok(());
     };
     written.session_ended = Some(ended);

@@ -12,13 +12,13 @@ use recapd_core::domain::{time::Timestamp, work::Fairness};
 
 /// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
 pub(crate) struct Connection {
-    link: Link,
+    link: DriverHandle,
     clock: Clock,
     now: Option<Timestamp>,
     fairness: Fairness,
 }
 
-enum Link {
+enum DriverHandle {
     Direct(rusqlite::Connection),
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
@@ -27,7 +27,7 @@ enum Link {
 }
 
 /// The underlying connection to either database.
-pub(crate) enum Half<'c> {
+pub(crate) enum DriverConnection<'c> {
     /// SQLite's, called on the current thread.
     Direct(&'c mut rusqlite::Connection),
     /// SQLite's, through sqlx.
@@ -38,52 +38,55 @@ pub(crate) enum Half<'c> {
 
 impl Connection {
     /// The underlying connection.
-    pub(crate) fn half(&mut self) -> Half<'_> {
+    pub(crate) fn driver(&mut self) -> DriverConnection<'_> {
         match &mut self.link {
-            Link::Direct(connection) => Half::Direct(connection),
-            Link::Sqlite(connection) => Half::Sqlite(connection),
-            Link::SqlitePooled(connection) => Half::Sqlite(connection),
-            Link::SqliteTransaction(connection) => Half::Sqlite(connection),
-            Link::Postgres(connection) => Half::Postgres(connection),
+            DriverHandle::Direct(connection) => DriverConnection::Direct(connection),
+            DriverHandle::Sqlite(connection) => DriverConnection::Sqlite(connection),
+            DriverHandle::SqlitePooled(connection) => DriverConnection::Sqlite(connection),
+            DriverHandle::SqliteTransaction(connection) => DriverConnection::Sqlite(connection),
+            DriverHandle::Postgres(connection) => DriverConnection::Postgres(connection),
         }
     }
 
     /// Which database it is.
     pub(crate) fn dialect(&self) -> SqlDialect {
         match &self.link {
-            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => {
-                SqlDialect::Sqlite
-            }
-            Link::Postgres(_) => SqlDialect::Postgres,
+            DriverHandle::Direct(_)
+            | DriverHandle::Sqlite(_)
+            | DriverHandle::SqlitePooled(_)
+            | DriverHandle::SqliteTransaction(_) => SqlDialect::Sqlite,
+            DriverHandle::Postgres(_) => SqlDialect::Postgres,
         }
     }
 
     /// Commits a transaction; nothing on a plain connection.
     pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
         match self.link {
-            Link::SqliteTransaction(transaction) => transaction.commit().await,
-            Link::Postgres(connection) => connection.commit().await,
-            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) => Ok(()),
+            DriverHandle::SqliteTransaction(transaction) => transaction.commit().await,
+            DriverHandle::Postgres(connection) => connection.commit().await,
+            DriverHandle::Direct(_) | DriverHandle::Sqlite(_) | DriverHandle::SqlitePooled(_) => Ok(()),
         }
     }
 
     /// Closes a connection to a file, and waits until it is: dropped, it would go on for a moment and hold its locks.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self.link {
-            Link::Direct(connection) => connection.close().map_err(|(_, error)| direct::failure(error)),
-            Link::Sqlite(connection) => connection.close().await,
+            DriverHandle::Direct(connection) => {
+                connection.close().map_err(|(_, error)| direct::failure(error))
+            }
+            DriverHandle::Sqlite(connection) => connection.close().await,
             // Returned to the pool, rolled back, or dropped.
             _ => Ok(()),
         }
     }
 
     /// The same, with leases and backoffs judged by `clock`.
-    pub(crate) fn judged_by(self, clock: Clock) -> Self {
+    pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
     /// Sets how rows of the queue are placed from now on.
-    pub(crate) fn be_fair(&mut self, fairness: Fairness) {
+    pub(crate) fn set_fairness(&mut self, fairness: Fairness) {
         self.fairness = fairness;
     }
 
@@ -120,7 +123,7 @@ macro_rules! links {
         impl From<$type> for Connection {
             fn from(connection: $type) -> Self {
                 Self {
-                    link: Link::$link(connection),
+                    link: DriverHandle::$link(connection),
                     clock: Clock::Caller,
                     now: None,
                     fairness: Fairness::default(),

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 
 use super::{
-    super::{StoreError, StoreResult, inbox::Bell},
+    super::{StoreError, StoreResult, inbox::ChangeListener},
     Connection, query, sql,
     statement::SqlDialect,
 };
@@ -263,7 +263,7 @@ impl SqlStore {
     }
 
     /// A listener for inserts into the inbox.
-    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.bell().await,
             Database::Postgres(postgres) => postgres.bell().await,
@@ -316,7 +316,7 @@ where
     T: Send + 'static,
 {
     move |tx| {
-        tx.be_fair(fairness);
+        tx.set_fairness(fairness);
         work(tx)
     }
 }

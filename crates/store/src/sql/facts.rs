@@ -3,7 +3,7 @@
 //! Invariant: a row is only ever closed. What is said otherwise, and what holds again, is a fact with a number of its own, so
 //! that the rows show which facts each version had.
 
-mod hand;
+mod operator;
 mod record;
 mod withdraw;
 
@@ -23,7 +23,7 @@ use recapd_core::domain::{
     transcript::Voice,
 };
 
-pub(super) use hand::change;
+pub(super) use operator::change;
 pub(super) use record::{records, restore};
 pub(super) use withdraw::{about, as_of, beyond, blank};
 

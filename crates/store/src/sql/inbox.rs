@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{
     super::{
         AppendOutcome, AppendRequest, Fence, StoreError, StoreResult,
-        inbox::{Bell, InboxFigures, InboxRow, InboxStore, REFUSED_KEPT, RefusedRow},
+        inbox::{ChangeListener, InboxFigures, InboxRow, InboxStore, REFUSED_KEPT, RefusedRow},
     },
     Connection, Lock, SqlStore, append, query,
     row::time,
@@ -23,7 +23,7 @@ impl InboxStore for SqlStore {
         waiting(&mut self.reader().await?, after, rows_max, bytes_max).await
     }
 
-    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
+    async fn append_from_inbox(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
         self.write(Lock::Agent(agent), move |tx| {
             Box::pin(async move {
@@ -43,7 +43,7 @@ impl InboxStore for SqlStore {
         figures(&mut self.reader().await?).await
     }
 
-    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>> {
+    async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
         self.bell().await
     }
 }

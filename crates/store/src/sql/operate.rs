@@ -1,6 +1,6 @@
 //! The operations of operators: see [`OperatorStore`].
 
-mod hand;
+mod operator;
 mod runs;
 
 use async_trait::async_trait;
@@ -48,7 +48,7 @@ impl OperatorStore for SqlStore {
     async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<EnqueueOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { hand::refresh(tx, &agent, now).await })
+            Box::pin(async move { operator::refresh(tx, &agent, now).await })
         })
         .await
     }
@@ -56,7 +56,7 @@ impl OperatorStore for SqlStore {
     async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { hand::retry(tx, &agent, now).await })
+            Box::pin(async move { operator::retry(tx, &agent, now).await })
         })
         .await
     }
@@ -72,7 +72,7 @@ impl OperatorStore for SqlStore {
     async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { hand::cancel(tx, &agent, now).await })
+            Box::pin(async move { operator::cancel(tx, &agent, now).await })
         })
         .await
     }
@@ -80,7 +80,7 @@ impl OperatorStore for SqlStore {
     async fn pause_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { hand::pause_agent(tx, &agent, now).await })
+            Box::pin(async move { operator::pause_agent(tx, &agent, now).await })
         })
         .await
     }
@@ -88,23 +88,23 @@ impl OperatorStore for SqlStore {
     async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
-            Box::pin(async move { hand::resume_agent(tx, &agent, now).await })
+            Box::pin(async move { operator::resume_agent(tx, &agent, now).await })
         })
         .await
     }
 
     async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp> {
-        self.write(Lock::Nothing, move |tx| Box::pin(hand::pause_queue(tx, now)))
+        self.write(Lock::Nothing, move |tx| Box::pin(operator::pause_queue(tx, now)))
             .await
     }
 
     async fn resume_queue(&self) -> StoreResult<bool> {
-        self.write(Lock::Nothing, move |tx| Box::pin(hand::resume_queue(tx)))
+        self.write(Lock::Nothing, move |tx| Box::pin(operator::resume_queue(tx)))
             .await
     }
 
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>> {
-        hand::paused_since(&mut self.reader().await?).await
+        operator::paused_since(&mut self.reader().await?).await
     }
 
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>> {
@@ -224,19 +224,19 @@ fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
     };
     let waits_for = match state {
         QueueState::Ready | QueueState::Running => None,
-        QueueState::Parked => Some(QueueWait::Hand),
-        QueueState::Paused if by_hand => Some(QueueWait::Hand),
+        QueueState::Parked => Some(QueueWait::Operator),
+        QueueState::Paused if by_hand => Some(QueueWait::Operator),
         QueueState::Paused => Some(QueueWait::Limit),
         QueueState::Scheduled if by_provider => Some(QueueWait::Provider),
         QueueState::Scheduled if time(row, 12)?.is_some() => Some(QueueWait::Batch),
         QueueState::Scheduled if attempts > 0 => Some(QueueWait::Backoff),
-        QueueState::Scheduled => Some(QueueWait::Company),
+        QueueState::Scheduled => Some(QueueWait::Batching),
     };
     Ok(QueueRow {
         agent_id: agent(row, 0)?,
         state,
         waits_for,
-        next_at: (waits_for != Some(QueueWait::Hand)).then_some(visible_at),
+        next_at: (waits_for != Some(QueueWait::Operator)).then_some(visible_at),
         reason: Reason::first_of(row.try_get(1)?).name().to_owned(),
         priority: row.try_get(2)?,
         queued_at,

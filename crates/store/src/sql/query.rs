@@ -7,7 +7,7 @@ use futures::{
 use sqlx::{AssertSqlSafe, Executor as _, SqlStr, postgres::PgArguments, sqlite::SqliteArguments};
 
 use super::{
-    connection::{Connection, Half},
+    connection::{Connection, DriverConnection},
     direct,
     statement::{SqlDialect, Statement},
     value::{Column, Row, Value},
@@ -116,11 +116,11 @@ impl<'q> Query<'q> {
 
     /// Runs it. Returns how many rows it changed.
     pub(crate) async fn execute(self, connection: &mut Connection) -> Result<u64, sqlx::Error> {
-        match connection.half() {
-            Half::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
-            Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
+        match connection.driver() {
+            DriverConnection::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
+            DriverConnection::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
             // Boxed, since otherwise every future that runs a statement would have room for it.
-            Half::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
+            DriverConnection::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
         }
     }
 
@@ -129,10 +129,12 @@ impl<'q> Query<'q> {
         self,
         connection: &mut Connection,
     ) -> Result<Option<Row>, sqlx::Error> {
-        match connection.half() {
-            Half::Direct(direct) => Ok(self.run_directly(direct, 1)?.rows.pop().map(Row::Direct)),
-            Half::Sqlite(sqlite) => Ok(sqlite.fetch_optional(self.for_sqlite()?).await?.map(Row::Sqlite)),
-            Half::Postgres(postgres) => {
+        match connection.driver() {
+            DriverConnection::Direct(direct) => Ok(self.run_directly(direct, 1)?.rows.pop().map(Row::Direct)),
+            DriverConnection::Sqlite(sqlite) => {
+                Ok(sqlite.fetch_optional(self.for_sqlite()?).await?.map(Row::Sqlite))
+            }
+            DriverConnection::Postgres(postgres) => {
                 let found = Box::pin(postgres.fetch_optional(self.for_postgres()?)).await?;
                 Ok(found.map(Row::Postgres))
             }
@@ -165,13 +167,13 @@ impl<'q> Query<'q> {
         self,
         connection: &mut Connection,
     ) -> Result<BoxStream<'_, Result<Row, sqlx::Error>>, sqlx::Error> {
-        Ok(match connection.half() {
-            Half::Direct(direct) => {
+        Ok(match connection.driver() {
+            DriverConnection::Direct(direct) => {
                 let rows = self.run_directly(direct, usize::MAX)?.rows;
                 stream::iter(rows.into_iter().map(|row| Ok(Row::Direct(row)))).boxed()
             }
-            Half::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
-            Half::Postgres(postgres) => postgres
+            DriverConnection::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
+            DriverConnection::Postgres(postgres) => postgres
                 .fetch(self.for_postgres()?)?
                 .map_ok(Row::Postgres)
                 .boxed(),

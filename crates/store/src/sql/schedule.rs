@@ -4,9 +4,9 @@ use crate::sql::{Connection, query, sql};
 
 use super::{
     super::{CalibrationFigures, FIRING_MS_MAX, Sample, Slot, StoreResult, operate::AgeingDue},
-    batch, calibration,
+    batch, calibration, database_totals,
     fairness::{Newcomers, enqueue_all},
-    row, spending, stock,
+    row, spending,
 };
 use recapd_core::domain::{spend::day_start, time::Timestamp, work::Reason};
 
@@ -194,7 +194,7 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
                  FROM summary_update_queue"
     );
     let queue = query(queue).bind(now).fetch_one(&mut *tx).await?;
-    let stock = stock::stock(&mut *tx).await?;
+    let totals = database_totals::totals(&mut *tx).await?;
     let runs = sql!(
         sqlite: sample_runs!("avg(finished_at - started_at)"),
         postgres: sample_runs!("extract(epoch FROM avg(finished_at - started_at)) * 1000")
@@ -215,11 +215,11 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
         running: queue.try_get(2)?,
         parked: queue.try_get(3)?,
         oldest_ready_at: row::time(&queue, 4)?,
-        agents: stock.agents,
-        oldest_pending_at: stock.oldest_pending_at,
-        documents: stock.documents,
-        documents_tokens: stock.documents_tokens,
-        stock_is_estimated: stock.is_estimated,
+        agents: totals.agents,
+        oldest_pending_at: totals.oldest_pending_at,
+        documents: totals.documents,
+        documents_tokens: totals.documents_tokens,
+        stock_is_estimated: totals.is_estimated,
         completed: runs.try_get(0)?,
         failed: runs.try_get(1)?,
         mean_duration_ms: runs.try_get(2)?,

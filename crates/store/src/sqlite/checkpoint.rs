@@ -29,7 +29,7 @@ use super::super::{
     StoreResult,
     sql::{Connection, query, sql},
 };
-use recapd_core::domain::{number::i64_or_max, spell::Spell};
+use recapd_core::domain::{failure_streak::FailureStreak, number::i64_or_max};
 
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
@@ -133,7 +133,7 @@ impl Checkpoint {
         };
         let own = Arc::clone(self);
         let work = async move {
-            let (mut spell, begun) = (Spell::default(), Instant::now());
+            let (mut spell, begun) = (FailureStreak::default(), Instant::now());
             while wanted.recv().await.is_some() {
                 let done = own.some().await;
                 let now_ms = i64_or_max(begun.elapsed().as_millis());

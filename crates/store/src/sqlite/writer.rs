@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     super::{
         Outage, StoreError, StoreResult,
-        sql::{Connection, Half, direct, query, sql},
+        sql::{Connection, DriverConnection, direct, query, sql},
     },
     SqliteSettings,
     checkpoint::{CommitCounter, PAGES_MAX},
@@ -210,9 +210,9 @@ async fn write_all(
 
 /// How many rows the connection has changed until now.
 fn changes(connection: &mut Connection) -> u64 {
-    match connection.half() {
-        Half::Direct(direct) => direct.total_changes(),
-        Half::Sqlite(_) | Half::Postgres(_) => 0,
+    match connection.driver() {
+        DriverConnection::Direct(direct) => direct.total_changes(),
+        DriverConnection::Sqlite(_) | DriverConnection::Postgres(_) => 0,
     }
 }
 
@@ -241,7 +241,7 @@ async fn commit_group(
 
 /// Says where the next transactions keep what was there before. Never as a prepared statement: it works while it is prepared.
 fn keep_before(connection: &mut Connection, extent: WriteSize) {
-    if let Half::Direct(direct) = connection.half()
+    if let DriverConnection::Direct(direct) = connection.driver()
         && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
     {
         tracing::warn!(%error, "store.temp_store");
@@ -317,7 +317,7 @@ mod tests {
                 missing_folder: MissingFolder::Refuse,
             };
             let mut connection = connect(&file, &settings).unwrap();
-            let Half::Direct(direct) = connection.half() else {
+            let DriverConnection::Direct(direct) = connection.driver() else {
                 panic!("not the writer's")
             };
             let found = [

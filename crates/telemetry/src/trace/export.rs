@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::{TraceSettings, layer::FinishedSpan, otlp};
 use crate::metrics::{Metrics, labels::SpanOutcome};
 use recapd_core::domain::number::usize_or_max;
-use recapd_platform::wire::{Endpoint, WireError};
+use recapd_platform::http_client::{Endpoint, HttpClientError};
 
 /// The most spans of one call. OpenTelemetry's default.
 const BATCH_MAX: usize = 512;
@@ -141,7 +141,7 @@ impl Exporter {
     async fn post(&self) -> Result<(), ExportRefusal> {
         let body = otlp::body(&self.resource, &self.batch);
         let reply = self.endpoint.post(body).await.map_err(|error| match error {
-            WireError::Unsendable(why) | WireError::Untrusted(why) => ExportRefusal::Final(why),
+            HttpClientError::Unsendable(why) | HttpClientError::Untrusted(why) => ExportRefusal::Final(why),
             other => ExportRefusal::Passing(other.to_string()),
         })?;
         let status = reply.status.as_u16();

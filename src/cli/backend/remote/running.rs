@@ -8,7 +8,7 @@ use super::{super::open, DaemonTarget, Remote, refusal};
 use crate::cli::exit::CommandFailure;
 use recapd_client::{Answerer, Credentials, answerer};
 use recapd_config::{HttpConfig, Listen};
-use recapd_platform::wire::WireError;
+use recapd_platform::http_client::HttpClientError;
 
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
@@ -48,7 +48,9 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, CommandFailure> {
             Answerer::Refusing => BUSY.contains(&status),
             Answerer::Other => false,
         }),
-        Err(error @ (WireError::Late(_) | WireError::Untrusted(_))) => Err(daemon.unanswered(error)),
+        Err(error @ (HttpClientError::Late(_) | HttpClientError::Untrusted(_))) => {
+            Err(daemon.unanswered(error))
+        }
         Err(_) => Ok(false),
     }
 }
@@ -92,9 +94,9 @@ pub(in crate::cli) async fn answers(
 }
 
 /// What it says of a daemon that no answer came.
-fn unheard(error: &WireError) -> NotReady {
+fn unheard(error: &HttpClientError) -> NotReady {
     match error {
-        WireError::Unreachable(_) => NotReady::Away,
+        HttpClientError::Unreachable(_) => NotReady::Away,
         error => NotReady::Silent(error.to_string()),
     }
 }
@@ -115,9 +117,9 @@ mod tests {
 
     #[test]
     fn who_answers_late_is_not_away() {
-        let late = WireError::Late("operation timed out".to_owned());
+        let late = HttpClientError::Late("operation timed out".to_owned());
         assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
-        let nobody = WireError::Unreachable("connection refused".to_owned());
+        let nobody = HttpClientError::Unreachable("connection refused".to_owned());
         assert!(matches!(unheard(&nobody), NotReady::Away));
     }
 }

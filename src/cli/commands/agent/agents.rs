@@ -149,8 +149,8 @@ async fn look(
         None => row.settings,
         Some(patch) => {
             let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
-            let keeper = assembly::keeper_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
-            keeper.change_settings(agent, &patch).await?
+            let ingestor = assembly::ingestor_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
+            ingestor.change_settings(agent, &patch).await?
         }
     };
     let in_force = settings.in_force(&config.agent_settings(), &config.basis());

@@ -133,7 +133,7 @@ impl ContextCommand {
         };
         let ceiling = tokenizer::ceiling_counter();
         let snapshot = snapshot::render(
-            &row.told_by(assembly::summary_policy(config).ageing),
+            &row.rendered_by(assembly::summary_policy(config).ageing),
             config.summary.max_tokens,
             ceiling.as_ref(),
             &config.summary.redactor(),
@@ -151,8 +151,8 @@ impl ContextCommand {
             ..in_force.context_options(config.context.options())
         };
         let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
-        let counter = keeper.counter_of(&self.agent).await?;
+        let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
+        let counter = ingestor.counter_of(&self.agent).await?;
         let reply = material.build(self.query(), options, counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }

@@ -24,7 +24,7 @@ use recapd_core::domain::{
         edit::{FactEdit, FactEditError, NewFact},
     },
 };
-use recapd_engine::keeper::FactReply;
+use recapd_engine::ingest::FactReply;
 use recapd_store::{FactQuery, Store as _};
 
 /// The most facts that one call reads.
@@ -177,8 +177,8 @@ fn add(
             let text = Remote::new(server)?.post(&path, fact).await?;
             return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
-        let keeper = lineage::open(config, agent).await?;
-        lineage::written(&keeper.add_fact(agent, new).await?)
+        let ingestor = lineage::open(config, agent).await?;
+        lineage::written(&ingestor.add_fact(agent, new).await?)
     })?;
     lineage::print(shared, &reply, &|reply| {
         format!(
@@ -202,8 +202,8 @@ fn edit(
             let text = Remote::new(server)?.patch(&path, change).await?;
             return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
-        let keeper = lineage::open(config, agent).await?;
-        lineage::written(&keeper.edit_fact(agent, *fact, edit).await?)
+        let ingestor = lineage::open(config, agent).await?;
+        lineage::written(&ingestor.edit_fact(agent, *fact, edit).await?)
     })?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["fact"].as_i64() {

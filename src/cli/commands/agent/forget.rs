@@ -27,7 +27,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
-    keeper::{DeleteReply, ForgetReply, Keeper, LegsLeft},
+    ingest::{DeleteReply, ForgetReply, Ingestor, LegsLeft},
 };
 use recapd_platform::clock::SystemClock;
 use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError};
@@ -97,8 +97,8 @@ impl Forget {
                 let path = format!("/v1/agents/{agent}/forget");
                 return read(&Remote::new(server)?.post(&path, &body).await?);
             }
-            let (keeper, store) = keeper(config, agent).await?;
-            Ok(told_meanwhile(store.as_ref(), agent, keeper.forget(agent, what)).await?)
+            let (ingestor, store) = ingestor(config, agent).await?;
+            Ok(told_meanwhile(store.as_ref(), agent, ingestor.forget(agent, what)).await?)
         })?;
         if shared.json {
             output::json(&reply)?;
@@ -173,19 +173,19 @@ fn forget_in_hooks(
 async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, CommandFailure> {
     let store = open::work(config).await?;
     let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-    let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
-    match keeper.with_journal(journal).delete(agent).await {
+    match ingestor.with_journal(journal).delete(agent).await {
         Err(StoreError::UnknownAgent(_)) => Err(open::unknown(store.as_ref(), agent).await),
         deleted => Ok(deleted?),
     }
 }
 
-/// The keeper over the database, with the live journals that are configured.
-async fn keeper(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqlStore>), CommandFailure> {
-    let (keeper, store) = lineage::open_with_store(config, agent).await?;
+/// The ingestor over the database, with the live journals that are configured.
+async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
+    let (ingestor, store) = lineage::open_with_store(config, agent).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
-    Ok((keeper.with_journal(journal), store))
+    Ok((ingestor.with_journal(journal), store))
 }
 
 /// Waits for `forgetting`, and shows meanwhile how many exchanges are left.

@@ -21,7 +21,7 @@ use recapd_core::domain::{
     cursor::PagedList,
     summary::edit::{EditError, ItemEdit},
 };
-use recapd_engine::keeper::listed;
+use recapd_engine::ingest::listed;
 use recapd_store::{ItemQuery, Store as _};
 
 /// The most items that one call reads.
@@ -196,8 +196,8 @@ fn change(
             let text = Remote::new(server)?.patch(&path, change).await?;
             return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
-        let keeper = lineage::open(config, agent).await?;
-        lineage::written(&keeper.edit_item(agent, *item, edit).await?)
+        let ingestor = lineage::open(config, agent).await?;
+        lineage::written(&ingestor.edit_item(agent, *item, edit).await?)
     })?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["item"].as_i64() {

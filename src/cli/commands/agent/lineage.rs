@@ -19,7 +19,7 @@ use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
 use recapd_engine::{
     assembly,
-    keeper::{ForkReply, Keeper, StepReply},
+    ingest::{ForkReply, Ingestor, StepReply},
 };
 use recapd_platform::clock::SystemClock;
 use recapd_store::{SqlStore, Store};
@@ -123,8 +123,8 @@ impl Fork {
             if let Some(server) = &shared.server {
                 return ask(server, &parent, ("fork", json!({ "child": child }))).await;
             }
-            let keeper = open(config, &parent).await?;
-            let forked = keeper.fork(&parent, &child).await?;
+            let ingestor = open(config, &parent).await?;
+            let forked = ingestor.fork(&parent, &child).await?;
             written(&ForkReply::new(parent.clone(), child.clone(), forked))
         })?;
         print(shared, &reply, &|reply| {
@@ -149,15 +149,15 @@ fn step(
         if let Some(server) = &shared.server {
             return ask(server, agent, asked).await;
         }
-        let keeper = open(config, agent).await?;
-        let outcome = keeper.step(agent, step).await?;
+        let ingestor = open(config, agent).await?;
+        let outcome = ingestor.step(agent, step).await?;
         written(&StepReply::from(outcome))
     })?;
     print(shared, &reply, &|reply| line(agent, step, reply))
 }
 
-/// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
-pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, CommandFailure> {
+/// The ingestor over the database, which no daemon may hold: it would answer readers from before the step.
+pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Ingestor, CommandFailure> {
     Ok(open_with_store(config, agent).await?.0)
 }
 
@@ -165,14 +165,14 @@ pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Com
 pub(super) async fn open_with_store(
     config: &Config,
     agent: &AgentId,
-) -> Result<(Keeper, Arc<SqlStore>), CommandFailure> {
+) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
     let store = open::work(config).await?;
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
     }
     let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-    let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
-    Ok((keeper, store))
+    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
+    Ok((ingestor, store))
 }
 
 pub(super) async fn ask(

@@ -71,8 +71,8 @@ impl PinCommand {
                 let path = format!("/v1/agents/{agent}/{action}");
                 Remote::new(server)?.post(&path, &json!({ "seq": seq })).await?;
             } else {
-                let keeper = lineage::open(config, &agent).await?;
-                keeper.step(&agent, step).await?;
+                let ingestor = lineage::open(config, &agent).await?;
+                ingestor.step(&agent, step).await?;
             }
             Ok(())
         })?;

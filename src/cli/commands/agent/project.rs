@@ -13,7 +13,7 @@ use crate::cli::{
 };
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
-use recapd_engine::{assembly, keeper::Keeper};
+use recapd_engine::{assembly, ingest::Ingestor};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 
@@ -188,9 +188,9 @@ async fn change_here(
             )));
         }
     }
-    let keeper: Keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
+    let ingestor: Ingestor = assembly::ingestor_alone(config, store, Arc::new(SystemClock)).await?;
     for agent in agents {
-        keeper.set_project(agent, joins.then_some(project)).await?;
+        ingestor.set_project(agent, joins.then_some(project)).await?;
     }
     Ok(())
 }

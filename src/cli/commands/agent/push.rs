@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::cli::{
     GlobalOptions,
     backend::{open, remote::Remote},
-    commands::trial::replay,
+    commands::check::replay,
     conversations,
     exit::CommandFailure,
     terminal::{figures::thousands, output},
@@ -31,7 +31,7 @@ use recapd_core::{
     },
     formats::file::{FileReader, ReadError},
 };
-use recapd_engine::{assembly, keeper::Keeper};
+use recapd_engine::{assembly, ingest::Ingestor};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 
@@ -106,7 +106,7 @@ impl Push {
         let messages = self.read(!shared.no_input)?;
         let mut unshown = Unshown::default();
         for message in &messages {
-            unshown.heed(message);
+            unshown.observe(message);
         }
         let pushed = open::block_on(async {
             match &shared.server {
@@ -232,17 +232,17 @@ impl Push {
         let shared: Arc<dyn Store> = Arc::clone(&store) as _;
         let journal = assembly::live_journal(&config.journal, Arc::clone(&store) as _)
             .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock))
+        let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock))
             .await?
             .with_journal(journal);
         let mut pushed = PushReport::default();
         for chunk in chunks(&messages) {
-            let outcome = append(&keeper, &self.agent, chunk).await;
+            let outcome = append(&ingestor, &self.agent, chunk).await;
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
         }
-        keeper.index_all().await?;
+        ingestor.index_all().await?;
         // Until the agent's next message nobody else comes for what its file lacks.
-        keeper.mend_journal().await;
+        ingestor.mend_journal().await;
         Ok(pushed.of(&self.agent))
     }
 }
@@ -256,11 +256,11 @@ fn name_of(file: &Path) -> String {
 }
 
 async fn append(
-    keeper: &Keeper,
+    ingestor: &Ingestor,
     agent: &AgentId,
     messages: &[Message],
 ) -> Result<PushReport, CommandFailure> {
-    let outcome = keeper.append(agent, messages.to_vec()).await?;
+    let outcome = ingestor.append(agent, messages.to_vec()).await?;
     let appended = serde_json::to_value(AppendReply::from(&outcome)).map_err(anyhow::Error::new)?;
     Ok(serde_json::from_value(appended).map_err(anyhow::Error::new)?)
 }

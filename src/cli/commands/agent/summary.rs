@@ -248,7 +248,7 @@ impl SummaryCommand {
                 return Err(open::unknown(&store, agent).await);
             };
             let snapshot = snapshot::render(
-                &row.told_by(ageing),
+                &row.rendered_by(ageing),
                 config.summary.max_tokens,
                 counter.as_ref(),
                 &redactor,

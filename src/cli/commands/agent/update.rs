@@ -168,7 +168,7 @@ impl Update {
             QueueState::Paused => {
                 let resume = format!("`recapd agents resume {}` goes on with them", self.agent);
                 Some(UpdateResult::Failed(match row.paused_for.as_deref() {
-                    None | Some("hand") => format!("its updates are paused; {resume}"),
+                    None | Some("operator") => format!("its updates are paused; {resume}"),
                     Some(limit) => format!(
                         "its updates are paused for the limit {limit}; `recapd status` has the figures"
                     ),

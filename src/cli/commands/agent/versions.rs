@@ -359,8 +359,8 @@ impl Rollback {
             if let Some(server) = &shared.server {
                 return lineage::ask(server, &agent, ("rollback", json!({ "version": version }))).await;
             }
-            let keeper = lineage::open(config, &agent).await?;
-            lineage::written(&keeper.roll_back(&agent, version).await?)
+            let ingestor = lineage::open(config, &agent).await?;
+            lineage::written(&ingestor.roll_back(&agent, version).await?)
         })?;
         lineage::print(shared, &reply, &|reply| {
             let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
@@ -390,8 +390,8 @@ impl Rebuild {
             if let Some(server) = &shared.server {
                 return lineage::ask(server, &agent, ("rebuild", json!({}))).await;
             }
-            let keeper = lineage::open(config, &agent).await?;
-            lineage::written(&keeper.rebuild(&agent).await?)
+            let ingestor = lineage::open(config, &agent).await?;
+            lineage::written(&ingestor.rebuild(&agent).await?)
         })?;
         lineage::print(shared, &reply, &|reply| {
             let edited = reply["items_edited_removed"].as_i64().unwrap_or_default();

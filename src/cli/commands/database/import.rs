@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::cli::{
     GlobalOptions,
     backend::open,
-    commands::trial::replay,
+    commands::check::replay,
     conversations,
     exit::{CommandFailure, RETRY_LATER},
     terminal::output,
@@ -51,7 +51,7 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
 began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
 an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
-again. Pieces of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+again. Bisection of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
 is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
@@ -132,14 +132,14 @@ impl Import {
             progress.file_done();
         }
         let stored = store.clone().filter(|_| !self.dry_run);
-        let (keeper, looked) = match store {
+        let (ingestor, looked) = match store {
             Some(store) if !self.dry_run => {
-                let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
-                (Some(keeper), None)
+                let ingestor = assembly::ingestor_alone(config, store, Arc::new(SystemClock)).await?;
+                (Some(ingestor), None)
             }
             looked => (None, looked),
         };
-        let mut reading = Transcripts::new(keeper, looked, self.agent.clone(), self.format, progress);
+        let mut reading = Transcripts::new(ingestor, looked, self.agent.clone(), self.format, progress);
         for (file, name) in transcripts.iter().zip(conversations::names(transcripts)) {
             reading.read(file, name.as_deref()).await?;
             progress.file_done();

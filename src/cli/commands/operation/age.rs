@@ -12,7 +12,7 @@ use crate::cli::{
 };
 use recapd_config::Config;
 use recapd_core::domain::{number::count, time::Timestamp};
-use recapd_engine::keeper::AgedReply;
+use recapd_engine::ingest::AgedReply;
 use recapd_platform::clock::{Clock as _, SystemClock};
 
 #[derive(Debug, Args)]

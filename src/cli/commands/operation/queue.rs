@@ -244,12 +244,12 @@ fn state(row: &QueueRow) -> String {
         QueueState::Parked => "parked",
     };
     let waits_for = row.waits_for.map(|wait| match wait {
-        QueueWait::Company => "company",
+        QueueWait::Batching => "batching",
         QueueWait::Provider => "provider",
         QueueWait::Backoff => "backoff",
         QueueWait::Batch => "batch",
         QueueWait::Limit => "limit",
-        QueueWait::Hand => "hand",
+        QueueWait::Operator => "operator",
     });
     waits_for.map_or_else(|| state.to_owned(), |wait| format!("{state} ({wait})"))
 }

@@ -1,11 +1,11 @@
 //! `recapd serve`: the daemon.
 
-mod crew;
 mod demo;
-mod examiner;
+mod health_checker;
 mod name;
 mod patience;
 mod service;
+mod supervisor;
 mod traces;
 
 use std::{
@@ -28,8 +28,7 @@ use crate::cli::{
     backend::open::{self, ApiKeys},
     exit::CommandFailure,
 };
-use crew::Crew;
-use examiner::Examiner;
+use health_checker::HealthChecker;
 use patience::patiently;
 use recapd_api::{
     access::{Access, audit::Audit},
@@ -48,6 +47,7 @@ use recapd_platform::{
 };
 use recapd_store::{Resume, SqlStore, Store, StoreError, access::AccessStore, postgres::Member, sqlite};
 use recapd_telemetry::{self as telemetry, Logging, Surroundings, trace::Exporter};
+use supervisor::Supervisor;
 use traces::Traces;
 
 #[derive(Debug, Args)]
@@ -192,12 +192,12 @@ async fn serve(
         let (access, last) = (Arc::clone(&access), lifecycle.last().clone());
         async move { access.follow(last).await }
     });
-    let examiner = Examiner::of(config, &given, &owner, &store, &parts);
-    let hands = (store.clone(), access, examiner.clone());
+    let health_checker = HealthChecker::of(config, &given, &owner, &store, &parts);
+    let hands = (store.clone(), access, health_checker.clone());
     start(&lifecycle, &parts, hands, config, listener);
     let background = Background::start(threads::BACKGROUND)?;
-    let crew = Crew {
-        examiner,
+    let supervisor = Supervisor {
+        health_checker,
         lifecycle: lifecycle.on(&background),
         parts: parts.clone(),
         store: store.clone(),
@@ -205,8 +205,8 @@ async fn serve(
         keys,
         given,
     };
-    lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
-    take_in_inbox(&lifecycle, &parts, store);
+    lifecycle.spawn_vital("supervisor", supervisor.run(config.clone(), hangups));
+    ingest_inbox(&lifecycle, &parts, store);
     info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
     notify.ready();
     let soft = lifecycle.soft().clone();
@@ -263,7 +263,7 @@ async fn prepare(
     .with_database(&store);
     given.logging.count_into(&parts.metrics);
     parts.metrics.service.reloaded(true, parts.clock.now());
-    let reclaimed = patiently(database, || make_up(&store, &parts, owner)).await?;
+    let reclaimed = patiently(database, || enqueue_missing(&store, &parts, owner)).await?;
     if given.is_demo {
         demo::tell(&parts).await?;
         crate::cli::terminal::output::note(demo::NEXT);
@@ -327,14 +327,14 @@ async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Sock
 }
 
 /// Makes up for what happened while the daemon was away. Returns how many leases it takes back.
-async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
+async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
     let now = parts.clock.now();
     let reclaimed = store.reclaim(owner, now).await?;
     // The clock may have been ahead in an earlier life.
     store.set_back(None, now).await?;
     // Their limits may be others by now, and so may the provider that they wait for, or its key, which was refused.
     store.resume(Resume::Refused, now).await?;
-    if let Err(error) = parts.keeper.recall_calibrations().await {
+    if let Err(error) = parts.ingestor.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
     }
     Ok(reclaimed)
@@ -385,30 +385,30 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
 }
 
 /// Takes in what agents insert by SQL.
-fn take_in_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
-    let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
-    lifecycle.spawn_vital("inbox", async move { keeper.take_in_inbox(store, soft).await });
+fn ingest_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
+    let (ingestor, soft) = (parts.ingestor.clone(), lifecycle.soft().clone());
+    lifecycle.spawn_vital("inbox", async move { ingestor.ingest_inbox(store, soft).await });
 }
 
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    (database, access, examiner): (Arc<SqlStore>, Arc<Access>, Arc<Examiner>),
+    (database, access, health_checker): (Arc<SqlStore>, Arc<Access>, Arc<HealthChecker>),
     config: &Config,
     listener: http::Listener,
 ) {
     let soft = lifecycle.soft().clone();
-    lifecycle.spawn_vital("keeper", {
-        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
-        async move { keeper.tend(soft).await }
+    lifecycle.spawn_vital("recounter", {
+        let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
+        async move { ingestor.keep_counts(soft).await }
     });
     lifecycle.spawn_vital("indexer", {
-        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
-        async move { keeper.index(soft).await }
+        let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
+        async move { ingestor.index(soft).await }
     });
     lifecycle.spawn("journal", {
-        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
-        async move { keeper.tend_journal(soft).await }
+        let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
+        async move { ingestor.tend_journal(soft).await }
     });
     // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
     let last = lifecycle.last().clone();
@@ -418,7 +418,7 @@ fn start(
     let (audit, recording) = Audit::kept(parts.metrics.clone(), config.http.audit_rows_max);
     state.audit = audit;
     lifecycle.spawn_serving("audit", recording.run(database, last.clone()));
-    state.examiner = Some(examiner);
+    state.health_checker = Some(health_checker);
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);
     let limits = settings.connections;

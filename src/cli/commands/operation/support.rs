@@ -1,8 +1,8 @@
 //! `recapd support`: what whoever helps has to know, without anything that was said, and without what only its owner
 //! should know.
 
-mod outline;
 mod places;
+mod redacted;
 
 use std::{
     env::consts::{ARCH, OS},
@@ -23,11 +23,11 @@ use crate::cli::{
     exit::{CONFIGURATION, CommandFailure},
     terminal::output,
 };
-use outline::outline;
 use places::Places;
 use recapd_config::{Config, ConfigEntry, ConfigError, ConfigSource, Environment, LoadedConfig};
 use recapd_core::domain::{diagnosis::Check, redaction::Redactor};
 use recapd_platform::clock::{Clock as _, SystemClock};
+use redacted::outline;
 
 /// Keys whose values may tell of others than recapd, or hold a token of theirs.
 const KEPT_BACK: [&str; 5] = [

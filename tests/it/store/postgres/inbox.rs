@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use recapd_core::domain::time::Timestamp;
 use recapd_store::{
     AppendOutcome, AppendRequest, StoreResult,
-    inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
+    inbox::{ChangeListener, InboxFigures, InboxRow, InboxStore, RefusedRow},
 };
 use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::super::inbox::{insert, keeper, told};
+use super::super::inbox::{ingestor, insert, told};
 use crate::support::{
     backend::{Backend as _, PostgresBackend},
     postgres::execute,
@@ -34,8 +34,8 @@ impl InboxStore for Meanwhile {
         Ok(rows)
     }
 
-    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
-        self.inbox.take_in(request, rows).await
+    async fn append_from_inbox(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
+        self.inbox.append_from_inbox(request, rows).await
     }
 
     async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
@@ -46,8 +46,8 @@ impl InboxStore for Meanwhile {
         self.inbox.inbox_figures().await
     }
 
-    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>> {
-        self.inbox.inbox_bell().await
+    async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>> {
+        self.inbox.inbox_listener().await
     }
 }
 
@@ -77,11 +77,11 @@ async fn a_row_that_is_committed_behind_a_page_is_not_overtaken() {
         inbox: db.inbox(),
         goes_on: Mutex::new(Some((long, format!("COMMIT; {}", of_a("two"))))),
     });
-    let (keeper, stop) = (keeper(&db).0, CancellationToken::new());
-    let again = keeper.empty_inbox(&inbox, &stop).await.unwrap();
+    let (ingestor, stop) = (ingestor(&db).0, CancellationToken::new());
+    let again = ingestor.empty_inbox(&inbox, &stop).await.unwrap();
     assert!(again, "what came to light is looked for at once");
     assert_eq!(told(&db, "b").await, "user first");
     assert_eq!(told(&db, "a").await, "", "the later one waits");
-    assert!(!keeper.empty_inbox(&inbox, &stop).await.unwrap());
+    assert!(!ingestor.empty_inbox(&inbox, &stop).await.unwrap());
     assert_eq!(told(&db, "a").await, "user one, user two");
 }

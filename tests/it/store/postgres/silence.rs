@@ -66,8 +66,8 @@ async fn a_bell_that_nobody_can_ring_any_more_says_so() {
         .await
         .unwrap();
     let near = daemon(&database).await;
-    let mut deaf = far.inbox_bell().await.unwrap();
-    let mut good = near.inbox_bell().await.unwrap();
+    let mut deaf = far.inbox_listener().await.unwrap();
+    let mut good = near.inbox_listener().await.unwrap();
     way.forget();
     tokio::select! {
         rung = good.rung() => panic!("nothing was inserted: {rung:?}"),
@@ -76,8 +76,8 @@ async fn a_bell_that_nobody_can_ring_any_more_says_so() {
             assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
         }
     }
-    // As the keeper does.
-    let mut again = far.inbox_bell().await.unwrap();
+    // As the ingestor does.
+    let mut again = far.inbox_listener().await.unwrap();
     let insert = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
     execute(&mut database.connect().await, insert).await;
     for bell in [&mut good, &mut again] {

@@ -79,7 +79,7 @@ impl Trouble {
     }
 }
 
-/// The daemon is killed at every step, or what it talks to is: a new courier goes on where the old one was.
+/// The daemon is killed at every step, or what it talks to is: a new batch poller goes on where the old one was.
 #[tokio::test]
 async fn whatever_fails_nothing_is_lost_or_applied_twice() {
     for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
@@ -100,7 +100,7 @@ async fn survives(shape: Shape, trouble: Trouble) {
         drop(one.rig.parts.worker.drain().await);
         one.try_look().await;
         one.fake.batches().end(&[Fate::Good]);
-        one.courier = one.rig.parts.worker.courier().unwrap();
+        one.batch_poller = one.rig.parts.worker.batch_poller().unwrap();
     }
     let report = one.rig.verify().await;
     assert_eq!(report.pending, 0, "{shape:?} {trouble:?}");
@@ -139,7 +139,7 @@ async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
             native("user", "Please fix the next of the failing tests"),
             native("assistant", "Fixed it."),
         ];
-        one.rig.parts.keeper.append(&agent("b"), turn).await.unwrap();
+        one.rig.parts.ingestor.append(&agent("b"), turn).await.unwrap();
     }
     assert_eq!(one.rig.drain().await, [Outcome::Deferred; 2]);
     one.look().await;

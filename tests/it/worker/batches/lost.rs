@@ -10,7 +10,7 @@ use recapd_core::domain::{
     batch::{BatchIdentity, ListedBatch},
     time::MINUTE_MS,
 };
-use recapd_engine::worker::{Courier, Outcome};
+use recapd_engine::worker::{BatchPoller, Outcome};
 use recapd_llm::{LlmError, ModelRequest, batch as llm};
 use recapd_platform::clock::ManualClock;
 use recapd_store::batch::BatchFigures;
@@ -68,7 +68,7 @@ async fn a_batch_of_another_provider_is_given_up() {
     let config = config(Shape::Gemini, &one.fake);
     let parts = one.rig.parts.clone();
     one.rig.parts = parts.with_batches(&config, one.rig.db.batches(), model(&config));
-    one.courier = one.rig.parts.worker.courier().unwrap();
+    one.batch_poller = one.rig.parts.worker.batch_poller().unwrap();
     one.look().await;
     assert_eq!(one.figures().await, BatchFigures::default());
     assert_eq!(one.rig.drain().await, [Outcome::Completed]);
@@ -125,7 +125,7 @@ async fn a_mistaken_batch_does_no_harm() {
 struct SlowList {
     provider: Arc<dyn llm::BatchModel>,
     clock: Arc<ManualClock>,
-    other: Mutex<Option<Courier>>,
+    other: Mutex<Option<BatchPoller>>,
 }
 
 #[async_trait]
@@ -156,7 +156,7 @@ impl llm::BatchModel for SlowList {
         listed
     }
 
-    async fn look(&self, id: &str) -> Result<llm::BatchSight, LlmError> {
+    async fn look(&self, id: &str) -> Result<llm::BatchStatus, LlmError> {
         self.provider.look(id).await
     }
 
@@ -174,11 +174,11 @@ async fn a_list_that_takes_long_sends_no_batch_twice() {
     let slow = SlowList {
         provider: model(&one.config).unwrap(),
         clock: Arc::clone(&one.rig.clock),
-        other: Mutex::new(one.rig.parts.worker.courier()),
+        other: Mutex::new(one.rig.parts.worker.batch_poller()),
     };
     let parts = one.rig.parts.clone();
     let parts = parts.with_batches(&one.config, one.rig.db.batches(), Some(Arc::new(slow)));
     one.rig.clock.advance_ms(11 * MINUTE_MS);
-    parts.worker.courier().unwrap().step().await.unwrap();
+    parts.worker.batch_poller().unwrap().step().await.unwrap();
     assert_eq!((one.figures().await.submitted, one.fake.batches().made()), (1, 1));
 }

@@ -56,7 +56,7 @@ async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir
             native("user", "Please fix the next of the failing tests"),
             native("assistant", "Fixed it."),
         ];
-        one.rig.parts.keeper.append(&agent("b"), turn).await.unwrap();
+        one.rig.parts.ingestor.append(&agent("b"), turn).await.unwrap();
     }
     assert_eq!(one.rig.drain().await, [Outcome::Postponed]);
     (one, folder)

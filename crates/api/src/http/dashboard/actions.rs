@@ -13,7 +13,7 @@ use super::{
 };
 use crate::dashboard::{Filter, QUEUE_STATES, value};
 use recapd_core::domain::agent::AgentId;
-use recapd_engine::keeper::Operator;
+use recapd_engine::ingest::Operator;
 use recapd_store::{StoreResult, operate::OperatorOutcome};
 
 /// The page of the dashboard from which the request comes, by its path.
@@ -76,8 +76,8 @@ pub(super) async fn restore(
     let fields = check(&app, request).await?;
     let version = fields.get("version").and_then(|version| version.parse().ok());
     let version = version.ok_or_else(|| refused("the form names no version to go back to"))?;
-    let (keeper, of) = (app.parts.keeper.clone(), agent.clone());
-    app.see_through(async move { keeper.roll_back(&of, version).await })
+    let (ingestor, of) = (app.parts.ingestor.clone(), agent.clone());
+    app.see_through(async move { ingestor.roll_back(&of, version).await })
         .await?;
     Ok(sent_to(&format!("/ui/agents/{agent}")))
 }

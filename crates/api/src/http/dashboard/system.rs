@@ -27,8 +27,8 @@ pub(super) async fn show(
         started_at: app.started_at,
         running: running.await?.found,
         circuits: parts.metrics.provider.circuits(),
-        examined: match &parts.examiner {
-            Some(examiner) => Some(examiner.examine().await),
+        examined: match &parts.health_checker {
+            Some(health_checker) => Some(health_checker.examine().await),
             None => None,
         },
     };

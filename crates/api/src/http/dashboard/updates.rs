@@ -22,7 +22,7 @@ use crate::{
     },
 };
 use recapd_core::domain::{access::Scope, agent::AgentId, number::i64_or_max};
-use recapd_engine::keeper::SearchReport;
+use recapd_engine::ingest::SearchReport;
 use recapd_store::{
     StoreResult,
     operate::{QueueRow, RunQuery},

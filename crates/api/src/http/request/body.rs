@@ -23,7 +23,7 @@ use crate::{
     http::{
         App,
         edge::access,
-        request::batch::{VALUES_MAX, values},
+        request::message_body::{VALUES_MAX, values},
         response::problem::{
             BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY,
         },

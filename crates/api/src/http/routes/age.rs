@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::lineage;
 use crate::http::{SharedApp, openapi::answers, response::problem::Problem};
-use recapd_engine::keeper::AgedReply;
+use recapd_engine::ingest::AgedReply;
 
 /// The body.
 #[derive(Deserialize, utoipa::ToSchema)]

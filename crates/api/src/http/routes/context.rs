@@ -67,7 +67,7 @@ pub(super) async fn read(
         .for_answer(MADE_OF_A_BYTE * payload_bytes)
         .await?;
     let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
-    let counter = parts.keeper.counter_of(&agent).await?;
+    let counter = parts.ingestor.counter_of(&agent).await?;
     let row = parts.store.agent(&agent).await?;
     let settings = row.map(|row| row.settings).unwrap_or_default();
     let in_force = settings.expanded(&configured.basis);

@@ -27,7 +27,7 @@ use recapd_core::domain::{
     cursor::{Cursor, PagedList},
     summary::fact::edit::{FIELDS, FactEdit, FactEditError, NEW_FIELDS, NewFact},
 };
-use recapd_engine::keeper::{FactEditedReply, FactReply};
+use recapd_engine::ingest::{FactEditedReply, FactReply};
 use recapd_store::FactQuery;
 
 const EXAMPLE: &str = r#"send an object such as {"kind": "demand", "text": "use pnpm, not npm"}"#;
@@ -91,8 +91,8 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<FactEditedReply>), Problem> {
     let new = read(&app, request, EXAMPLE).await?;
     let new = NewFact::parse(&new).map_err(|error| refusal(&error, EXAMPLE, &NEW_FIELDS))?;
-    let keeper = app.parts.keeper.clone();
-    let added = app.see_through(async move { keeper.add_fact(&agent, new).await });
+    let ingestor = app.parts.ingestor.clone();
+    let added = app.see_through(async move { ingestor.add_fact(&agent, new).await });
     Ok((StatusCode::CREATED, Json(added.await?)))
 }
 
@@ -115,9 +115,9 @@ pub(super) async fn change(
 ) -> Result<Json<FactEditedReply>, Problem> {
     let change = read(&app, request, EDIT_EXAMPLE).await?;
     let edit = FactEdit::parse(&change).map_err(|error| refusal(&error, EDIT_EXAMPLE, &FIELDS))?;
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let edited = app
-        .see_through(async move { keeper.edit_fact(&agent, fact, edit).await })
+        .see_through(async move { ingestor.edit_fact(&agent, fact, edit).await })
         .await?;
     Ok(Json(edited))
 }

@@ -14,7 +14,7 @@ use crate::http::{
     request::extract::{Agent, Parameters, invalid},
     response::problem::{INVALID_BODY, Problem},
 };
-use recapd_engine::keeper::{DeleteReply, ForgetReply};
+use recapd_engine::ingest::{DeleteReply, ForgetReply};
 use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable};
 
 const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
@@ -58,8 +58,8 @@ pub(super) async fn forget(
             return Err(Problem::new(INVALID_BODY, wrong).hint(format!("send `{EXAMPLE}`")));
         }
     };
-    let keeper = app.parts.keeper.clone();
-    let reply = app.see_through(async move { keeper.forget(&agent, what).await });
+    let ingestor = app.parts.ingestor.clone();
+    let reply = app.see_through(async move { ingestor.forget(&agent, what).await });
     Ok(Json(reply.await?))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn delete(
         let cure = format!("nothing brings the agent back; to delete it, say so: ?confirm={agent}");
         return Err(invalid("confirm", "isn't the agent's id", &cure));
     }
-    let keeper = app.parts.keeper.clone();
-    let reply = app.see_through(async move { keeper.delete(&agent).await });
+    let ingestor = app.parts.ingestor.clone();
+    let reply = app.see_through(async move { ingestor.delete(&agent).await });
     Ok(Json(reply.await?))
 }

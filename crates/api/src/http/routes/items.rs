@@ -28,7 +28,7 @@ use recapd_core::domain::{
     cursor::{Cursor, PagedList},
     summary::edit::{EditError, FIELDS, ItemEdit},
 };
-use recapd_engine::keeper::{EditedReply, ItemReply, listed};
+use recapd_engine::ingest::{EditedReply, ItemReply, listed};
 use recapd_store::ItemQuery;
 
 const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
@@ -95,9 +95,9 @@ pub(super) async fn change(
     let change: Value = serde_json::from_slice(&body.bytes)
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
     let edit = ItemEdit::parse(&change).map_err(|error| refusal(&error))?;
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let edited = app
-        .see_through(async move { keeper.edit_item(&agent, item, edit).await })
+        .see_through(async move { ingestor.edit_item(&agent, item, edit).await })
         .await?;
     Ok(Json(edited))
 }

@@ -20,7 +20,7 @@ use crate::http::{
     response::problem::{INVALID_BODY, Problem},
 };
 use recapd_core::domain::{agent::AgentId, lineage::Step};
-use recapd_engine::keeper::{ForkReply, StepReply};
+use recapd_engine::ingest::{ForkReply, StepReply};
 
 /// The body of a step that nothing needs to be said about.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -129,10 +129,10 @@ pub(super) async fn fork(
 ) -> Result<(StatusCode, Json<ForkReply>), Problem> {
     let Child { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
     access::check_may_make(&caller, &child)?;
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let (from, to) = (parent.clone(), child.clone());
     let forked = app
-        .see_through(async move { keeper.fork(&from, &to).await })
+        .see_through(async move { ingestor.fork(&from, &to).await })
         .await?;
     Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
 }
@@ -155,9 +155,9 @@ pub(super) async fn read<T: DeserializeOwned>(
 }
 
 async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let outcome = app
-        .see_through(async move { keeper.step(&agent, &step).await })
+        .see_through(async move { ingestor.step(&agent, &step).await })
         .await?;
     Ok(Json(outcome.into()))
 }

@@ -16,10 +16,10 @@ use crate::http::{
         values::{MessageFormat, MessagesBody},
     },
     request::{
-        batch::{self, MessageBatch},
         body,
         extract::{Agent, Parameters, invalid},
         idempotency::Key,
+        message_body::{self, MessageBatch},
     },
     response::problem::Problem,
 };
@@ -97,7 +97,7 @@ pub(super) async fn append(
     let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
     let ((batch, asked), share) = body
         .parsed(move |bytes| {
-            let batch = batch::messages(writing, &bytes, format, messages_max)?;
+            let batch = message_body::messages(writing, &bytes, format, messages_max)?;
             Ok((batch, asking.map(|key| key.of_request(&bytes))))
         })
         .await?;
@@ -105,9 +105,9 @@ pub(super) async fn append(
     if let Some(key) = &key {
         key.name(&mut messages);
     }
-    let (keeper, request_key) = (app.parts.keeper.clone(), asked.clone());
+    let (ingestor, request_key) = (app.parts.ingestor.clone(), asked.clone());
     let stored = app.seen_through(async move {
-        let stored = keeper
+        let stored = ingestor
             .append_and_listen(&agent, messages, usage, request_key)
             .await;
         drop(share);

@@ -18,8 +18,9 @@ use crate::http::{
     SharedApp,
     openapi::{answers, parameters::AgentPath},
     request::{
-        batch, body,
+        body,
         extract::{Agent, Parameters},
+        message_body,
     },
     response::problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Problem, RequestPlace, TOO_MANY_MESSAGES},
 };
@@ -178,9 +179,9 @@ pub(super) async fn append(
         .await?;
     renew_context(&app, &agent, &mut messages).await?;
     if !messages.is_empty() {
-        let keeper = app.parts.keeper.clone();
+        let ingestor = app.parts.ingestor.clone();
         let stored = app.see_through(async move {
-            let stored = keeper.append(&agent, messages).await;
+            let stored = ingestor.append(&agent, messages).await;
             drop(share);
             stored
         });
@@ -218,7 +219,7 @@ async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Mess
 
 /// The messages of a body, at most `messages_max`, and a context before them.
 fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
-    batch::check_values(&body)?;
+    message_body::check_values(&body)?;
     let given: MemoryRequest = serde_json::from_slice(&body).map_err(|error| {
         Problem::new(INVALID_BODY, error.to_string())
             .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
@@ -283,8 +284,8 @@ pub(super) async fn delete(
     uri: Uri,
 ) -> Result<Json<MotorheadStatus>, Problem> {
     Parameters::read(&uri, &[])?;
-    let keeper = app.parts.keeper.clone();
-    let deleted = app.seen_through(async move { keeper.delete(&agent).await });
+    let ingestor = app.parts.ingestor.clone();
+    let deleted = app.seen_through(async move { ingestor.delete(&agent).await });
     match deleted.await? {
         Ok(_) | Err(StoreError::UnknownAgent(_)) => Ok(OK),
         Err(error) => Err(error.into()),

@@ -107,9 +107,9 @@ async fn take(
     step: Step,
     (seq, pinned): (i64, bool),
 ) -> Result<Json<PinReply>, Problem> {
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let outcome = app
-        .see_through(async move { keeper.step(&agent, &step).await })
+        .see_through(async move { ingestor.step(&agent, &step).await })
         .await?;
     Ok(Json(PinReply {
         seq,

@@ -182,8 +182,8 @@ pub(super) async fn join(
     uri: Uri,
 ) -> Result<Json<Belongs>, Problem> {
     Parameters::read(&uri, &[])?;
-    let (keeper, joining) = (app.parts.keeper.clone(), (agent.clone(), project.clone()));
-    app.see_through(async move { keeper.set_project(&joining.0, Some(&joining.1)).await })
+    let (ingestor, joining) = (app.parts.ingestor.clone(), (agent.clone(), project.clone()));
+    app.see_through(async move { ingestor.set_project(&joining.0, Some(&joining.1)).await })
         .await?;
     Ok(Json(Belongs {
         agent_id: agent,
@@ -213,8 +213,8 @@ pub(super) async fn leave(
             Problem::new(UNKNOWN_PROJECT, detail).hint("GET /v1/agents/{id} tells what an agent belongs to")
         );
     }
-    let (keeper, leaving) = (app.parts.keeper.clone(), agent.clone());
-    app.see_through(async move { keeper.set_project(&leaving, None).await })
+    let (ingestor, leaving) = (app.parts.ingestor.clone(), agent.clone());
+    app.see_through(async move { ingestor.set_project(&leaving, None).await })
         .await?;
     Ok(Json(Belongs {
         agent_id: agent,

@@ -30,7 +30,7 @@ use recapd_core::domain::{
     cursor::{Cursor, PagedList},
     time::Timestamp,
 };
-use recapd_engine::keeper::Operator;
+use recapd_engine::ingest::Operator;
 use recapd_store::{
     StoreResult,
     operate::{OperatorOutcome, QueueRow},

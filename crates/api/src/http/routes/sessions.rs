@@ -34,9 +34,9 @@ pub(super) async fn end(
     uri: Uri,
 ) -> Result<Json<SessionEndReply>, Problem> {
     Parameters::read(&uri, &[])?;
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let ended = app
-        .see_through(async move { keeper.end_session(&agent).await })
+        .see_through(async move { ingestor.end_session(&agent).await })
         .await?;
     Ok(Json(SessionEndReply {
         session: ended.session,

@@ -79,9 +79,9 @@ pub(super) async fn change(
     let patch: Value = serde_json::from_slice(&body.bytes)
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
     let patch = SettingsPatch::parse(patch).map_err(refusal)?;
-    let keeper = app.parts.keeper.clone();
+    let ingestor = app.parts.ingestor.clone();
     let settings = app
-        .see_through(async move { keeper.change_settings(&agent, &patch).await })
+        .see_through(async move { ingestor.change_settings(&agent, &patch).await })
         .await?;
     Ok(Json(settings))
 }

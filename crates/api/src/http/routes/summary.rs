@@ -105,12 +105,7 @@ fn too_many_waits(lack: Lack) -> Problem {
 }
 
 /// The answer to a request for the whole document, whose `reading` was at hand.
-pub(in crate::http) fn at_hand(
-    app: &App,
-    agent: &AgentId,
-    reading: &Lookup,
-    headers: &HeaderMap,
-) -> Response {
+pub(in crate::http) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
     let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
     observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));

@@ -28,7 +28,7 @@ use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
 };
-use recapd_engine::keeper::RevisedReply;
+use recapd_engine::ingest::RevisedReply;
 use recapd_store::{Store, StoreError, StoreResult, Version, VersionFigures, VersionQuery};
 
 const JSON: &str = "application/json";
@@ -133,8 +133,8 @@ pub(super) async fn roll_back(
     request: Request,
 ) -> Result<Json<RevisedReply>, Problem> {
     let RollbackRequest { version } = lineage::read(&app, request, r#"{"version": 12}"#).await?;
-    let keeper = app.parts.keeper.clone();
-    let done = app.see_through(async move { keeper.roll_back(&agent, version).await });
+    let ingestor = app.parts.ingestor.clone();
+    let done = app.see_through(async move { ingestor.roll_back(&agent, version).await });
     Ok(Json(done.await?))
 }
 
@@ -154,8 +154,8 @@ pub(super) async fn rebuild(
     request: Request,
 ) -> Result<Json<RevisedReply>, Problem> {
     let EmptyBody {} = lineage::read(&app, request, "{}").await?;
-    let keeper = app.parts.keeper.clone();
-    let done = app.see_through(async move { keeper.rebuild(&agent).await });
+    let ingestor = app.parts.ingestor.clone();
+    let done = app.see_through(async move { ingestor.rebuild(&agent).await });
     Ok(Json(done.await?))
 }
 

@@ -12,7 +12,7 @@ use crate::domain::{
 
 /// How much of a draft the speaker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum BatchObservation {
     /// All of it.
     Seen,
     /// The results of calls that the speaker sees, and what came with them.
@@ -30,7 +30,7 @@ pub(super) struct Draft<'a> {
     /// The message, if `parts` are all of it except blank texts and thinking.
     pub(super) source: Option<&'a Message>,
     speaker: Option<&'a str>,
-    pub(super) sight: Sight,
+    pub(super) sight: BatchObservation,
     keeps_thinking: bool,
     tokens: Option<i64>,
 }
@@ -123,12 +123,13 @@ pub(super) fn of_message<'a>(
     let mut drafts = seen.map_or_else(Vec::new, |seen| of_seen(stored, exchange, keeps_thinking, seen));
     if role != Role::Tool && !is_caller {
         // Results belong to calls of the speaker's, whoever passed them on, unless they were meant for others.
-        let others = unseen(stored, exchange).filter(|draft| is_meant || draft.sight == Sight::Unseen);
+        let others =
+            unseen(stored, exchange).filter(|draft| is_meant || draft.sight == BatchObservation::Unseen);
         drafts.extend(others);
     } else if role == Role::Tool && !viewer.is_own(message) {
         drafts.retain(|draft| draft.role == Role::Tool);
         for draft in &mut drafts {
-            draft.sight = Sight::WithCalls;
+            draft.sight = BatchObservation::WithCalls;
         }
     }
     drafts
@@ -140,8 +141,8 @@ fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draf
     let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
     let results = all.filter(|part| is_result(part)).cloned().collect();
     let drafts = [
-        (Role::Assistant, Sight::Unseen, calls),
-        (Role::Tool, Sight::WithCalls, results),
+        (Role::Assistant, BatchObservation::Unseen, calls),
+        (Role::Tool, BatchObservation::WithCalls, results),
     ];
     drafts.into_iter().filter_map(move |(role, sight, parts)| {
         let parts: Vec<Part> = parts;
@@ -183,7 +184,7 @@ fn of_seen<'a>(
         seq,
         source: (is_faithful && as_stored).then_some(message),
         speaker: None,
-        sight: Sight::Seen,
+        sight: BatchObservation::Seen,
         keeps_thinking,
         tokens: tokens
             .filter(|_| is_whole)

@@ -1,10 +1,11 @@
 //! Fitting a context into its limit.
 
 use super::{
-    Context, ContextInput, ContextOptions, Elision, Passes, Thinking, elide,
+    Context, ContextInput, ContextOptions, Elision, Passes, Thinking,
     passes::Pass,
     plan::{Plan, numbers},
     steps::{self, Decision},
+    truncate_results,
 };
 use crate::domain::tokens::TokenCounter;
 
@@ -46,7 +47,9 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     let mut elided: Vec<Elision> = Vec::new();
     for cut in cuts {
         let turn = &mut plan.body[cut.turn];
-        elided.extend(elide::shorten_piece(turn, cut.piece, cut.keep, cut.tokens));
+        elided.extend(truncate_results::shorten_piece(
+            turn, cut.piece, cut.keep, cut.tokens,
+        ));
     }
     plan.drop_before(start);
     let unread = input.left_out.iter().copied();

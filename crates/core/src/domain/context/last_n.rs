@@ -8,7 +8,7 @@ use super::{
 use crate::domain::{
     message::{Kind, Message},
     number::i64_or_max,
-    own_words::OwnWords,
+    user_text::OwnWords,
 };
 
 /// Whether a window may begin with `message`: it is a request of the user's, without tool results.

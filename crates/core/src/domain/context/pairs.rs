@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{
     MISSING_RESULT, Passes, Piece, Reason, Role, Turn,
-    draft::{Draft, Sight, is_result},
+    draft::{BatchObservation, Draft, is_result},
     passes::Pass,
 };
 use crate::domain::message::Part;
@@ -62,7 +62,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
     let mut turns = Vec::with_capacity(drafts.len());
     let mut at = 0;
     while let Some(draft) = drafts.get(at) {
-        if draft.sight == Sight::Unseen {
+        if draft.sight == BatchObservation::Unseen {
             at += 1;
         } else if draft.role == Role::Assistant {
             let end = pairs.turn_end(at);
@@ -146,7 +146,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 if let Part::ToolCall {
                     id: Some(id), name, ..
                 } = &made.parts[self.calls[call].part]
-                    && made.sight == Sight::Seen
+                    && made.sight == BatchObservation::Seen
                 {
                     self.answered.insert(id, name);
                 }
@@ -193,7 +193,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         let joins = |&next: &usize| {
             let (draft, before) = (&drafts[next], &drafts[next - 1]);
             draft.role == Role::Assistant
-                && draft.sight != Sight::Unseen
+                && draft.sight != BatchObservation::Unseen
                 && draft.exchange == before.exchange
                 && (draft.has_calls() || before.goes_on() || self.waits(at, next))
         };
@@ -262,7 +262,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
     /// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
     /// what came along with one that is seen: nobody knows who called for the others.
     fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: MovedShare) -> Option<Turn<'a>> {
-        let is_others = draft.sight == Sight::WithCalls;
+        let is_others = draft.sight == BatchObservation::WithCalls;
         if given == MovedShare::Whole || (is_others && given == MovedShare::Nothing) {
             return None;
         }

@@ -69,8 +69,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             body: pairs::repair(&drafts, passes),
         };
         // Whose the results are that aren't seen for sure, nobody here knows: nobody waits for the model because of them.
-        let is_said =
-            |draft: &&draft::Draft<'_>| draft.role != Role::System && draft.sight == draft::Sight::Seen;
+        let is_said = |draft: &&draft::Draft<'_>| {
+            draft.role != Role::System && draft.sight == draft::BatchObservation::Seen
+        };
         let newest = drafts.iter().rfind(is_said);
         if newest.is_some_and(|newest| newest.role != Role::Assistant) {
             alternation::end_with_user(&mut plan.body);

@@ -11,9 +11,10 @@
 use std::collections::HashMap;
 
 use super::{
-    Role, elide,
+    Role,
     ladder::{NEW_ROUNDS, ResultSize, Treatment},
     plan::{Before, Plan},
+    truncate_results,
 };
 use crate::domain::{
     round::{ResponsePart, Round},
@@ -79,7 +80,7 @@ struct Unit {
     /// What it takes beside: its turn's, and the turns that have to be put before that.
     beside: i64,
     /// The lengths of its results; `None` for no results.
-    lengths: Option<elide::Lengths>,
+    lengths: Option<truncate_results::Lengths>,
 }
 
 struct Walk<'p, 'i, 'a> {
@@ -117,7 +118,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             first_units,
             fixed: vec![None; rows],
             counts: HashMap::new(),
-            note_tokens: elide::note_tokens(plan.counter),
+            note_tokens: truncate_results::note_tokens(plan.counter),
             is_exact: false,
             sizes: vec![ResultSize::WHOLE; units.len()],
             start: 0,
@@ -136,7 +137,8 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     fn look_at_results(&mut self) {
         let body = &self.plan.body;
         for unit in &mut self.units {
-            unit.lengths = elide::Lengths::of(&body[unit.turn].pieces[unit.piece], self.plan.counter);
+            unit.lengths =
+                truncate_results::Lengths::of(&body[unit.turn].pieces[unit.piece], self.plan.counter);
         }
     }
 
@@ -287,7 +289,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         let (unit, plan) = (&self.units[at], self.plan);
         *self.counts.entry((at, size)).or_insert_with(|| {
             let turn = &plan.body[unit.turn];
-            let counted = elide::shortened_tokens(turn, unit.piece, keep, plan.counter);
+            let counted = truncate_results::shortened_tokens(turn, unit.piece, keep, plan.counter);
             counted.unwrap_or(unit.tokens)
         })
     }

@@ -518,7 +518,7 @@ fn a_continuation_keeps_what_it_continues() {
         (ledger.overflow(budget), ledger.is_over_budget(budget)),
         (None, true)
     );
-    let refused = ledger.heed_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
+    let refused = ledger.check_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
     assert_eq!(refused.map_err(|too_big| too_big.tokens), Err(40));
     // What the user says next is an exchange of its own.
     ledger.append(&entry(Kind::User, 1, 0), Segmentation::default());

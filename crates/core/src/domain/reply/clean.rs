@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::LazyLock};
 
 use crate::domain::{
     demand::UserWords,
-    inert::defanged,
+    neutralize::defanged,
     prompt,
     text::{begins_with_day, cut_at_sentence, floor_cut, one_line},
 };

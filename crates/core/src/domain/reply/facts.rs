@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Checks, draft::number};
 use crate::domain::{
-    inert::defanged,
+    neutralize::defanged,
     summary::fact::{
         FACT_CHARS_MAX, FACTS_MAX, FactChanges, FactClosing, FactDraft, FactKind, FactReplacement,
     },

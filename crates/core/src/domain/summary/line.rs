@@ -11,7 +11,7 @@ use super::{
     source::bracketed,
 };
 use crate::domain::{
-    inert::{QUOTE_MARK, defanged, quoted, quoted_after_check},
+    neutralize::{QUOTE_MARK, defanged, quoted, quoted_after_check},
     text::{begins_with_day, cut, floor_cut, one_line},
     time::{DAY_MS, Timestamp},
 };
@@ -133,7 +133,7 @@ fn chars_max(item: &Item, form: Form) -> usize {
 }
 
 /// One line of at most `chars_max` characters that can't pose as a heading, a list item, a fence, a tag, a link or an
-/// instruction ([`crate::domain::inert`]).
+/// instruction ([`crate::domain::neutralize`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
     cleaned(text, chars_max, quoted)
 }

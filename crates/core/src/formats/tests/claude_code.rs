@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::own_words::OwnWords;
+use crate::domain::user_text::OwnWords;
 
 #[test]
 fn lines_that_the_user_did_not_write_are_not_the_users() {

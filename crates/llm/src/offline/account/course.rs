@@ -6,9 +6,9 @@ use super::super::{
 };
 use recapd_core::domain::{
     effects::Effects,
-    own_words,
     text::{cut, one_line},
     transcript::{Line, Transcript, Voice},
+    user_text,
 };
 
 /// The most sentences of a request, or of an outcome.
@@ -199,7 +199,7 @@ fn answered(tool: &str, result: &str) -> Vec<String> {
     if !tool.starts_with("ask") && !tool.contains("question") {
         return Vec::new();
     }
-    let answers = own_words::answers(result).into_iter();
+    let answers = user_text::answers(result).into_iter();
     let said = answers.map(|(question, answer)| match question {
         Some(question) => format!("{question} → {answer}"),
         None => answer.to_owned(),
@@ -208,7 +208,7 @@ fn answered(tool: &str, result: &str) -> Vec<String> {
 }
 
 fn refused(result: &str) -> Vec<String> {
-    let words = own_words::refusal(result).into_iter();
+    let words = user_text::refusal(result).into_iter();
     words
         .flat_map(|words| of_text(words, TextRole::Request, false))
         .map(|(said, _)| said)

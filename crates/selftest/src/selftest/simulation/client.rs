@@ -1,4 +1,4 @@
-//! Clients: what they ask a keeper for.
+//! Clients: what they ask a ingestor for.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use recapd_core::{
     },
     formats,
 };
-use recapd_engine::keeper::Keeper;
+use recapd_engine::ingest::Ingestor;
 use recapd_store::{StoreError, StoreResult};
 
 /// A client tries so often to be heard.
@@ -43,12 +43,17 @@ enum ClientRequest {
 
 impl Client {
     /// The next request for `agent`, as a client makes it that doesn't give up at once.
-    pub(super) fn request(&mut self, world: &Arc<World>, keeper: Keeper, agent: AgentId) -> SimulatedTask {
+    pub(super) fn request(
+        &mut self,
+        world: &Arc<World>,
+        ingestor: Ingestor,
+        agent: AgentId,
+    ) -> SimulatedTask {
         let request = self.draw(world);
         let world = Arc::clone(world);
         Box::pin(async move {
             for _ in 0..TRIES {
-                let asked = ask(&keeper, &agent, &request).await;
+                let asked = ask(&ingestor, &agent, &request).await;
                 if !matches!(asked, Err(StoreError::Unavailable(_))) {
                     break;
                 }
@@ -100,12 +105,12 @@ impl Client {
     }
 }
 
-async fn ask(keeper: &Keeper, agent: &AgentId, request: &ClientRequest) -> StoreResult<()> {
+async fn ask(ingestor: &Ingestor, agent: &AgentId, request: &ClientRequest) -> StoreResult<()> {
     match request {
-        ClientRequest::Say(messages) => keeper.append(agent, messages.clone()).await.map(drop),
-        ClientRequest::Step(step) => keeper.step(agent, step).await.map(drop),
-        ClientRequest::Budget(patch) => keeper.change_settings(agent, patch).await.map(drop),
-        ClientRequest::EndSession => keeper.end_session(agent).await.map(drop),
-        ClientRequest::Age => keeper.append(agent, Vec::new()).await.map(drop),
+        ClientRequest::Say(messages) => ingestor.append(agent, messages.clone()).await.map(drop),
+        ClientRequest::Step(step) => ingestor.step(agent, step).await.map(drop),
+        ClientRequest::Budget(patch) => ingestor.change_settings(agent, patch).await.map(drop),
+        ClientRequest::EndSession => ingestor.end_session(agent).await.map(drop),
+        ClientRequest::Age => ingestor.append(agent, Vec::new()).await.map(drop),
     }
 }

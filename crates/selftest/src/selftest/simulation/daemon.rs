@@ -1,4 +1,4 @@
-//! A daemon of the simulation: the real keeper, worker and schedule over the simulated store, driven step by step.
+//! A daemon of the simulation: the real ingestor, worker and schedule over the simulated store, driven step by step.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use recapd_core::domain::{
     price::Prices, prompt::PromptLimits, spend::DailyLimits, time::Timestamp, transcript::TranscriptLimits,
 };
 use recapd_engine::{
-    keeper::Keeper,
+    ingest::Ingestor,
     schedule::{Schedule, ScheduleSettings},
     worker::{Worker, WorkerParts, WorkerSettings},
 };
@@ -42,7 +42,7 @@ pub(super) struct Surroundings {
 pub(super) struct SimulatedDaemon {
     number: usize,
     pub(super) clock: Arc<SkewedClock>,
-    pub(super) keeper: Keeper,
+    pub(super) ingestor: Ingestor,
     worker: Worker,
     schedule: Schedule,
     store: Arc<dyn Store>,
@@ -114,7 +114,7 @@ impl SimulatedDaemon {
             metrics,
             crontab,
         } = surroundings.clone();
-        let keeper = Keeper::new(
+        let ingestor = Ingestor::new(
             Arc::clone(&store),
             Arc::clone(&course.counter),
             Arc::clone(&time),
@@ -143,7 +143,7 @@ impl SimulatedDaemon {
         let mut daemon = Self {
             number,
             clock,
-            keeper: keeper.redacting(course.redactor.clone()),
+            ingestor: ingestor.redacting(course.redactor.clone()),
             worker,
             schedule,
             store,

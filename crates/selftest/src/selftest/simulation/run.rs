@@ -311,7 +311,7 @@ impl SimulationRun<'_> {
         };
         let request = self
             .client
-            .request(&self.world, daemon.keeper.clone(), self.agents[agent].clone());
+            .request(&self.world, daemon.ingestor.clone(), self.agents[agent].clone());
         daemon.begin(request);
         self.world.inner().counts.requests += 1;
     }

@@ -1,4 +1,4 @@
-//! The tables behind the `Store` seam, as one daemon sees them: the real keeper, worker and schedule use them without
+//! The tables behind the `Store` seam, as one daemon sees them: the real ingestor, worker and schedule use them without
 //! knowing.
 
 use std::{collections::HashMap, sync::Arc};

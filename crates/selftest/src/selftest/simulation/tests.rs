@@ -28,9 +28,15 @@ fn simulated(guards: &[Guard], runs: u64) -> SimulationFindings {
 /// Without these guards each of these promises is broken sooner or later.
 #[track_caller]
 fn assert_broken(guards: &[Guard], promises: &[Promise]) {
+    assert_broken_from(1, guards, promises);
+}
+
+/// As [`assert_broken`], for what few histories show: the first one of them begins soon after this seed.
+#[track_caller]
+fn assert_broken_from(first_seed: u64, guards: &[Guard], promises: &[Promise]) {
     let (simulation, surroundings) = (without(guards, RUNS_MAX), Surroundings::new());
     let mut found = simulation.beginning();
-    for seed in 1..=RUNS_MAX {
+    for seed in first_seed..=RUNS_MAX {
         simulation.try_run(seed, &surroundings, &mut found);
         if promises.iter().all(|promise| found.broken(*promise) > 0) {
             let shortest = found.failed.first().unwrap();
@@ -90,7 +96,7 @@ fn a_check_that_lets_stale_updates_pass_is_found_though_others_refuse_them() {
 #[test]
 fn without_all_that_stops_it_what_was_set_aside_is_told() {
     let without = [Guard::Void, Guard::Version, Guard::Watermark, Guard::Exchanges];
-    assert_broken(&without, &[Promise::SetAsideUntold]);
+    assert_broken_from(300, &without, &[Promise::SetAsideUntold]);
 }
 
 /// What the version, the watermark and the token are there for: any one of them is enough to prevent the worst, so that
@@ -102,7 +108,7 @@ fn without_token_version_and_watermark_exchanges_are_told_twice() {
     assert_broken(&all, &worst);
     for kept in all {
         let rest: Vec<Guard> = all.into_iter().filter(|guard| *guard != kept).collect();
-        let found = simulated(&rest, RUNS / 2);
+        let found = simulated(&rest, RUNS / 4);
         for promise in worst {
             assert_eq!(found.broken(promise), 0, "with {kept}: {:?}", found.broken);
         }

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use recapd_core::domain::{
-    time::{SETBACK_MS_MIN, Timestamp},
+    time::{CLOCK_JUMP_MS_MIN, Timestamp},
     work::{CRASHED_PROBE_MS, Priority, Reason},
 };
 
@@ -31,7 +31,7 @@ pub(in super::super) async fn set_back(
         Some(ahead_ms) => ahead_ms,
         None => newest(tx).await?.map_or(0, |newest| newest.since_ms(now)),
     };
-    if ahead_ms < SETBACK_MS_MIN {
+    if ahead_ms < CLOCK_JUMP_MS_MIN {
         return Ok(0);
     }
     let sql = sql!(

@@ -13,14 +13,14 @@ use crate::cli::{
     unshown::Unshown,
 };
 use recapd_core::{
-    digest::digest,
     domain::{
         agent::AgentId,
         message::{Format, Message},
     },
     formats::file::{FileReader, Record, SkippedEntry},
+    hash::short_hash,
 };
-use recapd_engine::keeper::Keeper;
+use recapd_engine::ingest::Ingestor;
 use recapd_store::{SqlStore, Store as _};
 
 /// Messages that are stored at once, and bytes.
@@ -48,9 +48,9 @@ pub(super) struct TranscriptsReport {
     pub(super) unshown: Unshown,
 }
 
-/// Reads conversations into the keeper, or on a dry run nowhere.
+/// Reads conversations into the ingestor, or on a dry run nowhere.
 pub(super) struct Transcripts<'p> {
-    keeper: Option<Keeper>,
+    ingestor: Option<Ingestor>,
     /// Where a dry run looks for what is there already; none: nothing is.
     looked: Option<Arc<SqlStore>>,
     /// What a dry run has read, as digests: it isn't stored, but its repeats would not be either.
@@ -66,14 +66,14 @@ pub(super) struct Transcripts<'p> {
 
 impl<'p> Transcripts<'p> {
     pub(super) fn new(
-        keeper: Option<Keeper>,
+        ingestor: Option<Ingestor>,
         looked: Option<Arc<SqlStore>>,
         only_agent: Option<AgentId>,
         format: Option<Format>,
         progress: &'p ImportProgress,
     ) -> Self {
         Self {
-            keeper,
+            ingestor,
             looked,
             rehearsed: HashMap::new(),
             only_agent,
@@ -105,7 +105,7 @@ impl<'p> Transcripts<'p> {
                     if is_main_only && record.is_sidechain {
                         left_out += 1;
                     } else {
-                        if let Some(told) = self.told.unread_times.heed(file, &record) {
+                        if let Some(told) = self.told.unread_times.observe(file, &record) {
                             self.progress.note(&told);
                         }
                         let number = number + reader.undone() + reader.wordless();
@@ -150,7 +150,7 @@ impl<'p> Transcripts<'p> {
         if message.client_id.is_none() {
             message.client_id = Some(id(&conversation, number, &message.payload));
         }
-        self.told.unshown.heed(&message);
+        self.told.unshown.observe(&message);
         self.chunk_bytes += message.payload.len();
         self.chunk.push(message);
         Ok(())
@@ -168,9 +168,9 @@ impl<'p> Transcripts<'p> {
         };
         self.chunk_bytes = 0;
         let chunk = std::mem::take(&mut self.chunk);
-        match &self.keeper {
-            Some(keeper) => {
-                let outcome = keeper.replay(&agent, chunk).await?;
+        match &self.ingestor {
+            Some(ingestor) => {
+                let outcome = ingestor.replay(&agent, chunk).await?;
                 self.told.accepted += outcome.accepted;
                 self.told.duplicates += outcome.duplicates;
             }
@@ -215,8 +215,8 @@ impl<'p> Transcripts<'p> {
 
     /// Keeps what was learnt about counting, and says what came of it all.
     pub(super) async fn finish(self) -> Result<TranscriptsReport, CommandFailure> {
-        if let Some(keeper) = &self.keeper {
-            keeper.keep_calibrations().await?;
+        if let Some(ingestor) = &self.ingestor {
+            ingestor.keep_calibrations().await?;
         }
         Ok(self.told)
     }
@@ -225,7 +225,7 @@ impl<'p> Transcripts<'p> {
 /// An id for a message that has none, the same whenever its file is read: so what was imported isn't imported again.
 fn id(conversation: &str, number: u64, payload: &str) -> String {
     let parts = [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()];
-    format!("import-{}", digest(&parts))
+    format!("import-{}", short_hash(&parts))
 }
 
 #[cfg(test)]

@@ -98,9 +98,9 @@ pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {
     let agent: AgentId = AGENT.parse().map_err(anyhow::Error::new)?;
     let messages = messages(parts.clock.now())?;
     for exchange in messages.chunks(MESSAGES_EACH) {
-        parts.keeper.append(&agent, exchange.to_vec()).await?;
+        parts.ingestor.append(&agent, exchange.to_vec()).await?;
     }
-    parts.keeper.index_all().await?;
+    parts.ingestor.index_all().await?;
     Ok(())
 }
 

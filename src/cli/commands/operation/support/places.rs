@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, path::Path};
 
-use super::outline::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
+use super::redacted::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of};
 use recapd_config::{Config, Environment, Listen, LocalSocket};
 use recapd_store::sqlite;
 

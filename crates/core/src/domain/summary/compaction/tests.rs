@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     domain::{
-        inert::inert_document,
+        neutralize::neutralize_document,
         summary::{
             calendar::{Calendar, RunningSession},
             fixtures::{any_item, item},
@@ -387,7 +387,7 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     prop_assert!(!(lower_rank_remains && high_rank_is_cut));
     prop_assert_eq!(composed.truncated, high_rank_is_cut);
 
-    prop_assert_eq!(&inert_document(&composed.document), &composed.document);
+    prop_assert_eq!(&neutralize_document(&composed.document), &composed.document);
     for line in composed.document.lines() {
         let is_heading = line.starts_with("### ")
             || Section::ALL.iter().any(|section| {

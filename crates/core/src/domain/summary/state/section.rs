@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::domain::{
-    inert::QUOTE_MARK,
+    neutralize::QUOTE_MARK,
     summary::{
         fact::{FACT_CHARS_MAX, Fact, FactKind},
         line::{clean, plain},

@@ -1,7 +1,7 @@
 //! Words: a text in the form in which it is compared, without case, white space, quotation marks and the punctuation that
 //! ends a word.
 
-use crate::domain::{inert::defanged, text::one_line};
+use crate::domain::{neutralize::defanged, text::one_line};
 
 /// Marks of quotation, code and emphasis, which say nothing. Apostrophes are among them.
 const MARKS: [char; 17] = [

@@ -1,0 +1,341 @@
+//! Four lamps: is the machinery well, and if not, why.
+//!
+//! The limits are those of the alerts in `monitoring/alerts.yml`, and a test holds them to these.
+
+use super::text::{count, duration, percent, span, tokens};
+use recapd_core::domain::time::{MINUTE_MS, Timestamp};
+use recapd_store::Sample;
+use recapd_telemetry::metrics::Circuit;
+
+/// More rows that are ready or running are a backlog (`RecapdQueueBacklog`).
+pub const DEPTH_MAX: i64 = 50;
+/// Updates that take longer on average are slow, in milliseconds (`RecapdUpdateDurationHigh`).
+pub const DURATION_MS_MAX: i64 = 30_000;
+/// Documents that are longer on average come near their ceiling (`RecapdSummarySizeHigh`).
+pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
+/// A larger share of attempts that failed is too much, in percent (`RecapdUpdateFailureRateHigh`), …
+pub const FAILURES_PERCENT_MAX: i64 = 5;
+/// … if there are so many that it isn't chance.
+pub const FAILURES_MIN: i64 = 3;
+/// Exchanges that wait longer than this for the summary, and longer than for a batch, are stale, in milliseconds
+/// (`RecapdSummariesStale`).
+pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
+/// A row that could have been claimed so long ago says that nobody works.
+const READY_MS_MAX: i64 = 5 * MINUTE_MS;
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Good,
+    Warn,
+    Bad,
+}
+
+/// A lamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthLight {
+    /// What it watches.
+    pub(super) name: &'static str,
+    pub(super) level: Level,
+    /// Why it isn't green, or how it is.
+    pub(super) why: Vec<String>,
+}
+
+/// What lamps look at.
+pub struct Lights<'l> {
+    /// The figures of the moment, and of the last day; none if the database doesn't answer.
+    pub sample: Option<&'l Sample>,
+    /// The models that may be asked.
+    pub circuits: &'l [Circuit],
+    /// Since when all updates are paused.
+    pub paused_since: Option<Timestamp>,
+    /// What the database failed with.
+    pub database: Option<&'l str>,
+    /// How long exchanges may wait for a batch, in milliseconds.
+    pub batch_wait_ms: i64,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+/// The lamps: queue, provider, database, freshness.
+pub fn lamps(lights: &Lights<'_>) -> [HealthLight; 4] {
+    [
+        queue(lights),
+        provider(lights),
+        database(lights),
+        freshness(lights),
+    ]
+}
+
+/// A lamp over what is wrong; green with `well` if nothing is.
+fn lamp(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthLight {
+    let level = faults
+        .iter()
+        .map(|(level, _)| *level)
+        .max()
+        .unwrap_or(Level::Good);
+    let mut why: Vec<String> = faults.into_iter().map(|(_, why)| why).collect();
+    if why.is_empty() {
+        why.push(well);
+    }
+    HealthLight { name, level, why }
+}
+
+fn unknown(name: &'static str) -> HealthLight {
+    lamp(
+        name,
+        vec![(Level::Bad, "unknown: the database doesn't answer".to_owned())],
+        String::new(),
+    )
+}
+
+fn queue(lights: &Lights<'_>) -> HealthLight {
+    let Some(sample) = lights.sample else {
+        return unknown("Queue");
+    };
+    let mut faults = Vec::new();
+    if let Some(since) = lights.paused_since {
+        faults.push((
+            Level::Warn,
+            format!("all updates are paused, for {}", span(lights.now.since_ms(since))),
+        ));
+    }
+    let busy = sample.ready + sample.running;
+    if busy > DEPTH_MAX {
+        faults.push((
+            Level::Bad,
+            format!(
+                "{} ready or running, more than {DEPTH_MAX}",
+                count(busy, "update")
+            ),
+        ));
+    }
+    let waited_ms = sample.oldest_ready_at.map_or(0, |at| lights.now.since_ms(at));
+    if waited_ms > READY_MS_MAX && lights.paused_since.is_none() {
+        faults.push((
+            Level::Bad,
+            format!("no worker has taken the oldest update for {}", span(waited_ms)),
+        ));
+    }
+    if sample.parked > 0 {
+        faults.push((
+            Level::Warn,
+            format!("{} parked after the last attempt", count(sample.parked, "update")),
+        ));
+    }
+    if sample.paused > 0 {
+        faults.push((
+            Level::Warn,
+            format!(
+                "{} paused by a limit of spending or by hand",
+                count(sample.paused, "update")
+            ),
+        ));
+    }
+    let well = format!(
+        "{} ready, {} running, {} waiting for their time",
+        sample.ready, sample.running, sample.scheduled
+    );
+    lamp("Queue", faults, well)
+}
+
+fn provider(lights: &Lights<'_>) -> HealthLight {
+    let mut faults = Vec::new();
+    for circuit in lights.circuits {
+        if let Some(until) = circuit.open_until {
+            let rest = span(until.since_ms(lights.now));
+            faults.push((
+                Level::Bad,
+                format!(
+                    "{} {} is left alone for another {rest}",
+                    circuit.provider, circuit.model
+                ),
+            ));
+        }
+    }
+    if let Some(sample) = lights.sample {
+        let ended = sample.completed + sample.failed;
+        let too_many = sample.failed.saturating_mul(100) > ended.saturating_mul(FAILURES_PERCENT_MAX);
+        if sample.failed >= FAILURES_MIN && too_many {
+            faults.push((
+                Level::Bad,
+                format!(
+                    "{} of the attempts of the last day failed",
+                    percent(sample.failed, ended)
+                ),
+            ));
+        }
+        if sample.mean_duration_ms > DURATION_MS_MAX {
+            faults.push((
+                Level::Warn,
+                format!(
+                    "updates take {} on average, more than 30s",
+                    duration(sample.mean_duration_ms)
+                ),
+            ));
+        }
+    }
+    let names: Vec<&str> = lights
+        .circuits
+        .iter()
+        .map(|circuit| circuit.model.as_str())
+        .collect();
+    let well = if names.is_empty() {
+        "the built-in summariser needs none".to_owned()
+    } else {
+        format!("{} can be asked", names.join(", "))
+    };
+    lamp("Provider", faults, well)
+}
+
+fn database(lights: &Lights<'_>) -> HealthLight {
+    let faults = lights.database.map(|why| (Level::Bad, why.to_owned()));
+    lamp("Database", faults.into_iter().collect(), "answers".to_owned())
+}
+
+fn freshness(lights: &Lights<'_>) -> HealthLight {
+    let Some(sample) = lights.sample else {
+        return unknown("Freshness");
+    };
+    let mut faults = Vec::new();
+    let waits_ms = sample.oldest_pending_at.map_or(0, |at| lights.now.since_ms(at));
+    if waits_ms > PENDING_MS_MAX + lights.batch_wait_ms {
+        faults.push((
+            Level::Bad,
+            format!("exchanges have waited for a summary for {}", span(waits_ms)),
+        ));
+    }
+    if sample.mean_document_tokens > DOCUMENT_TOKENS_MAX {
+        let mean = tokens(sample.mean_document_tokens);
+        faults.push((
+            Level::Warn,
+            format!("documents have {mean} tokens on average, near their ceiling"),
+        ));
+    }
+    if sample.truncated > 0 {
+        let lost = count(sample.truncated, "update");
+        faults.push((
+            Level::Warn,
+            format!("{lost} lost decisions or constraints for their size"),
+        ));
+    }
+    let well = match sample.oldest_pending_at {
+        Some(_) => format!("the oldest exchange has waited for {}", span(waits_ms)),
+        None => "every summary reaches up to its window".to_owned(),
+    };
+    lamp("Freshness", faults, well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recapd_core::domain::time::HOUR_MS;
+
+    const NOW: Timestamp = Timestamp(1_795_000_000_000);
+
+    fn levels(sample: Option<&Sample>, circuits: &[Circuit], database: Option<&str>) -> Vec<(Level, String)> {
+        let lights = Lights {
+            sample,
+            circuits,
+            paused_since: None,
+            database,
+            batch_wait_ms: 0,
+            now: NOW,
+        };
+        let told = lamps(&lights)
+            .into_iter()
+            .map(|lamp| (lamp.level, lamp.why.join("; ")));
+        told.collect()
+    }
+
+    #[test]
+    fn green_while_nothing_is_wrong() {
+        let sample = Sample {
+            completed: 100,
+            failed: 5,
+            ready: 50,
+            mean_duration_ms: 30_000,
+            mean_document_tokens: 9_000,
+            ..Sample::default()
+        };
+        assert!(
+            levels(Some(&sample), &[], None)
+                .iter()
+                .all(|(level, _)| *level == Level::Good)
+        );
+    }
+
+    #[test]
+    fn what_waits_for_a_batch_is_fresh() {
+        let level = |waits_ms: i64, batch_wait_ms: i64| {
+            let sample = Sample {
+                oldest_pending_at: Some(NOW.plus_ms(-waits_ms)),
+                ..Sample::default()
+            };
+            let lights = Lights {
+                sample: Some(&sample),
+                circuits: &[],
+                paused_since: None,
+                database: None,
+                batch_wait_ms,
+                now: NOW,
+            };
+            freshness(&lights).level
+        };
+        assert_eq!(level(PENDING_MS_MAX + 1, 0), Level::Bad);
+        assert_eq!(level(4 * HOUR_MS, 4 * HOUR_MS), Level::Good);
+        assert_eq!(level(4 * HOUR_MS + PENDING_MS_MAX + 1, 4 * HOUR_MS), Level::Bad);
+    }
+
+    #[test]
+    fn each_lamp_says_why() {
+        let sample = Sample {
+            completed: 90,
+            failed: 10,
+            ready: 51,
+            parked: 2,
+            oldest_ready_at: Some(NOW.plus_ms(-10 * MINUTE_MS)),
+            oldest_pending_at: Some(NOW.plus_ms(-3 * HOUR_MS)),
+            mean_document_tokens: 9_600,
+            ..Sample::default()
+        };
+        let circuit = Circuit {
+            provider: "openai".to_owned(),
+            model: "small".to_owned(),
+            open_until: Some(NOW.plus_ms(90_000)),
+        };
+        let told = |found: &[(Level, String)], expected: [(Level, &str); 4]| {
+            let found: Vec<(Level, &str)> = found.iter().map(|(level, why)| (*level, why.as_str())).collect();
+            assert_eq!(found, expected);
+        };
+        told(
+            &levels(Some(&sample), &[circuit], None),
+            [
+                (
+                    Level::Bad,
+                    "51 updates ready or running, more than 50; no worker has taken the oldest update for 10m; \
+                     2 updates parked after the last attempt",
+                ),
+                (
+                    Level::Bad,
+                    "openai small is left alone for another 1m 30s; 10% of the attempts of the last day failed",
+                ),
+                (Level::Good, "answers"),
+                (
+                    Level::Bad,
+                    "exchanges have waited for a summary for 3h; documents have 9.6k tokens on average, near their ceiling",
+                ),
+            ],
+        );
+        let unknown = (Level::Bad, "unknown: the database doesn't answer");
+        told(
+            &levels(None, &[], Some("no answer within 2000 ms")),
+            [
+                unknown,
+                (Level::Good, "the built-in summariser needs none"),
+                (Level::Bad, "no answer within 2000 ms"),
+                unknown,
+            ],
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! The short way of a reader: a summary in memory is answered before the router, whose layers and timers cost more than
+//! such an answer does.
+//!
+//! Invariant: the answer is the one of the long way. A request that has to wait for something, that is to be refused,
+//! or that is traced, takes that one, as if it had come there at once.
+
+use axum::{
+    http::{Method, Request, Uri},
+    response::Response,
+};
+use tracing::{Level, span_enabled};
+
+use super::{access, frame::InFlightRequest};
+use crate::http::{App, routes::summary};
+use recapd_core::domain::agent::AgentId;
+use recapd_platform::threads;
+use recapd_telemetry::trace;
+
+/// What stands before the agent in the path of [`summary::PATH`].
+const BEFORE: &str = "/v1/agents/";
+/// What stands behind it.
+const BEHIND: &str = "/summary";
+
+/// The answer to `request`, if it is for a summary in memory and nothing has to be waited for.
+pub(in crate::http) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
+    let agent = agent_of_summary(request.method(), request.uri())?;
+    // On the long way a panic gets an answer, too.
+    let answered = threads::computed_here("answering a reader", || at_once(app, request, &agent));
+    answered.ok().flatten()
+}
+
+fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Response> {
+    if span_enabled!(target: trace::TARGET, Level::INFO) {
+        return None;
+    }
+    let caller = access::reader_at_once(app, request, agent)?;
+    let reading = app.parts.snapshots.cached(agent)?;
+    access::check_rate(app, Some(&caller), request.extensions()).ok()?;
+    let arrived = InFlightRequest::now(app, request);
+    let response = summary::cached(app, agent, &reading, request.headers());
+    Some(arrived.answered(app, summary::PATH, response))
+}
+
+/// The agent whose summary is asked for without parameters.
+fn agent_of_summary(method: &Method, uri: &Uri) -> Option<AgentId> {
+    if method != Method::GET || uri.query().is_some() {
+        return None;
+    }
+    let agent = uri.path().strip_prefix(BEFORE)?.strip_suffix(BEHIND)?;
+    agent.parse().ok()
+}

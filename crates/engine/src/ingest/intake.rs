@@ -1,0 +1,346 @@
+//! What agents insert by plain SQL: taken out of the inbox, row by row in order, and appended like any other message.
+//!
+//! A row leaves the inbox in the transaction that appends it, and rows of one agent are taken in order: a row that
+//! can't be taken now waits, and so do all later ones of that agent. A row that can never be taken is set aside, so
+//! that it doesn't hold up the others.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::{By, Ingestor};
+use recapd_core::{
+    domain::{agent::AgentId, message::Message},
+    formats::{self, Row},
+};
+use recapd_platform::threads;
+use recapd_store::{
+    StoreError, StoreResult,
+    inbox::{ChangeListener, InboxFigures, InboxRow, InboxStore, RefusedRow},
+};
+use recapd_telemetry::metrics::{InboxSample, labels::InboxRefusal};
+
+/// How often the inbox is looked at on databases that don't notify of inserts.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often it is looked at where they do: the notices are there to be quick, and one may be lost.
+const NET_EVERY: Duration = Duration::from_mins(1);
+/// The most rows that are read at once.
+const ROWS_MAX: i64 = 500;
+/// The most bytes of texts that are read at once, beyond the first row.
+const BYTES_MAX: i64 = 4_000_000;
+/// The longest client id, in bytes.
+const CLIENT_ID_BYTES_MAX: usize = 256;
+
+impl Ingestor {
+    /// Takes in the messages that agents insert, until `stop`.
+    pub async fn ingest_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
+        let mut bell = None;
+        loop {
+            // First the listener, then the look: so no insert in between is missed.
+            if bell.is_none() {
+                bell = heard(inbox.inbox_listener().await);
+            }
+            match self.empty_inbox(&inbox, &stop).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => warn!(%error, "inbox.not_taken"),
+            }
+            let look_in = if bell.is_some() { NET_EVERY } else { LOOK_EVERY };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(look_in) => {}
+                lost = rung(&mut bell) => if lost { bell = None },
+            }
+        }
+    }
+
+    /// Takes in the rows that wait now; one that can't be taken waits, with all later ones of the same agent. Returns
+    /// whether to look again at once: another daemon was quicker, or an earlier row of an agent was committed behind
+    /// the page that is being read.
+    ///
+    /// # Errors
+    /// When the store fails and not just one agent's append; what was taken until then stays so.
+    pub async fn empty_inbox(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        stop: &CancellationToken,
+    ) -> StoreResult<bool> {
+        let passed = self.pass(inbox, stop).await;
+        // Of a pass that failed, too: what waits then is what somebody wants to know.
+        let sampled = self.sample_inbox(inbox).await;
+        let lost = passed?;
+        sampled?;
+        Ok(lost && !stop.is_cancelled())
+    }
+
+    /// Goes once over all rows that wait. Returns whether any was lost to another daemon or to an earlier row.
+    async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
+        let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
+        let mut has_failed = false;
+        while !stop.is_cancelled() {
+            let rows = inbox.waiting(after, ROWS_MAX, BYTES_MAX).await;
+            let rows = rows.inspect_err(|error| self.metrics.service.db_failed(error.class()))?;
+            let Some(newest) = rows.last() else { break };
+            after = newest.id;
+            for (name, rows) in by_agent(rows) {
+                if stop.is_cancelled() || held.contains(&name) {
+                    continue;
+                }
+                match self.take_rows(inbox, &name, rows).await {
+                    Ok(()) => has_failed = false,
+                    // Twice in a row: the database is away. Once may be how this agent's append always ends.
+                    Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
+                    Err(error) => {
+                        has_failed = matches!(error, StoreError::Unavailable(_));
+                        lost |= matches!(error, StoreError::Fenced(_));
+                        tell_held(&name, &error);
+                        held.insert(name);
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn sample_inbox(&self, inbox: &Arc<dyn InboxStore>) -> StoreResult<()> {
+        let InboxFigures {
+            waiting,
+            oldest_at,
+            refused,
+        } = inbox.inbox_figures().await?;
+        let sample = InboxSample {
+            waiting,
+            oldest_at,
+            refused,
+        };
+        self.metrics.inbox.sampled(&sample);
+        Ok(())
+    }
+
+    /// Appends the rows of one agent; those that never can be are set aside.
+    async fn take_rows(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        name: &str,
+        rows: Vec<InboxRow>,
+    ) -> StoreResult<()> {
+        let agent: AgentId = match name.parse() {
+            Ok(agent) => agent,
+            Err(error) => {
+                let refused = rows.iter().map(|row| refused(row, error.to_string()));
+                let refused = refused.collect();
+                return self.put_aside(inbox, InboxRefusal::Agent, refused).await;
+            }
+        };
+        let (mut good, mut bad, mut defects) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            match threads::computed_here("reading a message", || message(&row)) {
+                Ok(Ok(message)) => good.push((row.id, message)),
+                Ok(Err(reason)) => bad.push(refused(&row, reason)),
+                Err(panicked) => defects.push(refused(&row, panicked.to_string())),
+            }
+        }
+        self.put_aside(inbox, InboxRefusal::Message, bad).await?;
+        self.put_aside(inbox, InboxRefusal::Defect, defects).await?;
+        if good.is_empty() {
+            return Ok(());
+        }
+        match self.take(inbox, &agent, &good).await {
+            Err(error) if refusal(&error).is_some() => self.take_one_by_one(inbox, &agent, good).await,
+            taken => taken,
+        }
+    }
+
+    /// Appends the rows one at a time, since one of them can't be appended and the others can.
+    async fn take_one_by_one(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        agent: &AgentId,
+        rows: Vec<(i64, Message)>,
+    ) -> StoreResult<()> {
+        for row in rows {
+            let id = row.0;
+            if let Err(error) = self.take(inbox, agent, &[row]).await {
+                let Some(reason) = refusal(&error) else {
+                    return Err(error);
+                };
+                let refused = RefusedRow {
+                    id,
+                    reason: error.to_string(),
+                    not_utf8: None,
+                };
+                self.put_aside(inbox, reason, vec![refused]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        agent: &AgentId,
+        rows: &[(i64, Message)],
+    ) -> StoreResult<()> {
+        let messages = rows.iter().map(|(_, message)| message.clone()).collect();
+        let request = self.request(agent, messages, false).await?;
+        let by = By::Inbox(Arc::clone(inbox), rows.iter().map(|(id, _)| *id).collect());
+        self.append_counted(request, by).await?;
+        self.metrics.inbox.taken(rows.len());
+        Ok(())
+    }
+
+    async fn put_aside(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        why: InboxRefusal,
+        rows: Vec<RefusedRow>,
+    ) -> StoreResult<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        for RefusedRow { id, reason, .. } in &rows {
+            info!(row = id, reason, "inbox.refused");
+        }
+        let refused = inbox.refuse(rows, self.clock.now()).await?;
+        self.metrics.inbox.refused(why, refused);
+        Ok(())
+    }
+}
+
+/// Says why an agent's rows wait. That another daemon was quicker is how it goes where there are several.
+fn tell_held(agent_id: &str, error: &StoreError) {
+    if matches!(error, StoreError::Fenced(_)) {
+        debug!(agent_id, %error, "inbox.held");
+    } else {
+        warn!(agent_id, %error, "inbox.held");
+    }
+}
+
+fn heard(bell: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeListener>> {
+    bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
+}
+
+/// Waits for a notice of an insert, for ever if there is no listener. Returns whether the listener is lost.
+async fn rung(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
+    match bell {
+        None => std::future::pending().await,
+        Some(bell) => bell
+            .rung()
+            .await
+            .inspect_err(|error| warn!(%error, "inbox.bell_lost"))
+            .is_err(),
+    }
+}
+
+/// The rows grouped by agent, each group in order; the agents in the order of their first rows.
+fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
+    let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
+    let mut places = HashMap::new();
+    for row in rows {
+        let name = row.agent.clone().unwrap_or_default();
+        let place = *places.entry(name.clone()).or_insert(agents.len());
+        match agents.get_mut(place) {
+            Some((_, rows)) => rows.push(row),
+            None => agents.push((name, vec![row])),
+        }
+    }
+    agents
+}
+
+fn refused(row: &InboxRow, reason: String) -> RefusedRow {
+    RefusedRow {
+        id: row.id,
+        reason,
+        not_utf8: row.not_utf8,
+    }
+}
+
+/// The message in a row, or why it holds none.
+fn message(row: &InboxRow) -> Result<Message, String> {
+    if let Some(column) = row.not_utf8 {
+        return Err(format!(
+            "{column} is no UTF-8; insert it anew as UTF-8 (kept here in hexadecimal)"
+        ));
+    }
+    if row
+        .client_id
+        .as_ref()
+        .is_some_and(|id| id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX)
+    {
+        return Err(format!(
+            "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
+        ));
+    }
+    // PostgreSQL refuses such a time at the insert; SQLite takes any number that is no further from 1970 than the year
+    // 9999.
+    if row.said_at.is_some_and(|at| at.in_calendar().is_none()) {
+        let reason = "created_at is no time between the years 1 and 9999; say when it was said, or give none";
+        return Err(reason.to_owned());
+    }
+    let read = formats::read_row(Row {
+        role: row.role.as_deref(),
+        content: row.content.as_deref(),
+        format: row.format.as_deref(),
+        speaker: row.speaker.as_deref(),
+    });
+    let message = read.map_err(|error| error.to_string())?;
+    Ok(Message {
+        client_id: row.client_id.clone().or_else(|| message.client_id.clone()),
+        at: row.said_at.or(message.at).or(Some(row.received_at)),
+        ..message
+    })
+}
+
+/// Why a row can never be appended; `None` if the error isn't the row's fault, or may pass.
+fn refusal(error: &StoreError) -> Option<InboxRefusal> {
+    match error {
+        StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
+        StoreError::WouldOverflow(_) => Some(InboxRefusal::Overflow),
+        StoreError::PinsFull { .. } => Some(InboxRefusal::Pins),
+        StoreError::Refused(_) => Some(InboxRefusal::Database),
+        StoreError::Panicked(_) => Some(InboxRefusal::Defect),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use tracing::Level;
+
+    use super::*;
+    use recapd_store::Fence;
+
+    /// Whether somebody who looks at warnings is told that rows wait.
+    fn warns(error: &StoreError) -> bool {
+        let told = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let told = Arc::clone(&told);
+            move || {
+                told.store(true, Ordering::SeqCst);
+                io::sink()
+            }
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_writer(writer)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || tell_held("coder", error));
+        told.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_daemon_that_was_quicker_is_no_warning() {
+        assert!(!warns(&StoreError::Fenced(Fence::Inbox)));
+        assert!(warns(&StoreError::Unavailable("it took too long".into())));
+    }
+}

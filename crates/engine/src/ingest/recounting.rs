@@ -1,0 +1,215 @@
+//! What the ingestor does beside appends: it counts tokens again after a change of model, goes on with what was broken off, and
+//! saves to the database what was learned about counters.
+
+use std::{collections::HashSet, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::{Ingestor, counting::COUNTING};
+use recapd_core::domain::{agent::AgentId, number::i64_or_max, tokens::count_message, work::Reason};
+use recapd_platform::threads;
+use recapd_store::{NewCount, Recount, RecountBatch, RecountOutcome, StoreError, StoreResult};
+
+/// How often it looks for work that was left undone.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// How often those whose counting panicked are tried again: their model may be another one by now.
+const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
+/// The most messages that are counted again in one transaction: some milliseconds of writing.
+const RECOUNT_MESSAGES_MAX: i64 = 250;
+/// The most agents that are looked up at once.
+const RECOUNT_AGENTS_MAX: i64 = 100;
+
+impl Ingestor {
+    /// Does this until `stop`; then saves what was learned.
+    pub async fn keep_counts(&self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut again = tokio::time::interval(TRY_AGAIN_EVERY);
+        let mut given_up = HashSet::new();
+        loop {
+            tokio::select! {
+                _ = again.tick() => given_up.clear(),
+                _ = look.tick() => {
+                    self.hear_of_calibrations().await;
+                    self.go_on().await;
+                }
+                () = self.learning.work.notified() => {}
+                () = stop.cancelled() => break,
+            }
+            if let Err(error) = self.recount_all_but(&mut given_up).await {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "recount.failed");
+            }
+            self.save().await;
+        }
+        self.save().await;
+    }
+
+    async fn go_on(&self) {
+        if let Err(error) = self.finish_begun().await {
+            self.metrics.service.db_failed(error.class());
+            warn!(%error, "forget.broken_off");
+        }
+    }
+
+    /// Reads what other daemons on the same database have learned.
+    async fn hear_of_calibrations(&self) {
+        match self.store.calibrations().await {
+            Ok(kept) => self.learning.recall(kept),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "calibration.unreadable");
+            }
+        }
+    }
+
+    async fn save(&self) {
+        if let Err(error) = self.keep_calibrations().await {
+            self.metrics.service.db_failed(error.class());
+            warn!(%error, "calibration.not_kept");
+        }
+    }
+
+    /// Reads from the database what earlier runs learned about counters.
+    ///
+    /// # Errors
+    /// When the store fails; estimates are used uncorrected then.
+    pub async fn recall_calibrations(&self) -> StoreResult<()> {
+        if self.learning.needs_recall() {
+            self.learning.recall(self.store.calibrations().await?);
+        }
+        Ok(())
+    }
+
+    /// Saves to the database what was learned since the last time.
+    ///
+    /// # Errors
+    /// When the store fails; the next time tries again.
+    pub async fn keep_calibrations(&self) -> StoreResult<()> {
+        self.recall_calibrations().await?;
+        let unsaved = self.learning.take_unsaved();
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        let kept = self
+            .store
+            .keep_calibrations(unsaved.clone(), self.clock.now())
+            .await;
+        if kept.is_err() {
+            self.learning.give_back(unsaved);
+        }
+        kept
+    }
+
+    /// Counts again for all agents whose model has changed. One whose messages can't be counted keeps its counts.
+    ///
+    /// # Errors
+    /// What the store fails with; what was done until then stays.
+    pub async fn recount_due(&self) -> StoreResult<()> {
+        self.recount_all_but(&mut HashSet::new()).await
+    }
+
+    /// As [`Self::recount_due`], without those that were `given_up`. Whose counting panics is given up: it would panic again,
+    /// each time, and others wait.
+    async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
+        loop {
+            // Those that were given up stay due; they mustn't take the places of others.
+            let in_vain = i64_or_max(given_up.len());
+            let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
+            let mut agents = self.store.recounts_due(agents_max).await?;
+            agents.retain(|agent| !given_up.contains(agent));
+            if agents.is_empty() {
+                return Ok(());
+            }
+            for agent in agents {
+                match self.recount(&agent).await {
+                    Err(error @ StoreError::Panicked(_)) => {
+                        error!(agent_id = %agent, %error, "recount.panicked");
+                        given_up.insert(agent);
+                    }
+                    recounted => recounted?,
+                }
+            }
+        }
+    }
+
+    /// Counts the tokens again that the summary of an agent doesn't cover, after its model has changed; some exchanges
+    /// at a time.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or what the store fails with; what was done until then stays.
+    pub async fn recount(&self, agent: &AgentId) -> StoreResult<()> {
+        while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
+            let request = self.count_again(agent, batch).await?;
+            let (messages, is_last) = (request.counts.len(), request.is_last);
+            // `None`: another caller was faster, or the settings have changed; the next batch shows it.
+            if let Some(recounted) = self.store.recount(request).await? {
+                info!(agent_id = %agent, messages, is_last, "recount.done");
+                self.tell_recounted(agent, &recounted);
+            }
+        }
+        self.settle(agent).await
+    }
+
+    /// Has the running totals reckoned that have changed, some at a time.
+    pub(super) async fn settle(&self, agent: &AgentId) -> StoreResult<()> {
+        while let Some(settled) = self
+            .store
+            .settle_totals(agent, &self.rules, self.clock.now())
+            .await?
+        {
+            self.tell_recounted(agent, &settled);
+        }
+        Ok(())
+    }
+
+    async fn count_again(&self, agent: &AgentId, batch: RecountBatch) -> StoreResult<Recount> {
+        let counting = self.counters.learn(agent, &batch.settings);
+        let counter = self.learning.guarded(agent, &counting);
+        let count_method = counter.method().to_owned();
+        let RecountBatch {
+            settings,
+            from,
+            before,
+            is_last,
+            messages,
+        } = batch;
+        let counting = threads::computed(COUNTING, move || {
+            let counts = messages.iter().map(|(exchange, stored)| NewCount {
+                exchange: *exchange,
+                seq: stored.seq,
+                tokens: count_message(counter.as_ref(), &stored.message),
+            });
+            counts.collect()
+        });
+        Ok(Recount {
+            agent: agent.clone(),
+            settings,
+            from,
+            before,
+            is_last,
+            counts: counting.await?,
+            count_method,
+            rules: self.rules,
+            now: self.clock.now(),
+        })
+    }
+
+    fn tell_recounted(&self, agent: &AgentId, recounted: &RecountOutcome) {
+        for eviction in &recounted.evictions {
+            let exchanges = eviction.through_exchange - eviction.from_exchange + 1;
+            self.metrics.window.evicted(exchanges, eviction.tokens);
+        }
+        self.tell_queue(recounted.enqueued, Reason::Eviction);
+        self.notices.agent_changed(agent);
+    }
+
+    /// Has an append counted again, since the settings changed meanwhile: it was counted by the wrong counter.
+    pub(super) async fn note_old_count(&self, agent: &AgentId) {
+        if let Err(error) = self.store.begin_recount(agent).await {
+            self.metrics.service.db_failed(error.class());
+            warn!(%error, agent_id = %agent, "recount.not_begun");
+        }
+        self.learning.work.notify_one();
+    }
+}

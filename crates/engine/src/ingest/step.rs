@@ -1,0 +1,121 @@
+//! The replies to a clear, a mark, a rewind and a fork, the same over HTTP and on the command line.
+
+use serde::Serialize;
+
+use recapd_core::domain::agent::AgentId;
+use recapd_store::{AppendOutcome, ForkOutcome, StepOutcome};
+
+/// What a step did.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = StepOutcome)]
+pub struct StepReply {
+    /// The newest exchange; 0 if there is none.
+    pub exchange: i64,
+    /// The first exchange of the window.
+    pub first_exchange: i64,
+    /// The last exchange that the summary covers.
+    pub covers_through: i64,
+    /// Tokens of the window.
+    pub window_tokens: i64,
+    #[serde(flatten)]
+    #[schema(value_type = SteppedFigures)]
+    figures: Option<StepFigures>,
+}
+
+/// What the members that [`StepFigures`] adds look like: of each step its own.
+#[derive(utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only described: a step answers with those of them that it has"
+)]
+struct SteppedFigures {
+    /// The new session; of a clear.
+    session: Option<i64>,
+    /// The mark's name; of a mark.
+    label: Option<String>,
+    /// The exchange that holds the mark; of a mark and a rewind.
+    marked_exchange: Option<i64>,
+    /// How many exchanges were set aside; of a rewind.
+    set_aside: Option<i64>,
+    /// The summary's new version, if it had to change; of a rewind.
+    version: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum StepFigures {
+    Cleared {
+        session: i64,
+    },
+    Marked {
+        label: Option<String>,
+        marked_exchange: i64,
+    },
+    Rewound {
+        marked_exchange: i64,
+        set_aside: i64,
+        version: Option<i64>,
+    },
+}
+
+impl From<AppendOutcome> for StepReply {
+    fn from(outcome: AppendOutcome) -> Self {
+        let figures = outcome.steps.into_iter().find_map(|step| match step {
+            StepOutcome::Cleared { session } => Some(StepFigures::Cleared { session }),
+            StepOutcome::Marked { label, exchange } => Some(StepFigures::Marked {
+                label,
+                marked_exchange: exchange,
+            }),
+            StepOutcome::Rewound {
+                exchange,
+                set_aside,
+                version,
+            } => Some(StepFigures::Rewound {
+                marked_exchange: exchange,
+                set_aside,
+                version,
+            }),
+            // The ingestor asks for the mark to be there; pins have an answer of their own.
+            StepOutcome::Ignored { .. }
+            | StepOutcome::NotThere { .. }
+            | StepOutcome::Pinned { .. }
+            | StepOutcome::Unpinned { .. } => None,
+        });
+        Self {
+            exchange: outcome.exchange,
+            first_exchange: outcome.first_exchange,
+            covers_through: outcome.summarized_through,
+            window_tokens: outcome.window_tokens,
+            figures,
+        }
+    }
+}
+
+/// What a fork made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = ForkOutcome)]
+pub struct ForkReply {
+    /// The new agent.
+    pub agent_id: AgentId,
+    /// Whose past it shares.
+    pub parent_agent_id: AgentId,
+    /// The parent's last exchange at the fork; none if it had none yet.
+    pub fork_exchange: Option<i64>,
+    /// How many exchanges the child shares: those in its window, and those pending.
+    pub exchanges: i64,
+    /// How many items its document shares.
+    pub items: i64,
+}
+
+impl ForkReply {
+    /// The reply to the fork of `child` from `parent`.
+    pub fn new(parent: AgentId, child: AgentId, forked: ForkOutcome) -> Self {
+        Self {
+            agent_id: child,
+            parent_agent_id: parent,
+            fork_exchange: forked.fork_exchange,
+            exchanges: forked.exchanges,
+            items: forked.items,
+        }
+    }
+}

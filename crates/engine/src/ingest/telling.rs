@@ -1,0 +1,69 @@
+//! Reporting an append: to metrics, the log, the queue's workers, the indexer, readers.
+
+use tracing::{info, warn};
+
+use super::Ingestor;
+use recapd_core::domain::{agent::AgentId, work::Reason};
+use recapd_store::{AppendOutcome, AppendRequest, EnqueueOutcome, StepOutcome};
+use recapd_telemetry::metrics::labels::Role;
+
+impl Ingestor {
+    pub(super) fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+        if outcome.duplicates == 0 {
+            for &(role, tokens) in tokens {
+                self.metrics.window.ingested(role, tokens);
+            }
+        }
+        for eviction in &outcome.evictions {
+            self.metrics.window.evicted(
+                eviction.through_exchange - eviction.from_exchange + 1,
+                eviction.tokens,
+            );
+        }
+        self.metrics.window.checked(outcome.window_tokens, outcome.budget);
+        let reason = if outcome.session_ended.is_some() {
+            Reason::SessionEnd
+        } else {
+            Reason::Eviction
+        };
+        self.tell_queue(outcome.enqueued, reason);
+        if outcome.accepted > 0 {
+            self.unindexed.notify_one();
+        }
+        for step in &outcome.steps {
+            match step {
+                StepOutcome::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                StepOutcome::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
+                done => info!(agent_id = %agent, ?done, "lineage.stepped"),
+            }
+        }
+        let comes_back = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
+        if outcome.steps.iter().any(comes_back) {
+            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
+            self.learning.work.notify_one();
+        }
+        let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
+        if has_moved || !outcome.steps.is_empty() {
+            self.notices.agent_changed(agent);
+        } else if outcome.accepted > 0 {
+            self.notices.agent_moved(agent);
+        }
+    }
+
+    pub(super) fn tell_queue(&self, enqueued: Option<EnqueueOutcome>, reason: Reason) {
+        let Some(enqueued) = enqueued else { return };
+        if enqueued.is_new {
+            self.metrics.updates.queued(reason);
+        } else {
+            self.metrics.updates.coalesced();
+        }
+        self.notices.wake_queue();
+    }
+}
+
+pub(super) fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
+    let messages = request.messages.iter();
+    messages
+        .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
+        .collect()
+}

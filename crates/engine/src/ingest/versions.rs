@@ -1,0 +1,201 @@
+//! What an operator does to an agent's document: rolling it back, rebuilding it, editing an item.
+
+use serde::Serialize;
+use tracing::info;
+
+use super::Ingestor;
+use recapd_core::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    summary::{edit::ItemEdit, item::Item, line},
+    work::Reason,
+};
+use recapd_store::{
+    EditOutcome, EditRequest, ItemRow, RebuildRequest, RevisionOutcome, RollbackRequest, Store, StoreResult,
+};
+
+/// What a rollback or a rebuild answers, over HTTP and on the command line alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = RevisionOutcome)]
+pub struct RevisedReply {
+    /// Whose document.
+    pub agent_id: AgentId,
+    /// Its new version.
+    pub version: i64,
+    /// The last exchange that the new items cover.
+    pub covers_through: i64,
+    /// How many exchanges that were covered are to be summarised again.
+    pub uncovered_exchanges: i64,
+    /// Items that are back.
+    pub items_restored: i64,
+    /// Items that are gone.
+    pub items_removed: i64,
+    /// Of these, those that an operator had edited or pinned.
+    pub items_edited_removed: i64,
+}
+
+impl RevisedReply {
+    fn new(agent_id: AgentId, revised: RevisionOutcome) -> Self {
+        Self {
+            agent_id,
+            version: revised.version,
+            covers_through: revised.covers_through,
+            uncovered_exchanges: revised.uncovered,
+            items_restored: revised.restored,
+            items_removed: revised.removed,
+            items_edited_removed: revised.edited,
+        }
+    }
+}
+
+/// An item as operators see it, over HTTP and on the command line alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Item)]
+pub struct ItemReply {
+    /// The item.
+    #[serde(flatten)]
+    pub item: Item,
+    /// Its exchanges: `#12–#14, #20`.
+    pub exchanges: String,
+    /// The exchange of which all of them are legs, if they are; only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub legs_of: Option<i64>,
+    /// The version that brought it.
+    pub added_version: i64,
+    /// It is in the document; else it was too old or had no room.
+    pub shown: bool,
+}
+
+impl From<ItemRow> for ItemReply {
+    fn from(row: ItemRow) -> Self {
+        Self {
+            exchanges: line::ranges(&row.item.ranges),
+            legs_of: None,
+            item: row.item,
+            added_version: row.added_version,
+            shown: row.shown,
+        }
+    }
+}
+
+/// The items of `rows`, which are in order, each with the exchange of which its exchanges are legs. Items of one exchange are
+/// neighbours mostly, so that its legs are read once.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> StoreResult<Vec<ItemReply>> {
+    let mut legs: Vec<Exchange> = Vec::new();
+    let mut items = Vec::new();
+    for row in rows {
+        let span = row.item.ranges.first().zip(row.item.ranges.last());
+        let mut legs_of = None;
+        if let Some((first, last)) = span.map(|(first, last)| (first.first, last.last)) {
+            if !legs.iter().any(|leg| leg.exchange == first) {
+                legs = store.legs(agent, first).await?;
+            }
+            legs_of = legs_between(&legs, first, last);
+        }
+        items.push(ItemReply {
+            legs_of,
+            ..row.into()
+        });
+    }
+    Ok(items)
+}
+
+/// The exchange of `legs`, if it has several and `first` to `last` are among them.
+fn legs_between(legs: &[Exchange], first: i64, last: i64) -> Option<i64> {
+    let (begin, end) = legs.first().zip(legs.last())?;
+    let is_within = begin.exchange <= first && last <= end.exchange;
+    (is_within && begin.exchange < end.exchange).then(|| begin.begins_with())
+}
+
+/// What a change of an item answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = EditedItem)]
+pub struct EditedReply {
+    /// The document's new version.
+    pub version: i64,
+    /// The item now: new words gave it a new number.
+    #[serde(flatten)]
+    pub item: ItemReply,
+}
+
+impl From<EditOutcome> for EditedReply {
+    fn from(edited: EditOutcome) -> Self {
+        Self {
+            version: edited.version,
+            item: edited.row.into(),
+        }
+    }
+}
+
+impl Ingestor {
+    /// Writes a new version with the items of an earlier one. What only later versions covered is summarised again.
+    ///
+    /// # Errors
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownVersion`], or what the store fails
+    /// with.
+    pub async fn roll_back(&self, agent: &AgentId, version: i64) -> StoreResult<RevisedReply> {
+        let request = RollbackRequest {
+            agent: agent.clone(),
+            version,
+            policy: self.rules.policy,
+            now: self.clock.now(),
+        };
+        let revised = self.store.roll_back(request).await?;
+        info!(agent_id = %agent, to_version = version, ?revised, "summary.rolled_back");
+        Ok(self.after_revision(agent, revised))
+    }
+
+    /// Throws the items away and has everything that has left the window summarised again. Readers get the old document
+    /// until the new one covers as much.
+    ///
+    /// # Errors
+    /// [`recapd_store::StoreError::UnknownAgent`], or what the store fails with.
+    pub async fn rebuild(&self, agent: &AgentId) -> StoreResult<RevisedReply> {
+        let request = RebuildRequest {
+            agent: agent.clone(),
+            policy: self.rules.policy,
+            now: self.clock.now(),
+        };
+        let revised = self.store.rebuild(request).await?;
+        info!(agent_id = %agent, ?revised, "summary.rebuilding");
+        Ok(self.after_revision(agent, revised))
+    }
+
+    /// Changes an item by hand. Secrets in its new words are redacted.
+    ///
+    /// # Errors
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownItem`],
+    /// [`recapd_store::StoreError::ItemPinsFull`], or what the store fails with.
+    pub async fn edit_item(&self, agent: &AgentId, item: i64, edit: ItemEdit) -> StoreResult<EditedReply> {
+        let request = EditRequest {
+            agent: agent.clone(),
+            item,
+            edit: edit.redacted(&self.redactor),
+            policy: self.rules.policy,
+            now: self.clock.now(),
+        };
+        let edited = self.store.edit_item(request).await?;
+        info!(agent_id = %agent, item, now_item = edited.row.item.item, version = edited.version, "summary.edited");
+        self.after_document(agent);
+        Ok(edited.into())
+    }
+
+    fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
+        if revised.uncovered > 0 {
+            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
+            self.learning.work.notify_one();
+        }
+        self.tell_queue(revised.enqueued, Reason::Manual);
+        self.after_document(agent);
+        RevisedReply::new(agent.clone(), revised)
+    }
+
+    /// Wakes the workers (an update under way lost its lease, so its row can be claimed at once) and readers.
+    pub(super) fn after_document(&self, agent: &AgentId) {
+        self.notices.wake_queue();
+        self.notices.agent_changed(agent);
+    }
+}

@@ -1,0 +1,48 @@
+//! The other daemons on the same database: what they do rings this process's bells.
+//!
+//! ```text
+//! commit elsewhere ──► trigger: NOTIFY ──► Member::hear ──► follow ──► Notices ──► worker, snapshots, projects
+//! ```
+//!
+//! Nothing rests on it but freshness. The queue is polled all the same, and what was missed while the connection was away
+//! is read again when it is back.
+
+use std::convert::Infallible;
+
+use tracing::{error, info, warn};
+
+use recapd_platform::{clock::Clock, notice::Notices};
+use recapd_store::postgres::{Member, PeerMessage};
+
+/// Passes on what `member` hears, until this future is dropped; then its name is free.
+pub async fn follow(mut member: Member, notices: &Notices, clock: &dyn Clock) -> Infallible {
+    loop {
+        pass_on(member.hear().await, notices, clock);
+    }
+}
+
+fn pass_on(heard: PeerMessage, notices: &Notices, clock: &dyn Clock) {
+    match heard {
+        PeerMessage::Queue => notices.wake_queue(),
+        PeerMessage::Agent(agent) => notices.agent_changed(&agent),
+        PeerMessage::Lost(reason) => {
+            if notices.contact().lost_since().is_none() {
+                warn!(reason, "peers.lost");
+            }
+            notices.contact().lost(clock.now());
+        }
+        PeerMessage::Back { has_name } => {
+            if has_name {
+                info!("peers.back");
+            } else {
+                error!(
+                    "peers.name_taken: another connection has its name, which it tries again; see queue.owner"
+                );
+            }
+            notices.contact().regained();
+            notices.all_changed();
+            notices.wake_queue();
+        }
+        PeerMessage::Named => info!("peers.name_regained"),
+    }
+}

@@ -1,0 +1,325 @@
+//! The copies in memory, found without a lock. When there are too many, the least recently used go.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use papaya::HashMap;
+
+use super::{Snapshot, ttl::TimedCopy};
+use recapd_core::domain::agent::AgentId;
+
+/// The most copies, however short they are.
+const COPIES_MAX: usize = 100_000;
+/// The bytes that a copy is taken to need beside its text: its place in the map, its figures, headers.
+const COPY_BYTES: usize = 1_024;
+
+/// A snapshot in memory.
+pub(super) struct CachedSnapshot {
+    pub(super) copy: TimedCopy<Snapshot>,
+    /// When the copy was used last, by the count `taken` of that time.
+    used_at: AtomicU64,
+}
+
+impl CachedSnapshot {
+    pub(super) fn new(copy: TimedCopy<Snapshot>) -> Self {
+        Self {
+            copy,
+            used_at: AtomicU64::new(0),
+        }
+    }
+
+    fn outdated(&self) -> Self {
+        Self {
+            copy: self.copy.outdated(),
+            used_at: AtomicU64::new(self.used_at.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Notes that the copy was used. It writes only when the value changes, so that readers on many cores don't contend
+    /// for the cache line.
+    fn used(&self, at: u64) {
+        if self.used_at.load(Ordering::Relaxed) != at {
+            self.used_at.store(at, Ordering::Relaxed);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let snapshot = &self.copy.snapshot;
+        snapshot.markdown.len() + snapshot.kept.bytes() + COPY_BYTES
+    }
+}
+
+/// The copies of all agents that a reader asked for.
+pub(super) struct SnapshotCache {
+    all: HashMap<AgentId, Arc<CachedSnapshot>>,
+    /// About how many bytes they need together: counted anew whenever some are dropped.
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    /// How many copies were stored so far: the clock by which uses are ordered.
+    taken: AtomicU64,
+    /// How many changes were heard of so far.
+    changes: AtomicU64,
+    is_clearing: AtomicBool,
+}
+
+impl SnapshotCache {
+    pub(super) fn within(bytes_max: usize) -> Self {
+        Self {
+            all: HashMap::new(),
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            taken: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            is_clearing: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns what `look` gets from the copy of `agent`, and counts that as a use of it.
+    pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
+        let all = self.all.pin();
+        let held = all.get(agent)?;
+        held.used(self.taken.load(Ordering::Relaxed));
+        Some(look(held))
+    }
+
+    pub(super) fn has(&self, agent: &AgentId) -> bool {
+        self.all.pin().contains_key(agent)
+    }
+
+    /// Counts a change that was heard of. Call it before looking for the changed agent's copy.
+    pub(super) fn heard(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many changes were heard of. Read it before reading from the database what is to be stored with
+    /// [`Self::hold`].
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Whether any change was heard of since the count was `since`. It is a read-modify-write: so either this call sees
+    /// the change, or whoever heard of that sees the copy that was stored before this call.
+    pub(super) fn has_changed(&self, since: u64) -> bool {
+        self.changes.fetch_add(0, Ordering::AcqRel) != since
+    }
+
+    /// Stores a copy. `since` is the count of changes before it was read: if more were heard of, the copy is marked
+    /// outdated, since one of them may be its own, and was heard when there was no copy to mark. `is_asked`: a reader
+    /// asked for it; else it replaces a copy and keeps that one's last use.
+    pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
+        let all = self.all.pin();
+        let had = all.get(agent);
+        let bytes = new.bytes();
+        let grown = bytes.saturating_sub(had.map_or(0, |had| had.bytes()));
+        if self.bytes.load(Ordering::Relaxed) + grown > self.bytes_max || self.all.len() >= COPIES_MAX {
+            self.make_room(bytes);
+        }
+        let used_at = match had {
+            Some(had) if !is_asked => had.used_at.load(Ordering::Relaxed),
+            _ => self.taken.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        new.used(used_at);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(had) = all.insert(agent.clone(), Arc::new(new)) {
+            self.shrunk(had.bytes());
+        }
+        if self.has_changed(since) {
+            self.outdate(agent);
+        }
+    }
+
+    pub(super) fn forget(&self, agent: &AgentId) {
+        if let Some(had) = self.all.pin().remove(agent) {
+            self.shrunk(had.bytes());
+        }
+    }
+
+    /// Marks the copy as outdated. It is kept for the case that the database is away.
+    pub(super) fn outdate(&self, agent: &AgentId) {
+        let all = self.all.pin();
+        all.update(agent.clone(), |held| Arc::new(held.outdated()));
+    }
+
+    /// As [`Self::outdate`], for every copy.
+    pub(super) fn outdate_all(&self) {
+        let all = self.all.pin();
+        for (agent, held) in &all {
+            all.insert(agent.clone(), Arc::new(held.outdated()));
+        }
+    }
+
+    /// Notes that `bytes` more are kept with `snapshot`.
+    pub(super) fn grew(&self, snapshot: &Snapshot, bytes: usize) {
+        snapshot.kept.grow(bytes);
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
+            self.make_room(0);
+        }
+    }
+
+    fn shrunk(&self, bytes: usize) {
+        let less = |sum: usize| Some(sum.saturating_sub(bytes));
+        let shrunk = self
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        debug_assert!(shrunk.is_ok());
+    }
+
+    /// Drops the least recently used copies until a quarter is free, so that this isn't done for each new one. If
+    /// another thread is doing so already, it is left to that.
+    fn make_room(&self, bytes_more: usize) {
+        if self.is_clearing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let all = self.all.pin();
+        let mut oldest: Vec<(u64, usize, &AgentId)> = all
+            .iter()
+            .map(|(agent, held)| (held.used_at.load(Ordering::Relaxed), held.bytes(), agent))
+            .collect();
+        oldest.sort_unstable();
+        let bytes_wanted = (self.bytes_max / 4 * 3).saturating_sub(bytes_more);
+        let (mut bytes, mut left) = (oldest.iter().map(|copy| copy.1).sum(), oldest.len());
+        for (_, of_copy, agent) in oldest {
+            if bytes <= bytes_wanted && left <= COPIES_MAX / 4 * 3 {
+                break;
+            }
+            all.remove(agent);
+            bytes -= of_copy;
+            left -= 1;
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.is_clearing.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use tokio::time::advance;
+
+    use super::{
+        super::{
+            Lookup,
+            ttl::{CachedRead, TTL_MS},
+        },
+        *,
+    };
+    use recapd_core::domain::time::Timestamp;
+
+    fn held(bytes: usize) -> CachedSnapshot {
+        let snapshot = Snapshot {
+            markdown: "x".repeat(bytes),
+            ..Snapshot::default()
+        };
+        CachedSnapshot::new(TimedCopy::new(Arc::new(snapshot), Timestamp(0), false))
+    }
+
+    fn agent(number: usize) -> AgentId {
+        format!("agent-{number}").parse().unwrap()
+    }
+
+    fn take(cache: &SnapshotCache, number: usize, bytes: usize) {
+        cache.hold(&agent(number), held(bytes), cache.changes(), true);
+    }
+
+    fn is_at_hand(cache: &SnapshotCache, number: usize) -> bool {
+        let look = |held: &CachedSnapshot| matches!(held.copy.cached(None), CachedRead::Reading(_));
+        cache.used(&agent(number), look).unwrap_or(false)
+    }
+
+    fn at_once(cache: &SnapshotCache, number: usize, lost_since: Option<i64>) -> Option<Lookup> {
+        let look = |held: &CachedSnapshot| held.copy.at_once(lost_since.map(Timestamp));
+        cache.used(&agent(number), look)?
+    }
+
+    /// Since when the copy is stale, where contact was lost at 7.
+    fn stale_since(cache: &SnapshotCache, number: usize) -> Option<Timestamp> {
+        at_once(cache, number, Some(7)).unwrap().stale_since
+    }
+
+    #[test]
+    fn a_change_that_found_no_copy_outdates_the_one_that_was_on_its_way() {
+        let cache = SnapshotCache::within(1 << 20);
+        let (since, read) = (cache.changes(), held(10));
+        cache.heard();
+        assert!(!cache.has(&agent(1)), "there is nothing to refresh");
+        cache.hold(&agent(1), read, since, true);
+        assert!(!is_at_hand(&cache, 1));
+        assert!(at_once(&cache, 1, None).is_none());
+        assert_eq!(stale_since(&cache, 1), Some(Timestamp(0)), "as it was read");
+        take(&cache, 1, 10);
+        assert!(is_at_hand(&cache, 1));
+        assert_eq!(at_once(&cache, 1, None).unwrap().stale_since, None);
+        assert_eq!(stale_since(&cache, 1), Some(Timestamp(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_reader_looks_whether_an_old_copy_still_holds() {
+        let cache = SnapshotCache::within(1 << 20);
+        take(&cache, 1, 10);
+        let believed = Duration::from_millis(TTL_MS);
+        advance(Duration::from_millis(TTL_MS - 1)).await;
+        assert!(is_at_hand(&cache, 1));
+        for _ in 0..2 {
+            advance(believed).await;
+            assert!(
+                at_once(&cache, 1, None).is_none(),
+                "who waits for nothing doesn't look"
+            );
+            assert!(!is_at_hand(&cache, 1), "it is due");
+            assert!(at_once(&cache, 1, None).is_some());
+            assert!(is_at_hand(&cache, 1), "somebody looks already");
+        }
+    }
+
+    #[test]
+    fn those_not_asked_for_the_longest_go() {
+        let cache = SnapshotCache::within(8 * (COPY_BYTES + 1_000));
+        for number in 0..8 {
+            take(&cache, number, 1_000);
+        }
+        cache.used(&agent(0), |_| ()).unwrap();
+        // The next copy of one that is here is no use of it.
+        cache.hold(&agent(1), held(1_000), cache.changes(), false);
+        assert_eq!(cache.len(), 8);
+        take(&cache, 8, 1_000);
+        let left: Vec<usize> = (0..9).filter(|&number| cache.has(&agent(number))).collect();
+        assert_eq!(left, [0, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn what_is_kept_with_a_copy_counts() {
+        let cache = SnapshotCache::within(10 * COPY_BYTES);
+        for number in 0..3 {
+            take(&cache, number, COPY_BYTES);
+        }
+        let last = cache
+            .used(&agent(2), |held| Arc::clone(&held.copy.snapshot))
+            .unwrap();
+        cache.grew(&last, 4 * COPY_BYTES);
+        assert_eq!(cache.len(), 3);
+        cache.grew(&last, COPY_BYTES);
+        assert!(cache.len() < 3 && cache.has(&agent(2)));
+    }
+
+    proptest! {
+        #[test]
+        fn they_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
+            let cache = SnapshotCache::within(20_000);
+            for (number, bytes) in steps {
+                take(&cache, number, bytes);
+                prop_assert!(cache.has(&agent(number)));
+                let bytes: usize = cache.all.pin().values().map(|held| held.bytes()).sum();
+                prop_assert!(bytes <= 20_000, "{bytes}");
+                prop_assert_eq!(cache.bytes.load(Ordering::Relaxed), bytes);
+            }
+        }
+    }
+}

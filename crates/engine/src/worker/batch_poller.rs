@@ -1,0 +1,396 @@
+//! The batch poller: carries questions to the provider in batches, and the answers back.
+//!
+//! Everything it does can be done again: a batch is written down before it is sent, looked for before it is sent again,
+//! and closed in one transaction with all its answers. So it may stop, or be killed, between any two steps.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    WorkerParts,
+    batch::BatchServices,
+    call::{tokens_of, usage_of},
+    resumption::Resumption,
+};
+use recapd_core::domain::{
+    batch::{BatchObservation, BatchState, BatchStep, LOOK_MS, cost_in_batch_microusd, step},
+    demand::UserWords,
+    number::i64_or_max,
+    price::Prices,
+    reply::{self, Answer, CheckedReply},
+    time::Timestamp,
+};
+use recapd_llm::{
+    LlmError, ModelAnswer,
+    batch::{BatchCall, BatchResult, BatchStatus},
+};
+use recapd_store::{
+    Resume, StoreResult,
+    batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
+};
+
+/// How often the batch poller looks for what is due.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The most batches looked after in one step.
+const LOOKS_MAX: i64 = 100;
+/// The most ids of the provider's that are read as known to be ours: older batches aren't among the newest listed any
+/// more.
+const KNOWN_MAX: i64 = 1_000;
+/// Letters and digits at the end of a batch's name.
+const NAME_CHARS: usize = 16;
+
+/// The batch poller of one worker.
+pub struct BatchPoller {
+    parts: WorkerParts,
+    batching: BatchServices,
+    prices: Prices,
+    random: Mutex<fastrand::Rng>,
+    /// Resumes updates that wait for a limit, since less may count against it after a batch than before.
+    resumption: Resumption,
+}
+
+impl BatchPoller {
+    /// A batch poller that isn't running yet.
+    pub(super) fn new(parts: WorkerParts, batching: BatchServices, prices: Prices, seed: u64) -> Self {
+        Self {
+            resumption: Resumption::new(parts.clone(), Resume::Paused),
+            parts,
+            batching,
+            prices,
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+        }
+    }
+
+    /// Looks after batches until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                _ = look.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                done = self.step() => {
+                    if let Err(error) = done {
+                        self.parts.metrics.service.db_failed(error.class());
+                        warn!(%error, "batch.unreadable");
+                    }
+                }
+                () = stop.cancelled() => return,
+            }
+            // Reset after a step of whatever length, so that pauses under way are written down before the next one.
+            look.reset();
+        }
+    }
+
+    /// Looks after the batches that are due, and sends what waits.
+    ///
+    /// # Errors
+    /// When the store fails. Nothing is lost by that; the next step goes on.
+    pub async fn step(&self) -> StoreResult<()> {
+        // First, so that no failure below keeps it waiting.
+        self.resumption.step().await;
+        self.look_after_due().await?;
+        // One query for both, since mostly no question waits. Failing here has changed nothing, so no resumption is
+        // owed.
+        if !self.batching.store.has_waiting().await? {
+            return Ok(());
+        }
+        self.withdraw_outdated().await?;
+        while let Some(batch) = self.gather().await? {
+            self.send(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn look_after_due(&self) -> StoreResult<()> {
+        let now = self.now();
+        let due = self
+            .batching
+            .store
+            .due_batches(now, now.plus_ms(LOOK_MS), LOOKS_MAX)
+            .await?;
+        for batch in due {
+            match (batch.state, batch.provider_id.clone()) {
+                // The configuration names another provider now: this batch can't be asked about any more.
+                _ if batch.provider != self.batching.model.provider() => {
+                    self.give_up(&batch, "other_provider").await?;
+                }
+                (BatchState::Submitted, Some(id)) => self.look(&batch, &id).await?,
+                _ => self.search(&batch).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn withdraw_outdated(&self) -> StoreResult<()> {
+        let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
+        // It may have been done although the call failed. If so, the next step resumes updates, once the store answers
+        // again.
+        if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {
+            self.wake_waiting().await;
+        }
+        Ok(())
+    }
+
+    async fn gather(&self) -> StoreResult<Option<OpenBatch>> {
+        let (now, settings) = (self.now(), &self.batching.settings);
+        let gather = Gather {
+            name: self.name(),
+            provider: self.batching.model.provider().to_owned(),
+            model: self.batching.model.model().to_owned(),
+            requests_max: settings.requests_max,
+            bytes_max: settings.bytes_max,
+            open_max: settings.open_max,
+            waiting_before: now.plus_ms(-settings.gather_ms),
+            now,
+            next_at: now.plus_ms(LOOK_MS),
+        };
+        self.batching.store.gather(gather).await
+    }
+
+    /// Sends a batch that the provider doesn't have.
+    async fn send(&self, batch: &OpenBatch) -> StoreResult<()> {
+        let lines = self.batching.store.batch_lines(batch.batch).await?;
+        let call = |line: BatchLine| BatchCall {
+            key: line.key,
+            body: line.body,
+        };
+        let calls: Vec<BatchCall> = lines.into_iter().map(call).collect();
+        match self.batching.model.submit(&batch.wanted.name, &calls).await {
+            Ok(id) => self.submitted(batch, id).await,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
+                let sight = if may_have_been_made(&error) {
+                    BatchObservation::Unsure
+                } else {
+                    BatchObservation::Refused
+                };
+                self.go_on(batch, sight, Some(&error)).await
+            }
+        }
+    }
+
+    /// Looks for a batch that may have been made.
+    async fn search(&self, batch: &OpenBatch) -> StoreResult<()> {
+        let listed = match self.batching.model.find(&batch.wanted).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.list_failed");
+                return self.go_on(batch, BatchObservation::Unsure, Some(&error)).await;
+            }
+        };
+        let provider = self.batching.model.provider();
+        let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
+        // The newest come first: of several, the one made right after it was written down.
+        let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
+        match found {
+            Some(found) => self.submitted(batch, found.id).await,
+            None => self.go_on(batch, BatchObservation::Unlisted, None).await,
+        }
+    }
+
+    async fn submitted(&self, batch: &OpenBatch, id: String) -> StoreResult<()> {
+        info!(
+            batch = batch.wanted.name,
+            provider_id = id,
+            requests = batch.wanted.requests,
+            "batch.submitted"
+        );
+        let BatchStep::Submit { wait_ms } = self.next(batch, BatchObservation::Accepted) else {
+            return self.give_up(batch, "expired").await;
+        };
+        let step = BatchMove {
+            from: batch.state,
+            held_until: batch.held_until,
+            submitted_as: Some(id),
+            next_at: self.now().plus_ms(wait_ms),
+        };
+        self.batching.store.move_batch(batch.batch, step).await?;
+        self.parts.metrics.batches.submitted();
+        Ok(())
+    }
+
+    /// Looks how a batch stands, and fetches its results if it ended.
+    async fn look(&self, batch: &OpenBatch, id: &str) -> StoreResult<()> {
+        let read = match self.batching.model.look(id).await {
+            Ok(BatchStatus::Running) => return self.go_on(batch, BatchObservation::Running, None).await,
+            Ok(BatchStatus::Gone) => return self.go_on(batch, BatchObservation::Gone, None).await,
+            Ok(BatchStatus::Ended(ended)) => {
+                let results = self.batching.model.results(&ended).await;
+                results.map(|results| (results, ended.otherwise))
+            }
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok((results, otherwise)) => self.close(batch, results, otherwise).await,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.unreachable");
+                self.go_on(batch, BatchObservation::Unsure, Some(&error)).await
+            }
+        }
+    }
+
+    /// Gives a batch up: its questions are asked directly.
+    async fn give_up(&self, batch: &OpenBatch, why: &str) -> StoreResult<()> {
+        self.parts.metrics.batches.lost();
+        self.close(batch, Vec::new(), why).await
+    }
+
+    /// Takes the step that follows from a sight without results. `error` is the reason, and may say when to come back.
+    async fn go_on(
+        &self,
+        batch: &OpenBatch,
+        sight: BatchObservation,
+        error: Option<&LlmError>,
+    ) -> StoreResult<()> {
+        let step = self.next(batch, sight);
+        if let BatchStep::Wait { wait_ms } | BatchStep::Submit { wait_ms } = step {
+            let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
+            let asked_ms = i64_or_max(asked.as_millis());
+            self.guard(batch, wait_ms.max(asked_ms)).await?;
+            return Ok(());
+        }
+        // Looking may have taken so long that another daemon has taken the batch over.
+        let Some(held) = self.guard(batch, LOOK_MS).await? else {
+            info!(batch = batch.wanted.name, "batch.taken_over");
+            return Ok(());
+        };
+        if step == BatchStep::Send {
+            Box::pin(self.send(&held)).await
+        } else {
+            self.give_up(&held, error.map_or("gone", LlmError::class)).await
+        }
+    }
+
+    /// Keeps other daemons from a batch for `wait_ms`; `None` if another daemon has it.
+    async fn guard(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
+        let until = self.now().plus_ms(wait_ms);
+        let step = BatchMove {
+            from: batch.state,
+            held_until: batch.held_until,
+            submitted_as: None,
+            next_at: until,
+        };
+        let is_held = self.batching.store.move_batch(batch.batch, step).await?;
+        Ok(is_held.then(|| OpenBatch {
+            held_until: until,
+            ..batch.clone()
+        }))
+    }
+
+    fn next(&self, batch: &OpenBatch, sight: BatchObservation) -> BatchStep {
+        let age_ms = self.now().since_ms(batch.wanted.created_at);
+        step(batch.state, sight, batch.looks, age_ms)
+    }
+
+    /// Journals what is believed of the results, and wakes the rows that wait for them.
+    async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
+        let lines = self.batching.store.batch_lines(batch.batch).await?;
+        let asked: HashMap<&str, &[i64]> = lines
+            .iter()
+            .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
+            .collect();
+        // A result with another key isn't an answer to one of our questions.
+        let ours = results.into_iter().filter_map(|result| {
+            let asked = asked.get(result.key.as_str())?;
+            Some((self.reply(&result, asked, &batch.model), result.billed))
+        });
+        let (replies, billed): (Vec<BatchReply>, Vec<ModelAnswer>) = ours.unzip();
+        let end = BatchEnd {
+            results: replies,
+            otherwise: otherwise.to_owned(),
+            now: self.now(),
+        };
+        let closed = self.batching.store.close_batch(batch.batch, end).await;
+        // The batch may be closed although the call failed, and then no later step comes back to it.
+        let closed = closed.inspect_err(|_| self.resumption.owe())?;
+        for answer in &billed {
+            self.bill(&batch.model, answer);
+        }
+        let metrics = &self.parts.metrics.batches;
+        metrics.ended(closed.answered, closed.failed, closed.late);
+        info!(
+            batch = batch.wanted.name,
+            answered = closed.answered,
+            failed = closed.failed,
+            late = closed.late,
+            otherwise,
+            "batch.closed"
+        );
+        self.wake_waiting().await;
+        Ok(())
+    }
+
+    /// Questions are no longer on their way: rows that waited for them can be claimed, and less may count against the limits
+    /// than was expected.
+    async fn wake_waiting(&self) {
+        self.resumption.owe();
+        // If it fails, the next step tries it again: batches don't wait for it.
+        self.resumption.step().await;
+        self.parts.notices.wake_queue();
+    }
+
+    fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {
+        let answer = match &result.text {
+            Ok(text) => self.believed(text, asked),
+            Err(class) => Err(class.clone()),
+        };
+        BatchReply {
+            key: result.key.clone(),
+            answer,
+            input_tokens: result.billed.input_tokens,
+            output_tokens: result.billed.output_tokens,
+            cost_microusd: self.cost_microusd(model, &result.billed),
+        }
+    }
+
+    /// The parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
+    fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
+        // What was said isn't at hand: the update that takes the answer checks what the user demanded.
+        let later = UserWords::checked_later();
+        let believed = reply::parse_said(text, asked, &later, &self.parts.redactor);
+        let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
+        serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
+    }
+
+    fn bill(&self, model: &str, answer: &ModelAnswer) {
+        let (provider, metrics) = (self.batching.model.provider(), &self.parts.metrics.provider);
+        metrics.billed(provider, model, tokens_of(answer));
+        if let Some(cost_microusd) = self.cost_microusd(model, answer) {
+            metrics.cost(provider, model, cost_microusd);
+        }
+    }
+
+    /// What an answer cost in a batch; `None` if the model's price isn't known.
+    fn cost_microusd(&self, model: &str, answer: &ModelAnswer) -> Option<i64> {
+        let price = self.prices.of(model)?;
+        Some(cost_in_batch_microusd(
+            price.cost_microusd(usage_of(tokens_of(answer))),
+        ))
+    }
+
+    /// A name that no other batch of any daemon has.
+    fn name(&self) -> String {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let letters: String = std::iter::repeat_with(|| random.alphanumeric())
+            .take(NAME_CHARS)
+            .collect();
+        format!("recapd-{}-{letters}", self.now().0)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+}
+
+/// Whether the provider may have made the batch although sending it failed with `error`.
+fn may_have_been_made(error: &LlmError) -> bool {
+    matches!(error, LlmError::Transient(_) | LlmError::RateLimited { .. })
+}

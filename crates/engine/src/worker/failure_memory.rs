@@ -1,0 +1,227 @@
+//! How many exchanges of an agent are asked about at once, after a question was too much, and what a failure is due to.
+//!
+//! Four things are learned from how questions end: how many exchanges to ask about at once ([`question_size`]), whether an
+//! exchange or an outage is to blame for a failure ([`failure_count`]), which exchanges are beyond which models
+//! ([`quarantine`]), and which ones answers leave out ([`left_out`]). They are kept in memory alone: after a restart they are learned again.
+
+mod failure_count;
+mod left_out;
+mod quarantine;
+mod question_size;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashlink::LruCache;
+
+use super::ask::FIRST;
+use failure_count::FailureCount;
+use left_out::LeftOut;
+use quarantine::Quarantine;
+use question_size::QuestionSize;
+use recapd_core::domain::agent::AgentId;
+use recapd_llm::LlmError;
+use recapd_store::MaterialLimits;
+
+/// The most agents that are remembered.
+const AGENTS_MAX: usize = 10_000;
+
+/// What was learned from failed questions, per agent.
+#[derive(Debug, Default)]
+pub(super) struct FailureMemory(Mutex<MemoryState>);
+
+/// All of it behind one lock: how a question ended is told to each of the three at once.
+#[derive(Debug)]
+struct MemoryState {
+    agents: LruCache<AgentId, OfAgent>,
+    /// Questions that models answered, whoever asked.
+    answers: u64,
+    /// Questions were divided since the first model answered last, and that was of no use: it wasn't one exchange.
+    in_vain: bool,
+    /// Agents whose questions were divided in vain: the oldest exchange of the last one, and how many answers there were then.
+    vain: LruCache<AgentId, (i64, u64)>,
+    quarantine: Quarantine,
+    left_out: LeftOut,
+}
+
+impl Default for MemoryState {
+    fn default() -> Self {
+        Self {
+            agents: LruCache::new(AGENTS_MAX),
+            answers: 0,
+            in_vain: false,
+            vain: LruCache::new(AGENTS_MAX),
+            quarantine: Quarantine::default(),
+            left_out: LeftOut::default(),
+        }
+    }
+}
+
+/// What is kept of one agent.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfAgent {
+    size: QuestionSize,
+    /// The exchange that failed alone. There is one at a time, since the oldest is asked about first.
+    alone: Option<FailureCount>,
+}
+
+impl FailureMemory {
+    /// `limits`, with no more exchanges than the agent's portion.
+    pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
+        let mut kept = self.kept();
+        let of_agent = kept.agents.get(agent);
+        of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
+    }
+
+    /// Notes that a question about those exchanges was too much for the model.
+    pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
+        self.kept().halved(agent, asked, false);
+    }
+
+    /// Notes that a question about those exchanges failed, perhaps because of them. Returns whether the failure still
+    /// counts as an outage, given that it looks like one (`is_outage`).
+    pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
+        let kept = &mut *self.kept();
+        let answers = kept.answers;
+        let of_agent = kept.halved(agent, asked, true);
+        let &[exchange] = asked else {
+            return is_outage;
+        };
+        let alone = FailureCount::of(exchange, of_agent.alone, answers).again(is_outage, answers);
+        of_agent.alone = Some(alone);
+        is_outage && alone.may_be_outage()
+    }
+
+    /// Whether a question that has just failed, and isn't noted yet, failed because of the exchange it is about.
+    pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
+        let kept = self.kept();
+        let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
+        alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
+    }
+
+    /// Whether one of those exchanges is the one that failed alone.
+    pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
+        let alone = self.kept().agents.peek(agent).and_then(|of_agent| of_agent.alone);
+        alone.is_some_and(|alone| alone.is_among(asked))
+    }
+
+    /// The failure by which that one exchange is known to be beyond the model at `place`: asking again would fail, and
+    /// be billed.
+    pub(super) fn quarantined(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
+        let &[exchange] = asked else {
+            return None;
+        };
+        self.kept().quarantine.failure(agent, exchange, place)
+    }
+
+    /// Notes that one exchange is beyond the model at `place`, and the failure that showed it.
+    pub(super) fn quarantine(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
+        let &[exchange] = asked else {
+            return;
+        };
+        self.kept().quarantine.note(agent, exchange, place, error);
+    }
+
+    /// Whether the model at `place` has answered anything since the start.
+    pub(super) fn has_answered(&self, place: usize) -> bool {
+        self.kept().quarantine.has_answered(place)
+    }
+
+    /// Whether a question may be divided to find the exchange that it fails for.
+    pub(super) fn may_divide(&self) -> bool {
+        !self.kept().in_vain
+    }
+
+    /// That was of no use: the first model answered about no part. It isn't the exchanges, so the agent's next question
+    /// is about as many as ever: about one at a time each would have attempts of its own. But if models have answered others
+    /// between two searches among the same exchanges, it is these.
+    pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
+        let kept = &mut *self.kept();
+        kept.in_vain = true;
+        let Some(&oldest) = exchanges.first() else {
+            return;
+        };
+        let before = kept.vain.insert(agent.clone(), (oldest, kept.answers));
+        let is_them = |(oldest, answers)| exchanges.contains(&oldest) && answers < kept.answers;
+        if !before.is_some_and(is_them) {
+            kept.agents.remove(agent);
+        }
+    }
+
+    /// Notes that an answer, and the one to the question about them alone, left out those exchanges.
+    pub(super) fn were_left_out(&self, agent: &AgentId, exchanges: &[i64]) {
+        self.kept().left_out.note(agent, exchanges);
+    }
+
+    /// Whether all of those exchanges were left out before.
+    pub(super) fn has_left_out(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
+        self.kept().left_out.has_all(agent, exchanges)
+    }
+
+    /// Somebody told of those exchanges for good.
+    pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
+        self.kept().quarantine.settle(agent, asked);
+    }
+
+    /// Notes that the model at `place` answered a question about those exchanges just now.
+    pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
+        let mut kept = self.kept();
+        kept.answers += 1;
+        kept.in_vain &= place != FIRST;
+        drop(kept);
+        self.was_told(agent, asked, place);
+    }
+
+    /// As [`Self::was_answered`], for an answer from a batch: it is older, so it doesn't show that the provider works
+    /// now.
+    pub(super) fn was_told(&self, agent: &AgentId, asked: &[i64], place: usize) {
+        let kept = &mut *self.kept();
+        kept.quarantine.was_answered(place);
+        kept.quarantine.settle(agent, asked);
+        if let Some(of_agent) = kept.agents.get_mut(agent) {
+            of_agent.alone = of_agent.alone.filter(|alone| !alone.is_among(asked));
+            of_agent.size.grow(asked);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, MemoryState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryState {
+    /// Halves the agent's portion after a question about those exchanges was too much, or may have met an outage.
+    fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
+        let of_agent = self.agents.entry(agent.clone());
+        let of_agent = of_agent.or_insert_with(OfAgent::default);
+        of_agent.size.halve(asked, may_be_outage);
+        of_agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_in_vain_is_the_models_fault_unless_it_answers_others() {
+        let (failure_memory, agent) = (FailureMemory::default(), "coder".parse().unwrap());
+        let all = MaterialLimits {
+            exchanges_max: 200,
+            tokens_max: 50_000,
+        };
+        let search = |asked: &[i64]| {
+            failure_memory.failed(&agent, asked, false);
+            for one in asked {
+                failure_memory.failed(&agent, &[*one], false);
+            }
+            failure_memory.was_divided_in_vain(&agent, asked);
+            failure_memory.within(&agent, all).exchanges_max
+        };
+        assert_eq!(search(&[4, 5]), 200);
+        assert_eq!(search(&[4, 5]), 200, "nobody was answered");
+        failure_memory.was_answered(&agent, &[6, 7], FIRST);
+        assert_eq!(search(&[4, 5]), 1, "others were answered");
+        failure_memory.was_answered(&agent, &[8], FIRST);
+        assert_eq!(search(&[90, 91]), 200, "these weren't searched before");
+    }
+}

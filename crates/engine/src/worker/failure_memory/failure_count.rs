@@ -1,0 +1,132 @@
+//! Whether a failure is due to the provider, or to what was asked about.
+//!
+//! A timeout, a server error (5xx) or a broken connection may be due to either, and nothing in it says which. So the
+//! next question is halved, too, until it is about one exchange alone. If that exchange goes on failing, it no longer
+//! counts as an outage after some tries (nothing else may ever be asked that would show the difference); and if other
+//! questions are answered meanwhile, the exchange is to blame.
+
+/// After so many failures of one exchange alone these no longer count as an outage. Between the tries the provider
+/// rests, soon for ten minutes each time: that is some hours.
+const OUTAGES_MAX: u32 = 24;
+/// After so many failures alone, each with answers to other questions since the failure before, the exchange is to
+/// blame.
+const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
+
+/// The failures of one exchange that was asked about alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailureCount {
+    exchange: i64,
+    /// How many of the failures were taken for an outage.
+    outages: u32,
+    /// How many of the failures came after other questions had been answered since the failure before.
+    among_answers: u32,
+    /// The number of questions that models had answered when the exchange failed last.
+    answers: u64,
+}
+
+impl FailureCount {
+    /// The failures of that exchange so far: none, if `before` is about another one.
+    pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
+        before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {
+            exchange,
+            outages: 0,
+            among_answers: 0,
+            answers,
+        })
+    }
+
+    /// The same, with one more failure.
+    pub(super) fn again(self, is_outage: bool, answers: u64) -> Self {
+        Self {
+            exchange: self.exchange,
+            outages: self.outages.saturating_add(u32::from(is_outage)),
+            among_answers: self
+                .among_answers
+                .saturating_add(u32::from(answers > self.answers)),
+            answers,
+        }
+    }
+
+    /// Whether the failures may still be taken for an outage.
+    pub(super) fn may_be_outage(self) -> bool {
+        self.outages < OUTAGES_MAX
+    }
+
+    /// Whether one more failure of a question about those exchanges would be this exchange's fault.
+    pub(super) fn is_to_blame(self, asked: &[i64], answers: u64) -> bool {
+        let now = self.again(false, answers);
+        asked == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
+    }
+
+    /// Whether this exchange is one of those.
+    pub(super) fn is_among(self, asked: &[i64]) -> bool {
+        asked.contains(&self.exchange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::failure_memory::FailureMemory;
+    use recapd_core::domain::agent::AgentId;
+    use recapd_store::MaterialLimits;
+
+    const LIMITS: MaterialLimits = MaterialLimits {
+        exchanges_max: 6,
+        tokens_max: 1_000,
+    };
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn one_exchange_alone_is_no_outage_for_ever() {
+        let (failure_memory, a) = (FailureMemory::default(), agent("a"));
+        for _ in 0..9 {
+            assert!(
+                failure_memory.failed(&a, &[1, 2], true),
+                "it may be either's fault"
+            );
+        }
+        assert_eq!(failure_memory.within(&a, LIMITS).exchanges_max, 1);
+        for exchange in [1, 2] {
+            let taken: Vec<bool> = (0..=OUTAGES_MAX)
+                .map(|_| failure_memory.failed(&a, &[exchange], true))
+                .collect();
+            let expected: Vec<bool> = (0..=OUTAGES_MAX).map(|before| before + 1 < OUTAGES_MAX).collect();
+            assert_eq!(taken, expected, "each for itself");
+        }
+        failure_memory.was_answered(&a, &[2], 0);
+        assert!(failure_memory.failed(&a, &[2], true), "it was answered meanwhile");
+        assert!(
+            !failure_memory.failed(&a, &[2], false),
+            "an ordinary failure is none"
+        );
+        assert!(!failure_memory.is_to_blame(&a, &[2]), "nobody else was answered");
+    }
+
+    #[test]
+    fn an_exchange_is_to_blame_that_fails_while_others_are_answered() {
+        let (failure_memory, a) = (FailureMemory::default(), agent("a"));
+        assert!(!failure_memory.has_failed_alone(&a, &[1]));
+        failure_memory.failed(&a, &[1], false);
+        assert!(failure_memory.has_failed_alone(&a, &[1, 2]) && !failure_memory.has_failed_alone(&a, &[2]));
+        for others in 0..2 {
+            for _ in 0..5 {
+                failure_memory.was_answered(&agent("b"), &[7], 0);
+            }
+            assert!(!failure_memory.is_to_blame(&a, &[1]), "{others}");
+            failure_memory.failed(&a, &[1], others == 0);
+            failure_memory.failed(&a, &[1], false);
+        }
+        assert!(!failure_memory.is_to_blame(&a, &[1]));
+        failure_memory.was_told(&a, &[9], 0);
+        assert!(!failure_memory.is_to_blame(&a, &[1]), "that was written long ago");
+        failure_memory.was_answered(&a, &[8], 0);
+        assert!(failure_memory.is_to_blame(&a, &[1]));
+        assert!(!failure_memory.is_to_blame(&a, &[1, 2]) && !failure_memory.is_to_blame(&agent("b"), &[7]));
+        failure_memory.was_answered(&a, &[1], 0);
+        assert!(!failure_memory.is_to_blame(&a, &[1]) && !failure_memory.has_failed_alone(&a, &[1]));
+    }
+}

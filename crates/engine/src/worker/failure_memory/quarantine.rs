@@ -1,0 +1,123 @@
+//! Exchanges that are beyond a model: asked about one of them alone, it failed because of that exchange.
+
+use std::collections::BTreeSet;
+
+use hashlink::LruCache;
+
+use recapd_core::domain::agent::AgentId;
+use recapd_llm::LlmError;
+
+/// The most exchanges that are remembered.
+const EXCHANGES_MAX: usize = 10_000;
+
+/// The models that exchanges are beyond, until somebody has told of them for good.
+#[derive(Debug)]
+pub(super) struct Quarantine {
+    failures: LruCache<(AgentId, i64), Vec<Failure>>,
+    /// Which models have answered anything, by their places in the chain.
+    answered: BTreeSet<usize>,
+}
+
+impl Default for Quarantine {
+    fn default() -> Self {
+        Self {
+            failures: LruCache::new(EXCHANGES_MAX),
+            answered: BTreeSet::new(),
+        }
+    }
+}
+
+/// How one model failed over one exchange alone, for what it is about.
+#[derive(Debug)]
+struct Failure {
+    place: usize,
+    /// Whether the model had answered anything else by then. Before it has, the model may be at fault and not the
+    /// exchange.
+    has_answered: bool,
+    error: LlmError,
+}
+
+impl Quarantine {
+    /// How the model at that place failed over that exchange, if it is known to be beyond it.
+    pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
+        let has_answered = self.has_answered(place);
+        let all = self.failures.get(&(agent.clone(), exchange))?;
+        let known = all
+            .iter()
+            .find(|one| one.place == place && one.has_answered == has_answered);
+        known.map(|one| one.error.clone())
+    }
+
+    /// Notes that an exchange is beyond the model at `place`, and the failure that showed it.
+    pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
+        let has_answered = self.has_answered(place);
+        let all = self.failures.entry((agent.clone(), exchange));
+        let all = all.or_insert_with(Vec::new);
+        all.retain(|one| one.place != place);
+        all.push(Failure {
+            place,
+            has_answered,
+            error,
+        });
+    }
+
+    /// Whether the model at `place` has answered anything.
+    pub(super) fn has_answered(&self, place: usize) -> bool {
+        self.answered.contains(&place)
+    }
+
+    /// Notes that the model at `place` has answered.
+    pub(super) fn was_answered(&mut self, place: usize) {
+        self.answered.insert(place);
+    }
+
+    /// Forgets the failures on exchanges that have their final items.
+    pub(super) fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
+        if self.failures.is_empty() {
+            return;
+        }
+        for exchange in asked {
+            self.failures.remove(&(agent.clone(), *exchange));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::failure_memory::FailureMemory;
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
+        let (failure_memory, a, cut_off) = (
+            FailureMemory::default(),
+            agent("a"),
+            LlmError::Truncated { usage: None },
+        );
+        failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
+        assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off.clone()));
+        for (who, asked, place) in [
+            ("b", &[1][..], 0),
+            ("a", &[2][..], 0),
+            ("a", &[1, 2][..], 0),
+            ("a", &[1][..], 1),
+        ] {
+            assert_eq!(failure_memory.quarantined(&agent(who), asked, place), None);
+        }
+        failure_memory.was_answered(&a, &[2], 0);
+        assert!(failure_memory.has_answered(0) && !failure_memory.has_answered(1));
+        assert_eq!(
+            failure_memory.quarantined(&a, &[1], 0),
+            None,
+            "it may not have been the exchange"
+        );
+        failure_memory.quarantine(&a, &[1], 0, cut_off.clone());
+        assert_eq!(failure_memory.quarantined(&a, &[1], 0), Some(cut_off));
+        failure_memory.was_settled(&a, &[1]);
+        assert_eq!(failure_memory.quarantined(&a, &[1], 0), None);
+    }
+}

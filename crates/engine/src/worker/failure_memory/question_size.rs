@@ -1,0 +1,146 @@
+//! How many exchanges of an agent are asked about at once: its portion.
+//!
+//! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed.
+//! So each question that was too much halves the portion, which then grows by one exchange now and then, as TCP's
+//! window does. If it may have been an outage that halved it, each answer doubles it.
+
+use recapd_core::domain::number::i64_or_max;
+use recapd_store::MaterialLimits;
+
+/// After so many answers about full failure memory the portion grows by one: most answers are about as much as the model can
+/// take.
+const ANSWERS_PER_STEP: u32 = 4;
+
+/// The portion of one agent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct QuestionSize {
+    /// The most exchanges that are asked about at once.
+    exchanges_max: i64,
+    /// How many full failure memory were answered since the portion changed.
+    answers: u32,
+    /// Whether the last question failed.
+    is_failing: bool,
+    /// Whether what may have been an outage halved it. That says nothing about its right size, so it grows as fast as
+    /// it shrank.
+    doubles: bool,
+}
+
+impl QuestionSize {
+    /// `limits`, with no more exchanges than the portion.
+    pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
+        MaterialLimits {
+            exchanges_max: self.exchanges_max.min(limits.exchanges_max),
+            ..limits
+        }
+    }
+
+    /// Halves the portion after a question about those exchanges was too much, or may have met an outage.
+    pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
+        *self = Self {
+            exchanges_max: i64_or_max(asked.len() / 2).max(1),
+            answers: 0,
+            is_failing: true,
+            doubles: may_be_outage && !self.has_overreached(asked),
+        };
+    }
+
+    /// Whether the portion was doubled after an answer, and the doubled one was too much: a model that is too slow for
+    /// so many exchanges fails like an outage, and would do so after every other answer.
+    fn has_overreached(self, asked: &[i64]) -> bool {
+        self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
+    }
+
+    /// Grows the portion after an answer about those exchanges. An answer about fewer than the portion says nothing
+    /// about it.
+    pub(super) fn grow(&mut self, asked: &[i64]) {
+        self.is_failing = false;
+        if i64_or_max(asked.len()) < self.exchanges_max {
+            return;
+        }
+        if self.doubles {
+            self.exchanges_max = self.exchanges_max.saturating_mul(2);
+            return;
+        }
+        self.answers += 1;
+        if self.answers >= ANSWERS_PER_STEP {
+            self.exchanges_max = self.exchanges_max.saturating_add(1);
+            self.answers = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::failure_memory::FailureMemory;
+    use recapd_core::domain::agent::AgentId;
+
+    const LIMITS: MaterialLimits = MaterialLimits {
+        exchanges_max: 6,
+        tokens_max: 1_000,
+    };
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    fn portion(failure_memory: &FailureMemory) -> i64 {
+        failure_memory.within(&agent("a"), LIMITS).exchanges_max
+    }
+
+    #[test]
+    fn what_was_too_much_is_halved_and_grows_again() {
+        let (failure_memory, a) = (FailureMemory::default(), agent("a"));
+        failure_memory.was_answered(&a, &[1, 2, 3], 0);
+        assert_eq!(portion(&failure_memory), 6);
+        failure_memory.was_too_much(&a, &[1, 2, 3, 4, 5]);
+        assert_eq!(portion(&failure_memory), 2);
+        assert_eq!(
+            failure_memory.within(&agent("b"), LIMITS),
+            LIMITS,
+            "of nobody else"
+        );
+        for _ in 0..9 {
+            failure_memory.was_answered(&a, &[1], 0);
+        }
+        assert_eq!(portion(&failure_memory), 2, "a smaller question tells nothing");
+        for expected in [2, 2, 2, 3, 3] {
+            failure_memory.was_answered(&a, &[1, 2, 3], 0);
+            assert_eq!(portion(&failure_memory), expected);
+        }
+        for exchanges in [&[1, 2, 3][..], &[1], &[1]] {
+            failure_memory.was_too_much(&a, exchanges);
+            assert_eq!(portion(&failure_memory), 1);
+        }
+        for _ in 0..99 {
+            failure_memory.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7], 0);
+        }
+        assert_eq!(
+            failure_memory.within(&a, LIMITS),
+            LIMITS,
+            "no more than was configured"
+        );
+    }
+
+    #[test]
+    fn after_an_outage_it_grows_as_fast_as_it_shrank() {
+        let (failure_memory, a) = (FailureMemory::default(), agent("a"));
+        let answered = || {
+            let asked: Vec<i64> = (0..portion(&failure_memory)).collect();
+            failure_memory.was_answered(&a, &asked, 0);
+            portion(&failure_memory)
+        };
+        for asked in [&[1, 2, 3, 4, 5, 6][..], &[1, 2, 3], &[1], &[1]] {
+            failure_memory.failed(&a, asked, true);
+        }
+        assert_eq!([answered(), answered(), answered()], [2, 4, 6]);
+        // Another one, of which this agent meets but one failure.
+        failure_memory.failed(&a, &[1, 2], true);
+        assert_eq!([answered(), answered()], [2, 4]);
+        // Four in time, and never eight: that is no outage.
+        failure_memory.failed(&a, &[1, 2, 3, 4], false);
+        assert_eq!([answered(), answered(), answered(), answered()], [2, 2, 2, 3]);
+        failure_memory.was_too_much(&a, &[1, 2, 3]);
+        assert_eq!([answered(), answered()], [1, 1]);
+    }
+}

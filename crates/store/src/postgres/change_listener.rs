@@ -1,0 +1,44 @@
+//! Hears the notification that an insert into `messages` sends with its commit.
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnectOptions, PgListener};
+use tokio::time::timeout;
+
+use super::{
+    super::{StoreError, StoreResult, inbox::ChangeListener},
+    listener,
+    member::{PULSE, is_alive},
+};
+
+/// What the view's trigger notifies.
+const CHANNEL: &str = "recapd_inbox";
+
+/// A bell over a connection of its own.
+pub(super) struct Notification(PgListener);
+
+impl Notification {
+    /// Rings for commits from now on.
+    pub(super) async fn listen(options: &PgConnectOptions) -> StoreResult<Self> {
+        let mut listener = listener(options, &[], &[CHANNEL]).await?;
+        // A gap has to be known.
+        listener.eager_reconnect(false);
+        Ok(Self(listener))
+    }
+}
+
+#[async_trait]
+impl ChangeListener for Notification {
+    async fn rung(&mut self) -> StoreResult<()> {
+        // Whatever stands between may drop a connection that is silent for long, and tell nobody.
+        let heard = loop {
+            match timeout(PULSE, self.0.try_recv()).await {
+                Ok(heard) => break heard,
+                Err(_) => is_alive(&mut self.0).await?,
+            }
+        };
+        let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".into());
+        heard?.ok_or_else(lost)?;
+        while self.0.next_buffered().is_some() {}
+        Ok(())
+    }
+}

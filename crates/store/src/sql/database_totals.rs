@@ -1,0 +1,121 @@
+//! How many agents and documents there are. It costs the same however many that is: beyond a limit they aren't counted.
+
+use super::{super::StoreResult, row, statement::SqlDialect};
+use crate::sql::{Connection, Row, query, sql};
+use recapd_core::domain::time::Timestamp;
+
+/// SQLite: the most rows of a table that are counted.
+const ROWS_MAX: i64 = 10_000;
+/// PostgreSQL: the most pages of a table that are counted, about.
+const PAGES_MAX: i64 = 512;
+/// All of a table, in millionths.
+const WHOLE_PPM: i64 = 1_000_000;
+
+/// What there is.
+pub(super) struct DatabaseTotals {
+    pub(super) agents: i64,
+    /// Summaries that were written.
+    pub(super) documents: i64,
+    pub(super) documents_tokens: i64,
+    /// Whether these are estimates.
+    pub(super) is_estimated: bool,
+    pub(super) oldest_pending_at: Option<Timestamp>,
+}
+
+/// What there is. PostgreSQL counts some pages of a table that is too large, always the same ones, and takes them for all;
+/// SQLite counts the first rows, and then there is at least so much.
+pub(super) async fn totals(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
+    let pending = sql!(
+        "-- sql/database_totals.oldest_pending\nSELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL"
+    );
+    let oldest_pending_at = row::time(&query(pending).fetch_one(&mut *tx).await?, 0)?;
+    let counted = match tx.dialect() {
+        SqlDialect::Sqlite => first_rows(tx).await?,
+        SqlDialect::Postgres => some_pages(tx).await?,
+    };
+    Ok(DatabaseTotals {
+        oldest_pending_at,
+        ..counted
+    })
+}
+
+async fn first_rows(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
+    let sql = sql!(
+        "-- sqlite/stock.first_rows\nSELECT (SELECT count(*) FROM (SELECT 1 FROM agents LIMIT $1)), count(*), \
+         coalesce(sum(token_count), 0) FROM (SELECT version, token_count FROM summaries LIMIT $1) WHERE version > 0"
+    );
+    let row = query(sql).bind(ROWS_MAX + 1).fetch_one(tx).await?;
+    let counted = of(&row)?;
+    Ok(DatabaseTotals {
+        is_estimated: counted.agents > ROWS_MAX,
+        ..counted
+    })
+}
+
+async fn some_pages(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
+    let sizes = sql!(
+        "-- postgres/stock.sizes\nSELECT pg_relation_size('agents') / current_setting('block_size')::bigint, \
+         pg_relation_size('summaries') / current_setting('block_size')::bigint"
+    );
+    let sizes = query(sizes).fetch_one(&mut *tx).await?;
+    let (agents_ppm, summaries_ppm) = (share_ppm(sizes.try_get(0)?), share_ppm(sizes.try_get(1)?));
+    let sql = sql!(
+        "-- postgres/stock.some_pages\nSELECT \
+         (SELECT count(*) FROM agents TABLESAMPLE SYSTEM (CAST($1 AS bigint) / 10000.0) REPEATABLE (0)), count(*), \
+         coalesce(CAST(sum(token_count) AS bigint), 0) \
+         FROM summaries TABLESAMPLE SYSTEM (CAST($2 AS bigint) / 10000.0) REPEATABLE (0) WHERE version > 0"
+    );
+    let row = query(sql)
+        .bind(agents_ppm)
+        .bind(summaries_ppm)
+        .fetch_one(tx)
+        .await?;
+    let counted = of(&row)?;
+    Ok(DatabaseTotals {
+        agents: whole(counted.agents, agents_ppm),
+        documents: whole(counted.documents, summaries_ppm),
+        documents_tokens: whole(counted.documents_tokens, summaries_ppm),
+        is_estimated: agents_ppm.min(summaries_ppm) < WHOLE_PPM,
+        ..counted
+    })
+}
+
+fn of(row: &Row) -> StoreResult<DatabaseTotals> {
+    Ok(DatabaseTotals {
+        agents: row.try_get(0)?,
+        documents: row.try_get(1)?,
+        documents_tokens: row.try_get(2)?,
+        is_estimated: false,
+        oldest_pending_at: None,
+    })
+}
+
+/// How much of a table of so many pages is counted, in millionths, at least one of them.
+fn share_ppm(pages: i64) -> i64 {
+    (PAGES_MAX * WHOLE_PPM / pages.max(1)).clamp(1, WHOLE_PPM)
+}
+
+/// As many as there are of what was counted in such a share.
+fn whole(counted: i64, share_ppm: i64) -> i64 {
+    counted.saturating_mul(WHOLE_PPM) / share_ppm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_stands_for_all() {
+        for (pages, share) in [
+            (0, WHOLE_PPM),
+            (PAGES_MAX, WHOLE_PPM),
+            (PAGES_MAX * 4, WHOLE_PPM / 4),
+            (i64::MAX, 1),
+        ] {
+            assert_eq!(share_ppm(pages), share);
+        }
+        assert_eq!(whole(10, WHOLE_PPM), 10);
+        assert_eq!(whole(10, WHOLE_PPM / 4), 40);
+        assert_eq!(whole(i64::MAX, 1), i64::MAX);
+    }
+}

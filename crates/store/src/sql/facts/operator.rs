@@ -1,0 +1,143 @@
+//! What an operator does to facts.
+
+use crate::sql::{Connection, query, sql};
+
+use super::{
+    super::{
+        super::{FactChange, FactEdited, FactFault, FactQuery, FactRequest, StoreResult},
+        agent, lineage,
+        revise::{self, Revision},
+    },
+    holding, list,
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    summary::{
+        fact::{
+            FACTS_MAX, Fact,
+            edit::{FactEdit, NewFact},
+        },
+        state::{FactClosure, FactUpdate},
+        version::VersionKind,
+    },
+    time::Timestamp,
+};
+
+/// See [`super::super::super::Store::change_fact`].
+pub(in super::super) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
+    let FactRequest {
+        agent,
+        hand,
+        policy,
+        now,
+    } = request;
+    let row = agent::known(tx, &agent).await?;
+    let held = holding(tx, &agent).await?;
+    let (number, update) = match &hand {
+        FactChange::Add(new) => (None, added(new, &held, now)?),
+        FactChange::Edit { fact, edit } => {
+            let found = held.iter().find(|held| held.fact == *fact);
+            let found = found.ok_or(FactFault::Unknown(*fact))?;
+            if let Some(pinned) = edit.pinned.filter(|_| edit.text.is_none()) {
+                pin(tx, &agent, *fact, pinned).await?;
+            }
+            (Some(*fact), edited(found, edit, &held)?)
+        }
+    };
+    let is_new = !update.added.is_empty();
+    let written = revise::write(
+        tx,
+        Revision {
+            agent: &agent,
+            kind: VersionKind::Edit,
+            through: row.ledger.summarized_through,
+            gains: None,
+            removed: Vec::new(),
+            added: Vec::new(),
+            hidden: Vec::new(),
+            facts: update,
+            policy: &policy,
+            as_of: row.as_of.unwrap_or(now),
+            now,
+        },
+    )
+    .await?;
+    lineage::void_lease(tx, &agent, now).await?;
+    let number = number.filter(|_| !is_new).unwrap_or(written.first_fact);
+    let query = FactQuery {
+        after: number - 1,
+        limit: 1,
+        all: true,
+    };
+    let row = list(tx, &agent, query).await?.pop();
+    Ok(FactEdited {
+        version: written.version,
+        row: row.ok_or(FactFault::Unknown(number))?,
+    })
+}
+
+fn added(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, FactFault> {
+    let fact = Fact {
+        fact: 0,
+        kind: new.kind,
+        text: new.text.clone(),
+        voice: None,
+        speaker: String::new(),
+        since: now,
+        exchange: 0,
+        pinned: false,
+    };
+    if held.len() >= FACTS_MAX {
+        return Err(FactFault::Full);
+    }
+    new_among(held, &fact)?;
+    Ok(FactUpdate {
+        added: vec![fact],
+        ..FactUpdate::default()
+    })
+}
+
+/// What the change makes of the fact: one that says something else is another one, in the operator's words.
+fn edited(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, FactFault> {
+    let added = edit.text.as_ref().map(|text| Fact {
+        fact: 0,
+        text: text.clone(),
+        voice: None,
+        speaker: String::new(),
+        pinned: edit.pinned.unwrap_or(found.pinned),
+        ..found.clone()
+    });
+    if let Some(fact) = &added {
+        new_among(held, fact)?;
+    }
+    let closure = FactClosure {
+        fact: found.fact,
+        exchange: None,
+        replaced_by: added.as_ref().map(|_| 0),
+    };
+    let is_over = edit.is_closed || added.is_some();
+    Ok(FactUpdate {
+        added: added.into_iter().collect(),
+        closed: is_over.then_some(closure).into_iter().collect(),
+        refused: Vec::new(),
+    })
+}
+
+fn new_among(held: &[Fact], fact: &Fact) -> Result<(), FactFault> {
+    let same = held
+        .iter()
+        .find(|held| held.kind == fact.kind && held.text == fact.text);
+    same.map_or(Ok(()), |same| Err(FactFault::Duplicate(same.fact)))
+}
+
+async fn pin(tx: &mut Connection, agent: &AgentId, fact: i64, pinned: bool) -> StoreResult<()> {
+    let sql =
+        sql!("-- sql/facts.pin\nUPDATE summary_facts SET pinned = $3 WHERE agent_id = $1 AND fact = $2");
+    query(sql)
+        .bind(agent.as_str())
+        .bind(fact)
+        .bind(pinned)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

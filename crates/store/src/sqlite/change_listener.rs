@@ -1,0 +1,176 @@
+//! Hears that somebody else has written to the file: `data_version` moves with the commits of other connections, so it is
+//! looked at by one that never writes. A look takes some microseconds and no lock.
+//!
+//! ```text
+//! commit ──► frames in the write-ahead log ──► inotify ──► look ──► the index of the log says so, or: look again soon
+//! ```
+//!
+//! The kernel tells of the frames before the commit can be seen, by as long as the disk takes; so one look isn't enough.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use inotify::{EventStream, Inotify, WatchMask};
+use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::warn;
+
+use super::super::{Outage, StoreError, StoreResult, inbox::ChangeListener};
+
+/// Between two rings so much time passes. How often it looks where the kernel doesn't tell of writes.
+const RING_EVERY: Duration = Duration::from_millis(150);
+/// After something was written it looks again so soon, and then twice as late each time.
+const AGAIN_FIRST: Duration = Duration::from_millis(10);
+/// No later than this, however long the disk takes.
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Bytes of the kernel's notices that are read at once.
+const NOTICES_BYTES: usize = 4_096;
+
+/// What the kernel tells of writes to a file. What it tells several times before somebody hears it comes once.
+type Writes = EventStream<[u8; NOTICES_BYTES]>;
+
+/// A bell over a connection of its own.
+pub(super) struct DataVersion {
+    connection: SqliteConnection,
+    seen: i64,
+    /// Hears of writes to the log; none where the kernel doesn't tell.
+    log: Option<Writes>,
+    /// When to look again without having heard anything, if what was heard may not be seen yet.
+    again: Option<Duration>,
+    rang_at: Instant,
+}
+
+impl DataVersion {
+    /// Rings for commits from now on.
+    pub(super) async fn open(options: &SqliteConnectOptions) -> StoreResult<Self> {
+        let mut connection = SqliteConnection::connect_with(&options.clone().read_only(true)).await?;
+        // Whoever reads has made the log, and listens to it before the look from which on commits count.
+        data_version(&mut connection).await?;
+        let log = listen(&log_of(options.get_filename()))
+            .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
+            .ok();
+        let seen = data_version(&mut connection).await?;
+        Ok(Self {
+            connection,
+            seen,
+            log,
+            again: None,
+            rang_at: Instant::now(),
+        })
+    }
+
+    /// Waits until a look may be worth it.
+    async fn wait(&mut self) -> StoreResult<()> {
+        let Some(log) = &mut self.log else {
+            sleep(RING_EVERY).await;
+            return Ok(());
+        };
+        self.again = tokio::select! {
+            heard = heard(log) => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| deaf(&error))?,
+            () = pause(self.again) => self.again.map(|again| again * 2).filter(|again| *again <= AGAIN_MAX),
+        };
+        sleep_until(self.rang_at + RING_EVERY).await;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ChangeListener for DataVersion {
+    async fn rung(&mut self) -> StoreResult<()> {
+        loop {
+            self.wait().await?;
+            let version = data_version(&mut self.connection).await?;
+            if version != self.seen {
+                self.seen = version;
+                self.rang_at = Instant::now();
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Lets so much time pass; all time if that is none.
+async fn pause(time: Option<Duration>) {
+    match time {
+        Some(time) => sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn log_of(database: &Path) -> PathBuf {
+    let mut path = PathBuf::from(database);
+    path.as_mut_os_string().push("-wal");
+    path
+}
+
+/// See `inotify(7)`.
+fn listen(path: &Path) -> io::Result<Writes> {
+    let kernel = Inotify::init()?;
+    kernel.watches().add(path, WatchMask::MODIFY)?;
+    kernel.into_event_stream([0; NOTICES_BYTES])
+}
+
+/// Waits for a write.
+async fn heard(writes: &mut Writes) -> io::Result<()> {
+    match writes.next().await {
+        Some(told) => told.map(drop),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn deaf(error: &io::Error) -> StoreError {
+    StoreError::Unavailable(Outage::from(error).of("hearing of writes"))
+}
+
+async fn data_version(connection: &mut SqliteConnection) -> StoreResult<i64> {
+    let sql = "-- sqlite/bell.data_version\nPRAGMA data_version";
+    Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Executor as _, sqlite::SqliteJournalMode};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A database in a folder, a connection that writes to it, and a bell.
+    async fn bell() -> (TempDir, SqliteConnection, DataVersion) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new()
+            .filename(folder.path().join("a.db"))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let other = SqliteConnection::connect_with(&options).await.unwrap();
+        let bell = DataVersion::open(&options).await.unwrap();
+        (folder, other, bell)
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_heard_of_without_a_look_at_the_clock() {
+        let (_folder, mut other, mut bell) = bell().await;
+        assert!(bell.log.is_some());
+        for table in ["CREATE TABLE one (text)", "CREATE TABLE two (text)"] {
+            // It waits for the kernel alone.
+            bell.again = None;
+            other.execute(table).await.unwrap();
+            bell.rung().await.unwrap();
+        }
+        // It could have rung again by then.
+        let silence = tokio::time::timeout(RING_EVERY * 4, bell.rung()).await;
+        assert!(silence.is_err(), "nothing was written");
+    }
+
+    #[tokio::test]
+    async fn where_the_kernel_tells_nothing_it_looks_by_itself() {
+        let (_folder, mut other, mut bell) = bell().await;
+        bell.log = None;
+        other.execute("CREATE TABLE one (text)").await.unwrap();
+        bell.rung().await.unwrap();
+    }
+}

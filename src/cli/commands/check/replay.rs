@@ -1,0 +1,147 @@
+//! `recapd replay`: the daemon's own pipeline over recorded conversations, honouring their times.
+
+mod feed;
+mod report;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use tempfile::TempDir;
+
+use crate::cli::{GlobalOptions, backend::open, conversations, exit::CommandFailure};
+use feed::Feed;
+use recapd_config::{Config, Environment, LoadedConfig};
+use recapd_core::domain::{agent::AgentId, message::Format, price::Prices};
+use recapd_engine::assembly::{self, Parts};
+use recapd_platform::{
+    clock::{Clock, SystemClock},
+    files::list_files,
+};
+use recapd_store::{SqlStore, Store, sqlite};
+use report::Report;
+
+/// The name under which a replay holds leases.
+const OWNER: &str = "replay";
+/// Seeds jitter and nonces: a replay is the same each time.
+const SEED: u64 = 7;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd replay examples/two-weeks.jsonl           history with the rule, summary, and the cost
+  recapd replay chat.json --budget 8000            a smaller window
+  recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
+  recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
+  recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
+
+Exit codes: 0 fine, 1 nothing was read, or hardly anything that a model is shown (fewer than 1 message in 20), or an invariant
+is broken.")]
+pub(in crate::cli) struct Replay {
+    /// Conversation files, or folders of them, in any format that --format names
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How the files are written [default: detected]
+    #[arg(long, value_parser = format_name())]
+    format: Option<Format>,
+    /// Put everything into this agent [default: the agent or conversation that the file names]
+    #[arg(long)]
+    agent: Option<AgentId>,
+    /// The window's ceiling in tokens; 0 evicts nothing
+    #[arg(long, value_name = "TOKENS")]
+    budget: Option<i64>,
+    /// Who summarises: `offline`, or the name of a model at the configured provider; if that is `offline`, at the one
+    /// whose models are called so
+    #[arg(long)]
+    model: Option<String>,
+    /// The database outlives the command.
+    #[arg(skip)]
+    is_kept: bool,
+}
+
+pub(in crate::cli) fn format_name() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name))
+        .try_map(|name| Format::from_name(&name).ok_or_else(|| format!("expected {}", Format::names())))
+}
+
+impl Replay {
+    /// What this command sets before `--set` does: the past waits for nobody, and can be read again after a power cut.
+    pub(in crate::cli) fn settings(&self) -> Vec<String> {
+        let mut settings: Vec<String> = [
+            "queue.batch_exchanges=1",
+            "queue.batch_tokens_min=0",
+            "queue.debounce_ms=0",
+            "queue.max_wait_ms=0",
+            "database.synchronous=normal",
+            // Whoever names a model wants to see what it does.
+            "fallback.mode=none",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        settings.extend(self.budget.map(|budget| format!("window.budget_tokens={budget}")));
+        match self.model.as_deref() {
+            None => {}
+            Some("offline") => settings.push("model.mode=offline".to_owned()),
+            Some(model) => settings.push(format!("model.model={model}")),
+        }
+        settings
+    }
+
+    pub(in crate::cli) fn run(
+        mut self,
+        loaded: &LoadedConfig,
+        shared: &GlobalOptions,
+        environment: &Environment,
+    ) -> Result<ExitCode, CommandFailure> {
+        let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
+        let (mut config, temporary) = place_database(&loaded.config, shared)?;
+        self.is_kept = temporary.is_none();
+        if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
+            config.model.mode = config.model.mode.or_of(model);
+        }
+        let report = open::block_on(self.replay(&config, loaded.prices.clone(), environment, &files))?;
+        drop(temporary);
+        report.print(shared.json)
+    }
+
+    async fn replay(
+        &self,
+        config: &Config,
+        prices: Prices,
+        environment: &Environment,
+        files: &[PathBuf],
+    ) -> Result<Report, CommandFailure> {
+        let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let model = open::models(config, environment, &clock)?.model;
+        let shared: Arc<dyn Store> = store.clone();
+        let parts = Parts::new((config, prices), shared, model, clock, OWNER, SEED);
+        let started_at = parts.clock.now();
+        let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
+        for (file, name) in files.iter().zip(conversations::names(files)) {
+            feed.read(file, name.as_deref(), self.format).await?;
+        }
+        let outcome = feed.finish().await?;
+        if self.is_kept {
+            parts.ingestor.index_all().await?;
+        }
+        let duration_ms = parts.clock.now().since_ms(started_at);
+        Report::of(&parts, config, outcome, duration_ms).await
+    }
+}
+
+/// A database named by `--db` is kept; otherwise one in a temporary folder serves, and goes with it.
+fn place_database(
+    config: &Config,
+    shared: &GlobalOptions,
+) -> Result<(Config, Option<TempDir>), CommandFailure> {
+    let mut config = config.clone();
+    if shared.db.is_some() {
+        return Ok((config, None));
+    }
+    let folder = tempfile::Builder::new().prefix("recapd-replay-").tempdir()?;
+    config.database.url = sqlite::url_of(&folder.path().join("replay.db"));
+    Ok((config, Some(folder)))
+}

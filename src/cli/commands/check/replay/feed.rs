@@ -1,0 +1,255 @@
+//! Feeding files to the ingestor, in order, and letting the worker follow: what is evicted is summarised before more is
+//! read, as it was when the conversation took place.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+
+use crate::cli::{
+    conversations::{self, UnreadTimes},
+    exit::{CommandFailure, USAGE},
+    terminal::output,
+    unshown::Unshown,
+};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+        number::count,
+        time::DAY_MS,
+    },
+    formats::file::{FileReader, ReadError, Record, SkippedEntry},
+};
+use recapd_engine::assembly::Parts;
+
+/// Messages that go to the ingestor at once.
+const CHUNK_MESSAGES_MAX: usize = 256;
+/// Bytes that go to the ingestor at once.
+const CHUNK_BYTES_MAX: usize = 4 << 20;
+/// Skipped lines that are named one by one.
+const SKIPPED_SHOWN_MAX: u64 = 20;
+/// How often the end of the queue is looked for while a retry is waited for.
+const RETRY_LOOK: Duration = Duration::from_millis(200);
+
+/// What was fed.
+#[derive(Debug, Default)]
+pub(super) struct FeedReport {
+    /// The agents, in order of their first message.
+    pub(super) agents: Vec<AgentId>,
+    /// Messages stored.
+    pub(super) messages: i64,
+    /// Messages known already by their client id.
+    pub(super) duplicates: i64,
+    /// Lines and elements that could not be read.
+    pub(super) skipped: u64,
+    /// Messages whose time can't be read.
+    pub(super) unread_times: UnreadTimes,
+    /// Messages that no model is shown.
+    pub(super) unshown: Unshown,
+    /// Tokens that left windows.
+    pub(super) evicted_tokens: i64,
+    /// Files read, by format.
+    pub(super) formats: BTreeMap<&'static str, u64>,
+    /// Files of which nothing could be read.
+    pub(super) refused: Vec<ReadError>,
+}
+
+/// Reads files into the ingestor.
+pub(super) struct Feed {
+    parts: Parts,
+    only_agent: Option<AgentId>,
+    bar: ProgressBar,
+    bytes_done: u64,
+    current: Option<AgentId>,
+    chunk: Vec<Message>,
+    chunk_bytes: usize,
+    seen: BTreeSet<AgentId>,
+    fed: FeedReport,
+}
+
+impl Feed {
+    /// A feed of `files` to the ingestor of `parts`, all to one agent if that is named.
+    pub(super) fn new(parts: Parts, only_agent: Option<AgentId>, files: &[PathBuf]) -> Self {
+        let bytes = files
+            .iter()
+            .filter_map(|file| file.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum();
+        let bar = if output::shows_progress() {
+            ProgressBar::new(bytes)
+        } else {
+            ProgressBar::hidden()
+        };
+        let template = "{spinner} {bar:32} {percent:>3}%  {msg}  {elapsed} elapsed, {eta} left";
+        bar.set_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        let (seen, fed) = (BTreeSet::new(), FeedReport::default());
+        Self {
+            parts,
+            only_agent,
+            bar,
+            bytes_done: 0,
+            current: None,
+            chunk: Vec::new(),
+            chunk_bytes: 0,
+            seen,
+            fed,
+        }
+    }
+
+    /// Feeds one file, whose conversation may be called `name`. What can't be read is named and left out; the rest is
+    /// still read.
+    pub(super) async fn read(
+        &mut self,
+        file: &Path,
+        name: Option<&str>,
+        format: Option<Format>,
+    ) -> Result<(), CommandFailure> {
+        let mut reader = match FileReader::open_conversation(file, name, format) {
+            Ok(reader) => reader,
+            Err(refused) => {
+                self.note(&format!("skipped {refused}"));
+                self.fed.refused.push(refused);
+                return Ok(());
+            }
+        };
+        *self.fed.formats.entry(reader.format().name()).or_default() += 1;
+        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
+        let mut left_out = 0;
+        while let Some(record) = reader.next() {
+            match record {
+                Ok(record) if is_main_only && record.is_sidechain => left_out += 1,
+                Ok(record) => {
+                    if let Some(told) = self.fed.unread_times.observe(file, &record) {
+                        self.note(&told);
+                    }
+                    self.take(record).await?;
+                }
+                Err(skipped) => self.skip(file, &skipped),
+            }
+            self.bar.set_position(self.bytes_done + reader.bytes_read());
+        }
+        self.flush().await?;
+        self.bytes_done += reader.bytes_read();
+        let name = file.display().to_string();
+        if left_out > 0 {
+            let line = conversations::left_out(left_out, &name);
+            self.bar.suspend(|| output::note(&line));
+        }
+        if reader.undone() > 0 {
+            let line = conversations::undone(reader.undone(), &name);
+            self.bar.suspend(|| output::note(&line));
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, record: Record) -> Result<(), CommandFailure> {
+        let agent = self.agent_of(&record);
+        let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
+        if is_full || self.current.as_ref() != Some(&agent) {
+            self.flush().await?;
+            self.meet(&agent).await?;
+            self.current = Some(agent);
+        }
+        self.fed.unshown.observe(&record.message);
+        self.chunk_bytes += record.message.payload.len();
+        self.chunk.push(record.message);
+        Ok(())
+    }
+
+    fn agent_of(&self, record: &Record) -> AgentId {
+        let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        self.only_agent
+            .clone()
+            .or_else(named)
+            .unwrap_or_else(|| conversations::agent_of(&record.conversation))
+    }
+
+    /// An agent that was there before this replay would get its messages a second time.
+    async fn meet(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
+        if !self.seen.insert(agent.clone()) {
+            return Ok(());
+        }
+        if self.parts.store.agent(agent).await?.is_some() {
+            let cure = "replay into a new database, or name another agent with --agent";
+            return Err(CommandFailure::new(
+                USAGE,
+                anyhow::anyhow!("agent `{agent}` is in the database already; {cure}"),
+            ));
+        }
+        self.fed.agents.push(agent.clone());
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), CommandFailure> {
+        let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
+            return Ok(());
+        };
+        self.chunk_bytes = 0;
+        let outcome = self
+            .parts
+            .ingestor
+            .replay(&agent, std::mem::take(&mut self.chunk))
+            .await?;
+        self.fed.messages += outcome.accepted;
+        self.fed.duplicates += outcome.duplicates;
+        self.fed.evicted_tokens += outcome
+            .evictions
+            .iter()
+            .map(|eviction| eviction.tokens)
+            .sum::<i64>();
+        if !outcome.evictions.is_empty() {
+            self.parts.worker.drain().await?;
+        }
+        let read = HumanBytes(self.bar.position());
+        self.bar
+            .set_message(format!("{}, {read}", count(self.fed.messages, "message")));
+        Ok(())
+    }
+
+    /// Ages what has grown old, waits for the queue's end, and says what was fed.
+    pub(super) async fn finish(mut self) -> Result<FeedReport, CommandFailure> {
+        self.flush().await?;
+        self.parts.ingestor.keep_calibrations().await?;
+        self.parts.schedule.age().await?;
+        loop {
+            self.parts.worker.drain().await?;
+            let sample = self.parts.store.sample(self.parts.clock.now(), DAY_MS).await?;
+            if sample.ready + sample.scheduled + sample.running == 0 {
+                break;
+            }
+            self.bar.set_message(format!(
+                "{} waiting for the next try",
+                count(sample.ready + sample.scheduled, "update")
+            ));
+            tokio::time::sleep(RETRY_LOOK).await;
+        }
+        self.bar.finish_and_clear();
+        Ok(self.fed)
+    }
+
+    fn skip(&mut self, file: &Path, skipped: &SkippedEntry) {
+        self.fed.skipped += 1;
+        if self.fed.skipped <= SKIPPED_SHOWN_MAX {
+            self.note(&format!(
+                "{}:{}: {}; {}",
+                file.display(),
+                skipped.line,
+                skipped.reason,
+                skipped.cure
+            ));
+        }
+        if self.fed.skipped == SKIPPED_SHOWN_MAX + 1 {
+            self.note("more lines are skipped; they are counted at the end");
+        }
+    }
+
+    fn note(&self, line: &str) {
+        self.bar.suspend(|| output::error(line));
+    }
+}

@@ -1,0 +1,103 @@
+//! What the dashboard shows of the daemon itself: its configuration, its schedules, and what doctor says.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::Start;
+use crate::cli::commands::operation::doctor;
+use recapd_api::http::{self, DaemonFacts, Setting};
+use recapd_config::{Config, ConfigEntry, ConfigSource, Environment};
+use recapd_engine::assembly::Parts;
+use recapd_store::SqlStore;
+
+/// Looks at the daemon from inside.
+pub(super) struct HealthChecker {
+    store: Arc<SqlStore>,
+    environment: Environment,
+    owner: String,
+    in_force: Mutex<InForce>,
+}
+
+/// What a reload replaces.
+#[derive(Clone)]
+struct InForce {
+    config: Config,
+    entries: Vec<ConfigEntry>,
+    parts: Parts,
+}
+
+impl HealthChecker {
+    /// An examiner of the daemon that `given` started.
+    pub(super) fn of(
+        config: &Config,
+        given: &Start,
+        owner: &str,
+        store: &Arc<SqlStore>,
+        parts: &Parts,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store: Arc::clone(store),
+            environment: given.environment.clone(),
+            owner: owner.to_owned(),
+            in_force: Mutex::new(InForce {
+                config: config.clone(),
+                entries: given.entries.clone(),
+                parts: parts.clone(),
+            }),
+        })
+    }
+
+    /// Takes over what a reload took over: `fresh` entries but those that wait for a restart.
+    pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
+        let mut in_force = self.held();
+        let before = std::mem::take(&mut in_force.entries);
+        let kept = |entry: ConfigEntry| {
+            let is_waiting = waiting.contains(&entry.key);
+            let of_before = before.iter().find(|before| is_waiting && before.key == entry.key);
+            of_before.cloned().unwrap_or(entry)
+        };
+        *in_force = InForce {
+            config,
+            entries: fresh.into_iter().map(kept).collect(),
+            parts,
+        };
+    }
+
+    fn held(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn setting(entry: ConfigEntry) -> Setting {
+    Setting {
+        origin: (entry.origin != ConfigSource::Default).then(|| entry.origin.to_string()),
+        key: entry.key,
+        value: entry.value,
+    }
+}
+
+#[async_trait]
+impl http::HealthChecker for HealthChecker {
+    async fn examine(&self) -> DaemonFacts {
+        let InForce {
+            config,
+            entries,
+            parts,
+        } = self.held().clone();
+        let now = parts.clock.now();
+        DaemonFacts {
+            owner: self.owner.clone(),
+            workers: config.worker.concurrency,
+            schema: self
+                .store
+                .schema()
+                .await
+                .map(|schema| schema.version())
+                .unwrap_or_default(),
+            settings: entries.into_iter().map(setting).collect(),
+            firings: parts.schedule.firings().await.unwrap_or_default(),
+            checks: doctor::from_inside(&config, &self.environment, &self.store, now).await,
+        }
+    }
+}

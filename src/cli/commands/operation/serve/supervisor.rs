@@ -1,0 +1,147 @@
+//! The worker and what goes with it, which can be replaced while the daemon runs: at SIGHUP the configuration is read
+//! again, a new worker begins to claim, and the one of before finishes what it holds.
+
+use std::{pin::pin, sync::Arc};
+
+use futures::{Stream, StreamExt as _};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::{Start, health_checker::HealthChecker, service};
+use crate::cli::{backend::open::ApiKeys, exit::CommandFailure};
+use recapd_config::{Config, LoadedConfig, ReloadOutcome};
+use recapd_engine::assembly::Parts;
+use recapd_platform::{lifecycle::Lifecycle, randomness};
+use recapd_store::{Resume, SqlStore};
+
+/// What a reload needs beside the configuration.
+pub(super) struct Supervisor {
+    /// Where the worker and what goes with it run.
+    pub(super) lifecycle: Lifecycle,
+    pub(super) parts: Parts,
+    pub(super) store: Arc<SqlStore>,
+    pub(super) owner: String,
+    /// What the models are asked with.
+    pub(super) keys: ApiKeys,
+    pub(super) health_checker: Arc<HealthChecker>,
+    pub(super) given: Start,
+}
+
+impl Supervisor {
+    /// Sets the worker to work, and replaces it whenever `hangups` say so, until the daemon ends.
+    pub(super) async fn run(mut self, config: Config, hangups: impl Stream<Item = ()> + Send) {
+        let (mut config, mut stop) = (config, self.begin());
+        let mut hangups = pin!(hangups);
+        let soft = self.lifecycle.soft().clone();
+        while let Some(Some(())) = soft.run_until_cancelled(hangups.next()).await {
+            self.given.notify.reloading();
+            match self.reload(&config) {
+                Ok((reloaded, whom)) => {
+                    self.parts.metrics.service.reloaded(true, self.parts.clock.now());
+                    for key in &reloaded.waiting {
+                        warn!(key, "config.restart_needed");
+                    }
+                    info!(keys = reloaded.changed.join(","), "config.reloaded");
+                    // Though no key of the configuration is another one, a provider's key or a price may be.
+                    stop.cancel();
+                    stop = self.begin();
+                    self.resume(whom);
+                    config = reloaded.config;
+                }
+                Err(failed) => {
+                    self.parts.metrics.service.reloaded(false, self.parts.clock.now());
+                    error!(error = failed.text(), "config.reload_failed");
+                }
+            }
+            // `systemctl reload` is over with what follows, and whoever asked for it looks then.
+            self.given.notify.status(&service::line(&self.parts, false));
+            self.given.notify.ready();
+        }
+    }
+
+    /// Reads the configuration, and makes a worker by it. Says whom that may help, too. Nothing is changed on an error.
+    fn reload(&mut self, running: &Config) -> Result<(ReloadOutcome, Resume), CommandFailure> {
+        let loaded: LoadedConfig = self.given.sources.clone().load()?;
+        let reloaded = ReloadOutcome::of(running, &loaded.config)?;
+        let config = &reloaded.config;
+        // Keys are read from their files again, whatever else changed.
+        let keys = ApiKeys::of(config, &self.given.environment)?;
+        let models = keys.clone().models(config, &self.parts.clock)?;
+        let seed = randomness::seed()?;
+        let whom = helped(&reloaded.changed, self.keys == keys);
+        self.keys = keys;
+        self.given.logging.set_level(config.log.level);
+        self.parts = self
+            .parts
+            .clone()
+            .renewed((config, reloaded.prices.clone()), models.model, &self.owner, seed)
+            .with_batches(config, self.store.clone(), models.batch)
+            .with_database(&self.store);
+        self.health_checker.renew(
+            config.clone(),
+            loaded.entries(),
+            &reloaded.waiting,
+            self.parts.clone(),
+        );
+        Ok((reloaded, whom))
+    }
+
+    /// Lets updates go on that wait for a limit or a provider: it may be another one now, or have another key, and a batch poller
+    /// may have been stopped when it owed them that. Should it fail, it is tried until it is done, whatever reloads follow:
+    /// they may not help all whom this one does.
+    fn resume(&self, whom: Resume) {
+        let (resumption, soft) = (self.parts.worker.resumption(whom), self.lifecycle.soft().clone());
+        self.lifecycle
+            .spawn("resumption", async move { resumption.run(soft).await });
+    }
+
+    /// Starts the worker, its batch poller and the schedule; they end with the daemon, or when what is returned is cancelled.
+    fn begin(&self) -> CancellationToken {
+        let (lifecycle, parts) = (&self.lifecycle, &self.parts);
+        let stop = lifecycle.soft().child_token();
+        lifecycle.spawn_vital_until(stop.clone(), "worker", {
+            let (worker, soft, hard) = (parts.worker.clone(), stop.clone(), lifecycle.hard().clone());
+            async move { worker.run(soft, hard).await }
+        });
+        if let Some(batch_poller) = parts.worker.batch_poller() {
+            let soft = stop.clone();
+            lifecycle.spawn_vital_until(stop.clone(), "batch_poller", async move {
+                batch_poller.run(soft).await;
+            });
+        }
+        lifecycle.spawn_vital_until(stop.clone(), "schedule", {
+            let (schedule, soft) = (parts.schedule.clone(), stop.clone());
+            async move { schedule.run(soft).await }
+        });
+        stop
+    }
+}
+
+/// Whom a reload helps that changed these keys of the configuration. Whoever was refused isn't tried again with the same key
+/// at the same provider.
+fn helped(changed: &[String], has_same_keys: bool) -> Resume {
+    let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");
+    if has_same_keys && !changed.iter().any(is_of_model) {
+        Resume::Waiting
+    } else {
+        Resume::Refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_refused_is_helped_by_another_key_or_another_provider() {
+        for (changed, has_same_keys, whom) in [
+            ("spend.calls_per_day", true, Resume::Waiting),
+            ("spend.calls_per_day", false, Resume::Refused),
+            ("model.base_url", true, Resume::Refused),
+            ("fallback.mode", true, Resume::Refused),
+        ] {
+            assert_eq!(helped(&[changed.to_owned()], has_same_keys), whom, "{changed}");
+        }
+        assert_eq!(helped(&[], true), Resume::Waiting);
+    }
+}
