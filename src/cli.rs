@@ -17,7 +17,7 @@ use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use tokio::time::Instant;
 
-use backend::remote::{self, DaemonTarget};
+use backend::api::{self, DaemonTarget};
 use commands::agent::mcp;
 use commands::{
     agent::{
@@ -122,7 +122,7 @@ impl GlobalOptions {
 
     /// With the credentials that are given, for whichever daemon is asked.
     fn with_credentials(mut self, environment: &Environment) -> Result<Self, CommandFailure> {
-        self.credentials = remote::credentials(self.token_file.as_deref(), environment)?;
+        self.credentials = api::credentials(self.token_file.as_deref(), environment)?;
         let credentials = self.credentials.clone();
         self.server = self.server.map(|server| server.with_credentials(credentials));
         Ok(self)
@@ -142,7 +142,7 @@ impl GlobalOptions {
     /// With the daemon that runs here, if the command asks one and nobody says where the data is.
     fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, CommandFailure> {
         if command.asks_a_daemon() && !self.names_a_place() {
-            self.server = remote::find(&config.http, self.credentials.clone())?;
+            self.server = api::find(&config.http, self.credentials.clone())?;
         }
         Ok(self)
     }

@@ -30,6 +30,7 @@ use recapd_core::{
 use recapd_llm::{
     ChatModel,
     batch::{BatchModel, RESULTS_BYTES_MAX},
+    offline::OfflineModel,
 };
 use recapd_platform::{
     clock::Clock,
@@ -165,6 +166,21 @@ impl Parts {
             clock,
             notices,
         }
+    }
+
+    /// The parts of a command that reads `store` or changes it where no daemon does. It asks no model.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn without_model(
+        config: &Config,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> StoreResult<Self> {
+        let model = Arc::new(OfflineModel);
+        let parts = Self::new((config, Prices::default()), store, model, clock, "command", 0);
+        parts.ingestor.recall_calibrations().await?;
+        Ok(parts)
     }
 
     /// The same parts with another worker and another schedule, by a configuration of which the sections differ that

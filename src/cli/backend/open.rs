@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{cure, remote};
+use super::{api, cure};
 use crate::cli::{
     exit::{CONFIGURATION, CommandFailure, UNAVAILABLE},
     terminal::likeness,
@@ -121,7 +121,7 @@ pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, Comma
 pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
-            let server = remote::base(&config.http);
+            let server = api::base(&config.http);
             let token = "with its token in RECAPD_TOKEN or --token-file if it demands one";
             let hint = format!("ask the daemon that runs there: --server {server}, {token}");
             CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))

@@ -7,8 +7,8 @@ use std::{
 
 use axum::{
     BoxError, Router,
-    body::{Bytes, HttpBody},
-    http::Request,
+    body::{Bytes, HttpBody, to_bytes},
+    http::{Request, StatusCode},
     response::Response,
 };
 use futures::future::Either;
@@ -33,6 +33,23 @@ impl Interface {
             app,
             router: TowerToHyperService::new(router),
         }
+    }
+
+    /// Answers a request of this process, without a connection: the status, and the body.
+    ///
+    /// # Errors
+    /// When the body breaks off, or has more than `bytes_max` bytes.
+    pub async fn answer<B>(
+        &self,
+        request: Request<B>,
+        bytes_max: usize,
+    ) -> Result<(StatusCode, Bytes), axum::Error>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let Ok(response) = self.call(request).await;
+        let status = response.status();
+        Ok((status, to_bytes(response.into_body(), bytes_max).await?))
     }
 
     /// The proxies that are believed about whom they ask for.

@@ -2,7 +2,7 @@
 
 mod list;
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{
     GlobalOptions,
-    backend::{hands::Hands, open, remote::Remote},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
@@ -19,9 +19,6 @@ use recapd_core::domain::{
     agent::AgentId,
     settings::{AgentSettings, SettingsError, SettingsPatch},
 };
-use recapd_engine::assembly;
-use recapd_platform::clock::SystemClock;
-use recapd_store::Store as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -98,10 +95,8 @@ impl Agents {
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
         let shown = open::block_on(async {
-            match &shared.server {
-                Some(server) => ask(&Remote::new(server)?, &agent, patch).await,
-                None => look(config, &agent, patch).await,
-            }
+            // A change of settings goes beside a daemon, too: it reads them with each append.
+            ask(&Api::reading(config, shared).await?, &agent, patch).await
         })?;
         if shared.json {
             output::json(
@@ -121,8 +116,8 @@ fn pause(
     paused: bool,
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
-        let hands = Hands::working(config, shared).await?;
-        hands.set_agent_paused(agent, paused).await
+        let api = Api::changing(config, shared).await?;
+        api.set_agent_paused(agent, paused).await
     })?;
     if shared.json {
         output::json(&json!({ "agent_id": agent, "paused": paused }))?;
@@ -136,41 +131,13 @@ fn pause(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn look(
-    config: &Config,
-    agent: &AgentId,
-    patch: Option<Value>,
-) -> Result<AgentSettingsView, CommandFailure> {
-    let store = open::look(config).await?;
-    let Some(row) = store.agent(agent).await? else {
-        return Err(open::unknown(&store, agent).await);
-    };
-    let settings = match patch {
-        None => row.settings,
-        Some(patch) => {
-            let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
-            let ingestor = assembly::ingestor_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
-            ingestor.change_settings(agent, &patch).await?
-        }
-    };
-    let in_force = settings.in_force(&config.agent_settings(), &config.basis());
-    Ok(AgentSettingsView {
-        in_force: in_force.iter().map(|value| json!(value)).collect(),
-        settings,
-    })
-}
-
-async fn ask(
-    daemon: &Remote,
-    agent: &AgentId,
-    patch: Option<Value>,
-) -> Result<AgentSettingsView, CommandFailure> {
+async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettingsView, CommandFailure> {
     let url = format!("/v1/agents/{agent}");
     if let Some(patch) = patch {
         SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
-        daemon.patch(&url, &patch).await?;
+        api.patch(&url, &patch).await?;
     }
-    let shown = daemon.get(&url, "application/json").await?;
+    let shown = api.get(&url, "application/json").await?;
     Ok(serde_json::from_str(&shown).map_err(anyhow::Error::new)?)
 }
 

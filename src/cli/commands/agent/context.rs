@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, escaped},
         open,
-        remote::{Remote, escaped},
     },
     exit::CommandFailure,
     terminal::output,
@@ -95,7 +95,7 @@ impl ContextCommand {
     ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let reply = match &shared.server {
-                Some(server) => self.ask(&Remote::new(server)?).await?,
+                Some(server) => self.ask(&Api::new(server)?).await?,
                 None => self.read(config).await?,
             };
             if shared.json {
@@ -157,7 +157,7 @@ impl ContextCommand {
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, CommandFailure> {
+    async fn ask(&self, daemon: &Api) -> Result<serde_json::Value, CommandFailure> {
         let budget = self.budget.map(|budget| format!("&budget={budget}"));
         let summary = self
             .summary_max_tokens

@@ -9,8 +9,8 @@ use super::lineage;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, behind},
         open,
-        remote::{Remote, behind},
     },
     exit::CommandFailure,
     terminal::output,
@@ -24,8 +24,7 @@ use recapd_core::domain::{
         edit::{FactEdit, FactEditError, NewFact},
     },
 };
-use recapd_engine::ingest::FactReply;
-use recapd_store::{FactQuery, Store as _};
+use recapd_store::FactQuery;
 
 /// The most facts that one call reads.
 const SHOWN_MAX: i64 = 200;
@@ -134,20 +133,11 @@ async fn read(
     agent: &AgentId,
     query: FactQuery,
 ) -> Result<Vec<Value>, CommandFailure> {
-    if let Some(server) = &shared.server {
-        let cursor = behind(PagedList::Facts(agent), Some(&query.after));
-        let (limit, all) = (query.limit, i64::from(query.all));
-        let path = format!("/v1/agents/{agent}/facts?limit={limit}{cursor}&all={all}");
-        let page = Remote::new(server)?.get(&path, "application/json").await?;
-        let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
-        return Ok(page["facts"].as_array().cloned().unwrap_or_default());
-    }
-    let store = open::look(config).await?;
-    if store.agent(agent).await?.is_none() {
-        return Err(open::unknown(&store, agent).await);
-    }
-    let rows = store.facts(agent, query).await?.into_iter();
-    rows.map(|row| lineage::written(&FactReply::from(row))).collect()
+    let cursor = behind(PagedList::Facts(agent), Some(&query.after));
+    let (limit, all) = (query.limit, i64::from(query.all));
+    let path = format!("/v1/agents/{agent}/facts?limit={limit}{cursor}&all={all}");
+    let page: Value = Api::reading(config, shared).await?.read(&path).await?;
+    Ok(page["facts"].as_array().cloned().unwrap_or_default())
 }
 
 impl FactsAction {
@@ -170,16 +160,8 @@ fn add(
     agent: &AgentId,
     fact: &Value,
 ) -> Result<ExitCode, CommandFailure> {
-    let new = NewFact::parse(fact).map_err(|error| refusal(&error))?;
-    let reply = open::block_on(async {
-        if let Some(server) = &shared.server {
-            let path = format!("/v1/agents/{agent}/facts");
-            let text = Remote::new(server)?.post(&path, fact).await?;
-            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
-        }
-        let ingestor = lineage::open(config, agent).await?;
-        lineage::written(&ingestor.add_fact(agent, new).await?)
-    })?;
+    NewFact::parse(fact).map_err(|error| refusal(&error))?;
+    let reply = lineage::ask(config, shared, agent, ("facts", fact.clone()))?;
     lineage::print(shared, &reply, &|reply| {
         format!(
             "added fact {} to {agent}: version {}",
@@ -195,16 +177,8 @@ fn edit(
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     let FactNumber { agent, fact } = numbered;
-    let edit = FactEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = open::block_on(async {
-        if let Some(server) = &shared.server {
-            let path = format!("/v1/agents/{agent}/facts/{fact}");
-            let text = Remote::new(server)?.patch(&path, change).await?;
-            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
-        }
-        let ingestor = lineage::open(config, agent).await?;
-        lineage::written(&ingestor.edit_fact(agent, *fact, edit).await?)
-    })?;
+    FactEdit::parse(change).map_err(|error| refusal(&error))?;
+    let reply = lineage::change(config, shared, agent, (&format!("facts/{fact}"), change))?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["fact"].as_i64() {
             Some(now) if now != *fact => format!(", now fact {now}"),

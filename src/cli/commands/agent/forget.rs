@@ -8,11 +8,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::lineage;
 use crate::{
     cli::{
         GlobalOptions,
-        backend::{open, remote::Remote},
+        backend::{api::Api, open},
         exit::CommandFailure,
         terminal::{output, ticker::Ticker},
     },
@@ -95,7 +94,7 @@ impl Forget {
         let reply: ForgetReply = open::block_on(async {
             if let Some(server) = &shared.server {
                 let path = format!("/v1/agents/{agent}/forget");
-                return read(&Remote::new(server)?.post(&path, &body).await?);
+                return read(&Api::new(server)?.post(&path, &body).await?);
             }
             let (ingestor, store) = ingestor(config, agent).await?;
             Ok(told_meanwhile(store.as_ref(), agent, ingestor.forget(agent, what)).await?)
@@ -131,7 +130,7 @@ impl Forget {
             match &shared.server {
                 Some(server) => {
                     let path = format!("/v1/agents/{agent}?confirm={agent}");
-                    read(&Remote::new(server)?.delete(&path).await?)
+                    read(&Api::new(server)?.delete(&path).await?)
                 }
                 None => delete_here(config, agent).await,
             }
@@ -183,7 +182,12 @@ async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Co
 
 /// The ingestor over the database, with the live journals that are configured.
 async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
-    let (ingestor, store) = lineage::open_with_store(config, agent).await?;
+    let store = open::work(config).await?;
+    if store.agent(agent).await?.is_none() {
+        return Err(open::unknown(store.as_ref(), agent).await);
+    }
+    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
+    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
     let journal = assembly::live_journal(&config.journal, Arc::<SqlStore>::clone(&store))?;
     Ok((ingestor.with_journal(journal), store))
 }

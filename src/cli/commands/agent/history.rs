@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote::Remote},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
@@ -62,7 +62,7 @@ impl History {
             let mut before = None;
             loop {
                 let shown = match &shared.server {
-                    Some(server) => self.ask(&Remote::new(server)?, shared.json).await?,
+                    Some(server) => self.ask(&Api::new(server)?, shared.json).await?,
                     None => shown(&self.read(config).await?, shared.json)?,
                 };
                 if before.as_ref() != Some(&shown) {
@@ -92,7 +92,7 @@ impl History {
         }
     }
 
-    async fn ask(&self, daemon: &Remote, json: bool) -> Result<String, CommandFailure> {
+    async fn ask(&self, daemon: &Api, json: bool) -> Result<String, CommandFailure> {
         let accept = if json { "application/json" } else { "text/plain" };
         let mut texts = Vec::new();
         for agent in &self.agents {

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    cli::{GlobalOptions, backend::remote, exit::CommandFailure, terminal::output},
+    cli::{GlobalOptions, backend::api, exit::CommandFailure, terminal::output},
     hook::{self, Event, HookCall, Host, INPUT_BYTES_MAX, Input},
 };
 pub(in crate::cli) use called::called;
@@ -187,7 +187,7 @@ impl Fire {
 /// Where the daemon answers.
 fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
-    server.unwrap_or_else(|| remote::base(&config.http))
+    server.unwrap_or_else(|| api::base(&config.http))
 }
 
 /// What the host says, none if it says nothing that makes sense.

@@ -9,8 +9,8 @@ use super::lineage;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, behind},
         open,
-        remote::{Remote, behind},
     },
     exit::CommandFailure,
     terminal::output,
@@ -21,8 +21,7 @@ use recapd_core::domain::{
     cursor::PagedList,
     summary::edit::{EditError, ItemEdit},
 };
-use recapd_engine::ingest::listed;
-use recapd_store::{ItemQuery, Store as _};
+use recapd_store::ItemQuery;
 
 /// The most items that one call reads.
 const SHOWN_MAX: i64 = 200;
@@ -135,20 +134,11 @@ fn list(
     query: ItemQuery,
 ) -> Result<ExitCode, CommandFailure> {
     let items: Vec<Value> = open::block_on(async {
-        if let Some(server) = &shared.server {
-            let (limit, all) = (query.limit, i64::from(query.all));
-            let cursor = behind(PagedList::Items(agent), Some(&query.after));
-            let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
-            let page = Remote::new(server)?.get(&path, "application/json").await?;
-            let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
-            return Ok(page["items"].as_array().cloned().unwrap_or_default());
-        }
-        let store = open::look(config).await?;
-        if store.agent(agent).await?.is_none() {
-            return Err(open::unknown(&store, agent).await);
-        }
-        let found = listed(&store, agent, store.items(agent, query).await?).await?;
-        found.iter().map(lineage::written).collect()
+        let (limit, all) = (query.limit, i64::from(query.all));
+        let cursor = behind(PagedList::Items(agent), Some(&query.after));
+        let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
+        let page: Value = Api::reading(config, shared).await?.read(&path).await?;
+        Ok(page["items"].as_array().cloned().unwrap_or_default())
     })?;
     if shared.json {
         output::json(&json!({"agent_id": agent, "items": items}))?;
@@ -189,16 +179,8 @@ fn change(
     change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     let ItemNumber { agent, item } = numbered;
-    let edit = ItemEdit::parse(change).map_err(|error| refusal(&error))?;
-    let reply = open::block_on(async {
-        if let Some(server) = &shared.server {
-            let path = format!("/v1/agents/{agent}/items/{item}");
-            let text = Remote::new(server)?.patch(&path, change).await?;
-            return Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
-        }
-        let ingestor = lineage::open(config, agent).await?;
-        lineage::written(&ingestor.edit_item(agent, *item, edit).await?)
-    })?;
+    ItemEdit::parse(change).map_err(|error| refusal(&error))?;
+    let reply = lineage::change(config, shared, agent, (&format!("items/{item}"), change))?;
     lineage::print(shared, &reply, &|reply| {
         let now = match reply["item"].as_i64() {
             Some(now) if now != *item => format!(", now item {now}"),

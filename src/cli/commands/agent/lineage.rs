@@ -1,28 +1,18 @@
 //! `recapd mark`, `rewind`, `clear` and `fork`.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        open,
-        remote::{DaemonTarget, Remote},
-    },
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
-use recapd_engine::{
-    assembly,
-    ingest::{ForkReply, Ingestor, StepReply},
-};
-use recapd_platform::clock::SystemClock;
-use recapd_store::{SqlStore, Store};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -119,14 +109,7 @@ impl Fork {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let Self { parent, child } = self;
-        let reply = open::block_on(async {
-            if let Some(server) = &shared.server {
-                return ask(server, &parent, ("fork", json!({ "child": child }))).await;
-            }
-            let ingestor = open(config, &parent).await?;
-            let forked = ingestor.fork(&parent, &child).await?;
-            written(&ForkReply::new(parent.clone(), child.clone(), forked))
-        })?;
+        let reply = ask(config, shared, &parent, ("fork", json!({ "child": child })))?;
         print(shared, &reply, &|reply| {
             format!(
                 "forked {child} from {parent} at {}: {} and {} of the summary are shared",
@@ -145,48 +128,36 @@ fn step(
     step: &Step,
     asked: (&str, Value),
 ) -> Result<ExitCode, CommandFailure> {
-    let reply = open::block_on(async {
-        if let Some(server) = &shared.server {
-            return ask(server, agent, asked).await;
-        }
-        let ingestor = open(config, agent).await?;
-        let outcome = ingestor.step(agent, step).await?;
-        written(&StepReply::from(outcome))
-    })?;
+    let reply = ask(config, shared, agent, asked)?;
     print(shared, &reply, &|reply| line(agent, step, reply))
 }
 
-/// The ingestor over the database, which no daemon may hold: it would answer readers from before the step.
-pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Ingestor, CommandFailure> {
-    Ok(open_with_store(config, agent).await?.0)
-}
-
-/// As [`open`], with the database itself.
-pub(super) async fn open_with_store(
+/// Has something done to an agent.
+pub(super) fn ask(
     config: &Config,
-    agent: &AgentId,
-) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
-    let store = open::work(config).await?;
-    if store.agent(agent).await?.is_none() {
-        return Err(open::unknown(store.as_ref(), agent).await);
-    }
-    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-    let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
-    Ok((ingestor, store))
-}
-
-pub(super) async fn ask(
-    server: &DaemonTarget,
+    shared: &GlobalOptions,
     agent: &AgentId,
     (action, body): (&str, Value),
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{action}");
-    let text = Remote::new(server)?.post(&path, &body).await?;
-    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+    open::block_on(async {
+        let text = Api::changing(config, shared).await?.post(&path, &body).await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+    })
 }
 
-pub(super) fn written(reply: &impl Serialize) -> Result<Value, CommandFailure> {
-    Ok(serde_json::to_value(reply).map_err(anyhow::Error::new)?)
+/// Changes something of an agent's by a merge patch.
+pub(super) fn change(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    (what, change): (&str, &Value),
+) -> Result<Value, CommandFailure> {
+    let path = format!("/v1/agents/{agent}/{what}");
+    open::block_on(async {
+        let text = Api::changing(config, shared).await?.patch(&path, change).await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+    })
 }
 
 pub(super) fn print(

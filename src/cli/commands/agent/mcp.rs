@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote},
+    backend::{api, open},
     exit::{CONFIGURATION, CommandFailure},
 };
 use recapd_api::{
@@ -70,7 +70,7 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
     if shared.db.is_some() {
         return Ok(Way::Fixed(look(config.clone()).await?));
     }
-    let daemon = Remote::new(&remote::base(&config.http))
+    let daemon = Remote::new(&api::base(&config.http))
         .map_err(refused)?
         .with_credentials(shared.credentials.clone());
     let config = config.clone();

@@ -8,14 +8,13 @@ use serde_json::json;
 use super::lineage;
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote::Remote},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
-use recapd_api::context::pins::{PinsReply, pins};
+use recapd_api::context::pins::PinsReply;
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, lineage::Step};
-use recapd_store::Store as _;
+use recapd_core::domain::agent::AgentId;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -45,8 +44,7 @@ impl PinCommand {
         config: &Config,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let step = Step::Pin(self.seq);
-        self.run(config, shared, &step, ("pin", "pinned"))
+        self.run(config, shared, ("pin", "pinned"))
     }
 
     pub(in crate::cli) fn unpin(
@@ -54,28 +52,17 @@ impl PinCommand {
         config: &Config,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let step = Step::Unpin(self.seq);
-        self.run(config, shared, &step, ("unpin", "unpinned"))
+        self.run(config, shared, ("unpin", "unpinned"))
     }
 
     fn run(
         self,
         config: &Config,
         shared: &GlobalOptions,
-        step: &Step,
         (action, done): (&str, &str),
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent, seq } = self;
-        open::block_on(async {
-            if let Some(server) = &shared.server {
-                let path = format!("/v1/agents/{agent}/{action}");
-                Remote::new(server)?.post(&path, &json!({ "seq": seq })).await?;
-            } else {
-                let ingestor = lineage::open(config, &agent).await?;
-                ingestor.step(&agent, step).await?;
-            }
-            Ok(())
-        })?;
+        lineage::ask(config, shared, &agent, (action, json!({ "seq": seq })))?;
         if shared.json {
             output::json(&json!({ "agent_id": agent, "seq": seq, "pinned": action == "pin" }))?;
         } else {
@@ -91,15 +78,9 @@ impl Pins {
         config: &Config,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let reply = open::block_on(async {
-            match &shared.server {
-                Some(server) => {
-                    let path = format!("/v1/agents/{}/pins", self.agent);
-                    let text = Remote::new(server)?.get(&path, "application/json").await?;
-                    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
-                }
-                None => self.look(config).await,
-            }
+        let reply: PinsReply = open::block_on(async {
+            let path = format!("/v1/agents/{}/pins", self.agent);
+            Api::reading(config, shared).await?.read(&path).await
         })?;
         if shared.json {
             output::json(&reply)?;
@@ -107,16 +88,6 @@ impl Pins {
             output::text(&lines(&reply))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    async fn look(&self, config: &Config) -> Result<PinsReply, CommandFailure> {
-        let store = open::look(config).await?;
-        let Some(row) = store.agent(&self.agent).await? else {
-            return Err(open::unknown(&store, &self.agent).await);
-        };
-        let in_force = row.settings.expanded(&config.basis());
-        let options = in_force.context_options(config.context.options());
-        Ok(pins(&store, &row, options.copies_max_tokens()).await?)
     }
 }
 

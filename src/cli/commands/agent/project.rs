@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote::Remote},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
@@ -71,7 +71,7 @@ impl Project {
 fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
     let projects = open::block_on(async {
         match &shared.server {
-            Some(server) => ask_all(&Remote::new(server)?).await,
+            Some(server) => ask_all(&Api::new(server)?).await,
             None => read_all(config).await,
         }
     })?;
@@ -114,7 +114,7 @@ async fn read_all(config: &Config) -> Result<Vec<Value>, CommandFailure> {
     }
 }
 
-async fn ask_all(daemon: &Remote) -> Result<Vec<Value>, CommandFailure> {
+async fn ask_all(daemon: &Api) -> Result<Vec<Value>, CommandFailure> {
     let mut projects = Vec::new();
     let mut path = format!("/v1/projects?limit={PAGE}");
     loop {
@@ -140,7 +140,7 @@ fn change(
     open::block_on(async {
         match &shared.server {
             Some(server) => {
-                let daemon = Remote::new(server)?;
+                let daemon = Api::new(server)?;
                 for agent in agents {
                     let path = format!("/v1/projects/{project}/agents/{agent}");
                     if joins {

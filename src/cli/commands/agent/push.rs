@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote::Remote},
+    backend::{api::Api, open},
     commands::check::replay,
     conversations,
     exit::CommandFailure,
@@ -110,7 +110,7 @@ impl Push {
         }
         let pushed = open::block_on(async {
             match &shared.server {
-                Some(server) => self.send(&Remote::new(server)?, &messages).await,
+                Some(server) => self.send(&Api::new(server)?, &messages).await,
                 None => self.store(config, messages).await,
             }
         })?;
@@ -213,7 +213,7 @@ impl Push {
         })
     }
 
-    async fn send(&self, daemon: &Remote, messages: &[Message]) -> Result<PushReport, CommandFailure> {
+    async fn send(&self, daemon: &Api, messages: &[Message]) -> Result<PushReport, CommandFailure> {
         let mut pushed = PushReport::default();
         for chunk in chunks(messages) {
             let format = chunk.first().map_or("native", |message| message.format.name());

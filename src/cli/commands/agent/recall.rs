@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, DaemonTarget, escaped},
         open,
-        remote::{DaemonTarget, Remote, escaped},
     },
     exit::CommandFailure,
     terminal::output,
@@ -184,7 +184,7 @@ impl Expand {
 }
 
 async fn ask<T: DeserializeOwned>(server: &DaemonTarget, path: &str) -> Result<T, CommandFailure> {
-    let text = Remote::new(server)?.get(path, "application/json").await?;
+    let text = Api::new(server)?.get(path, "application/json").await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 

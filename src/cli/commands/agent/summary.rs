@@ -9,8 +9,8 @@ use super::versions;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, DaemonTarget},
         open,
-        remote::{DaemonTarget, Remote},
     },
     exit::{CommandFailure, UNAVAILABLE},
     terminal::output,
@@ -94,7 +94,7 @@ fn shared_summary(
 
 async fn asked(project: &ProjectId, server: &DaemonTarget) -> Result<Value, CommandFailure> {
     let path = format!("/v1/projects/{project}/summary");
-    let text = Remote::new(server)?.get(&path, "application/json").await?;
+    let text = Api::new(server)?.get(&path, "application/json").await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
@@ -196,7 +196,7 @@ impl SummaryCommand {
     async fn documents(&self, config: &Config, shared: &GlobalOptions) -> Result<Vec<Value>, CommandFailure> {
         match (self.rev, &shared.server) {
             (Some(version), _) => Ok(vec![self.earlier(version, config, shared).await?]),
-            (None, Some(server)) => self.ask(&Remote::new(server)?).await,
+            (None, Some(server)) => self.ask(&Api::new(server)?).await,
             (None, None) => self.read(config).await,
         }
     }
@@ -228,7 +228,7 @@ impl SummaryCommand {
         }
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<Vec<Value>, CommandFailure> {
+    async fn ask(&self, daemon: &Api) -> Result<Vec<Value>, CommandFailure> {
         let mut documents = Vec::new();
         for agent in &self.agents {
             let path = format!("/v1/agents/{agent}/summary{}", self.parameters());

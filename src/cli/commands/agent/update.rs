@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{hands::Hands, open},
+    backend::{api::Api, open},
     exit::{CommandFailure, NOT_FOUND, RETRY_LATER},
     terminal::{
         figures::{duration, thousands},
@@ -59,16 +59,16 @@ impl Update {
     ) -> Result<ExitCode, CommandFailure> {
         let config = &loaded.config;
         open::block_on(async {
-            let hands = Hands::working(config, shared).await?;
-            let before = self.last_run(&hands).await?.map_or(0, |run| run.run);
-            let row = hands.refresh(&self.agent).await?;
+            let api = Api::changing(config, shared).await?;
+            let before = self.last_run(&api).await?.map_or(0, |run| run.run);
+            let row = api.refresh(&self.agent).await?;
             if !self.wait {
                 let text = format!("asked for an update of {}", self.agent);
                 return print(shared, &row, &text);
             }
-            let parts = match &hands {
-                Hands::Daemon(_) => None,
-                Hands::Database(_, store) => {
+            let parts = match api.database() {
+                None => None,
+                Some(store) => {
                     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
                     let model = open::models(config, environment, &clock)?.model;
                     let owner = format!("{}-update-{}", config.owner(), std::process::id());
@@ -82,33 +82,33 @@ impl Update {
                     ))
                 }
             };
-            self.see_through(&hands, parts, before, shared).await
+            self.see_through(&api, parts, before, shared).await
         })
     }
 
-    async fn last_run(&self, hands: &Hands) -> Result<Option<Run>, CommandFailure> {
+    async fn last_run(&self, api: &Api) -> Result<Option<Run>, CommandFailure> {
         let query = RunQuery {
             agent: Some(self.agent.clone()),
             limit: 1,
             ..RunQuery::default()
         };
-        Ok(hands.runs(query).await?.runs.into_iter().next())
+        Ok(api.runs(query).await?.runs.into_iter().next())
     }
 
     async fn see_through(
         &self,
-        hands: &Hands,
+        api: &Api,
         parts: Option<Parts>,
         before: i64,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let patience = Instant::now() + Duration::from_secs(self.timeout);
         let ended = loop {
-            if let (Some(parts), Hands::Database(_, store)) = (&parts, hands) {
+            if let (Some(parts), Some(store)) = (&parts, api.database()) {
                 parts.worker.drain_one(&self.agent, store.as_ref()).await?;
             }
-            let row = self.row(hands).await?;
-            if let Some(ended) = self.ended(hands, row.as_ref(), before).await? {
+            let row = self.row(api).await?;
+            if let Some(ended) = self.ended(api, row.as_ref(), before).await? {
                 break ended;
             }
             if Instant::now() >= patience {
@@ -135,8 +135,8 @@ impl Update {
         }
     }
 
-    async fn row(&self, hands: &Hands) -> Result<Option<QueueRow>, CommandFailure> {
-        match hands.row(&self.agent).await {
+    async fn row(&self, api: &Api) -> Result<Option<QueueRow>, CommandFailure> {
+        match api.row(&self.agent).await {
             Err(failed) if failed.code() == NOT_FOUND => Ok(None),
             row => row.map(Some),
         }
@@ -145,11 +145,11 @@ impl Update {
     /// How it ended, once it has.
     async fn ended(
         &self,
-        hands: &Hands,
+        api: &Api,
         row: Option<&QueueRow>,
         before: i64,
     ) -> Result<Option<UpdateResult>, CommandFailure> {
-        let last = self.last_run(hands).await?.filter(|run| run.run > before);
+        let last = self.last_run(api).await?.filter(|run| run.run > before);
         let is_written = last
             .as_ref()
             .is_some_and(|run| run.outcome == RunOutcome::Completed);

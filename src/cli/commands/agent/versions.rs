@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::lineage;
 use crate::cli::{
     GlobalOptions,
-    backend::{open, remote::Remote},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::output,
 };
@@ -23,7 +23,6 @@ use recapd_core::domain::{
     },
     time::Timestamp,
 };
-use recapd_store::{SqlStore, Store, StoreError, VersionFigures, VersionQuery};
 
 /// Versions printed unless told otherwise.
 const SHOWN: i64 = 20;
@@ -129,85 +128,20 @@ impl VersionRow {
     }
 }
 
-impl From<VersionFigures> for VersionRow {
-    fn from(figures: VersionFigures) -> Self {
-        Self {
-            version: figures.version,
-            kind: figures.kind,
-            path: figures.path,
-            covers_after: figures.covers_after,
-            covers_through: figures.covers_through,
-            exchanges: figures.exchanges,
-            tokens: figures.tokens,
-            created_at: figures.created_at,
-            purged_at: figures.purged_at,
-            content: None,
-        }
-    }
+/// The newest versions, newest first.
+async fn list(api: &Api, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>, CommandFailure> {
+    let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
+    let mut page: Value = api.read(&path).await?;
+    Ok(serde_json::from_value(page["versions"].take()).map_err(anyhow::Error::new)?)
 }
 
-/// Where versions are read.
-enum VersionSource {
-    Daemon(Remote),
-    Database(Box<SqlStore>),
-}
-
-impl VersionSource {
-    async fn open(config: &Config, shared: &GlobalOptions, agent: &AgentId) -> Result<Self, CommandFailure> {
-        if let Some(server) = &shared.server {
-            return Ok(Self::Daemon(Remote::new(server)?));
-        }
-        let store = open::look(config).await?;
-        if store.agent(agent).await?.is_none() {
-            return Err(open::unknown(&store, agent).await);
-        }
-        Ok(Self::Database(Box::new(store)))
+/// One version with its text.
+async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
+    if version == 0 {
+        return Ok(VersionRow::nothing());
     }
-
-    /// The newest versions, newest first.
-    async fn list(&self, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>, CommandFailure> {
-        match self {
-            Self::Daemon(daemon) => {
-                let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
-                let page: Value = read(&daemon.get(&path, "application/json").await?)?;
-                Ok(serde_json::from_value(page["versions"].clone()).map_err(anyhow::Error::new)?)
-            }
-            Self::Database(store) => {
-                let query = VersionQuery { before: None, limit };
-                let found = store.versions(agent, query).await?;
-                Ok(found.into_iter().map(VersionRow::from).collect())
-            }
-        }
-    }
-
-    /// One version with its text.
-    async fn one(&self, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
-        if version == 0 {
-            return Ok(VersionRow::nothing());
-        }
-        match self {
-            Self::Daemon(daemon) => {
-                let path = format!("/v1/agents/{agent}/summary/versions/{version}");
-                read(&daemon.get(&path, "application/json").await?)
-            }
-            Self::Database(store) => {
-                if let Some(found) = store.version(agent, version).await? {
-                    return Ok(VersionRow {
-                        content: Some(found.content),
-                        ..found.figures.into()
-                    });
-                }
-                let all = self.list(agent, SHOWN_MAX).await?;
-                let kept = all.last().zip(all.first());
-                let kept = kept.map(|(oldest, newest)| (oldest.version, newest.version));
-                Err(StoreError::UnknownVersion { version, kept }.into())
-            }
-        }
-    }
-}
-
-fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, CommandFailure> {
-    Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
+    api.read(&format!("/v1/agents/{agent}/summary/versions/{version}"))
+        .await
 }
 
 /// A version as JSON has it. Who wants to read its text is told where that is gone.
@@ -217,8 +151,8 @@ pub(super) async fn document(
     config: &Config,
     shared: &GlobalOptions,
 ) -> Result<Value, CommandFailure> {
-    let source = VersionSource::open(config, shared, agent).await?;
-    let found = source.one(agent, version).await?;
+    let api = Api::reading(config, shared).await?;
+    let found = one(&api, agent, version).await?;
     if !shared.json {
         found.text()?;
     }
@@ -232,10 +166,10 @@ impl Versions {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let found = open::block_on(async {
-            let source = VersionSource::open(config, shared, &self.agent).await?;
+            let api = Api::reading(config, shared).await?;
             match self.number {
-                Some(version) => Ok(vec![source.one(&self.agent, version).await?]),
-                None => source.list(&self.agent, self.limit).await,
+                Some(version) => Ok(vec![one(&api, &self.agent, version).await?]),
+                None => list(&api, &self.agent, self.limit).await,
             }
         })?;
         match (&self.number, found.as_slice()) {
@@ -280,18 +214,17 @@ impl Diff {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let (from, to) = open::block_on(async {
-            let source = VersionSource::open(config, shared, &self.agent).await?;
+            let api = Api::reading(config, shared).await?;
             let to = match self.to {
                 Some(to) => to,
-                None => source
-                    .list(&self.agent, 1)
+                None => list(&api, &self.agent, 1)
                     .await?
                     .first()
                     .map_or(0, |newest| newest.version),
             };
             let from = self.from.unwrap_or((to - 1).max(0));
-            let from = source.one(&self.agent, from).await?;
-            Ok((from, source.one(&self.agent, to).await?))
+            let from = one(&api, &self.agent, from).await?;
+            Ok((from, one(&api, &self.agent, to).await?))
         })?;
         let changes = diff(from.text()?, to.text()?);
         if shared.json {
@@ -355,13 +288,12 @@ impl Rollback {
             agent,
             number: version,
         } = self;
-        let reply = open::block_on(async {
-            if let Some(server) = &shared.server {
-                return lineage::ask(server, &agent, ("rollback", json!({ "version": version }))).await;
-            }
-            let ingestor = lineage::open(config, &agent).await?;
-            lineage::written(&ingestor.roll_back(&agent, version).await?)
-        })?;
+        let reply = lineage::ask(
+            config,
+            shared,
+            &agent,
+            ("rollback", json!({ "version": version })),
+        )?;
         lineage::print(shared, &reply, &|reply| {
             let uncovered = reply["uncovered_exchanges"].as_i64().unwrap_or_default();
             let again = if uncovered > 0 {
@@ -386,13 +318,7 @@ impl Rebuild {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let Self { agent } = self;
-        let reply = open::block_on(async {
-            if let Some(server) = &shared.server {
-                return lineage::ask(server, &agent, ("rebuild", json!({}))).await;
-            }
-            let ingestor = lineage::open(config, &agent).await?;
-            lineage::written(&ingestor.rebuild(&agent).await?)
-        })?;
+        let reply = lineage::ask(config, shared, &agent, ("rebuild", json!({})))?;
         lineage::print(shared, &reply, &|reply| {
             let edited = reply["items_edited_removed"].as_i64().unwrap_or_default();
             let version = reply["version"].as_i64().unwrap_or_default();

@@ -9,8 +9,8 @@ use super::context;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, behind},
         open,
-        remote::{Remote, behind},
     },
     exit::CommandFailure,
     terminal::{figures::thousands, output},
@@ -83,7 +83,7 @@ impl WindowCommand {
         }
         let page = open::block_on(async {
             match &shared.server {
-                Some(server) => self.ask(&Remote::new(server)?).await,
+                Some(server) => self.ask(&Api::new(server)?).await,
                 None => self.look(config).await,
             }
         })?;
@@ -98,7 +98,7 @@ impl WindowCommand {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<WindowPage, CommandFailure> {
+    async fn ask(&self, daemon: &Api) -> Result<WindowPage, CommandFailure> {
         let before = behind(PagedList::Window(&self.agent), self.before.as_ref());
         let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
         let text = daemon.get(&path, "application/json").await?;

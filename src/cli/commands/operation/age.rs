@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{hands::Hands, open},
+    backend::{api::Api, open},
     exit::CommandFailure,
     terminal::{figures::ago, output},
 };
@@ -34,12 +34,12 @@ impl Age {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(async {
-            let hands = if self.dry_run {
-                Hands::looking(config, shared).await?
+            let api = if self.dry_run {
+                Api::reading(config, shared).await?
             } else {
-                Hands::working(config, shared).await?
+                Api::changing(config, shared).await?
             };
-            hands.age(self.dry_run).await
+            api.age(self.dry_run).await
         })?;
         if shared.json {
             output::json(&reply)?;

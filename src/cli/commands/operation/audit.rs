@@ -7,10 +7,7 @@ use clap::Args;
 use super::token::span_ms;
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        hands::{AuditPage, Hands},
-        open,
-    },
+    backend::{api::Api, open, updates::AuditPage},
     exit::CommandFailure,
     terminal::{
         output,
@@ -77,7 +74,7 @@ impl Audit {
             before: self.before,
             limit: self.limit,
         };
-        let page = open::block_on(async { Hands::looking(config, shared).await?.audit(query).await })?;
+        let page = open::block_on(async { Api::reading(config, shared).await?.audit(query).await })?;
         if shared.json {
             output::json(&page)?;
             return Ok(ExitCode::SUCCESS);

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{self, Api, NotReady},
         open,
-        remote::{self, NotReady, Remote},
     },
     exit::{CommandFailure, UNAVAILABLE, UNHEALTHY},
     terminal::output,
@@ -46,17 +46,17 @@ impl Health {
         };
         if let Some(server) = &shared.server {
             // What is no address says nothing of a daemon.
-            Remote::new(server)?;
+            Api::new(server)?;
         }
         let answered =
-            open::block_on(async { Ok(remote::answers(shared.server.as_ref(), &config.http, path).await) })?;
+            open::block_on(async { Ok(api::answers(shared.server.as_ref(), &config.http, path).await) })?;
         match answered {
             Ok(()) if shared.json => output::json(&json!({ "ok": true, "check": word }))?,
             Ok(()) => output::text(word)?,
             Err(NotReady::Away | NotReady::Silent(_)) => {
                 let at = match &shared.server {
                     Some(server) => server.base.clone(),
-                    None => remote::base(&config.http),
+                    None => api::base(&config.http),
                 };
                 return Err(CommandFailure::new(
                     UNAVAILABLE,

@@ -7,10 +7,7 @@ use serde_json::json;
 
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        hands::{Hands, QueuePage},
-        open,
-    },
+    backend::{api::Api, open, updates::QueuePage},
     exit::CommandFailure,
     terminal::{
         figures::ago,
@@ -93,35 +90,35 @@ impl Queue {
         };
         open::block_on(async {
             match self.action.unwrap_or(QueueAction::List(default)) {
-                QueueAction::List(list) => list.run(&Hands::looking(config, shared).await?, shared).await,
+                QueueAction::List(list) => list.run(&Api::reading(config, shared).await?, shared).await,
                 QueueAction::Show { agent } => {
-                    let row = Hands::looking(config, shared).await?.row(&agent).await?;
+                    let row = Api::reading(config, shared).await?.row(&agent).await?;
                     print_row(&row, shared, &details(&row, SystemClock.now()))
                 }
-                action => change(action, &Hands::working(config, shared).await?, shared).await,
+                action => change(action, &Api::changing(config, shared).await?, shared).await,
             }
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn change(action: QueueAction, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     match action {
         QueueAction::Retry {
             agent: Some(agent), ..
         } => {
-            let row = hands.retry(&agent).await?;
+            let row = api.retry(&agent).await?;
             print_row(&row, shared, &after_retry(&row))
         }
-        QueueAction::Retry { agent: None, .. } => retry_parked(hands, shared).await,
+        QueueAction::Retry { agent: None, .. } => retry_parked(api, shared).await,
         QueueAction::Cancel { agent } => {
-            let row = hands.cancel(&agent).await?;
+            let row = api.cancel(&agent).await?;
             let text =
                 format!("parked {agent}: the next eviction brings it back, or `recapd queue retry {agent}`");
             print_row(&row, shared, &text)
         }
-        QueueAction::Pause => pause(hands, shared, true).await,
-        QueueAction::Resume => pause(hands, shared, false).await,
+        QueueAction::Pause => pause(api, shared, true).await,
+        QueueAction::Resume => pause(api, shared, false).await,
         QueueAction::List(_) | QueueAction::Show { .. } => Ok(()),
     }
 }
@@ -143,13 +140,13 @@ fn after_retry(row: &QueueRow) -> String {
     }
 }
 
-async fn retry_parked(hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+async fn retry_parked(api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
     let (mut after, mut retried) = (None, Vec::new());
     loop {
-        let page = hands.queue(after.as_ref(), LIMIT_MAX).await?;
+        let page = api.queue(after.as_ref(), LIMIT_MAX).await?;
         let parked = page.rows.iter().filter(|row| row.state == QueueState::Parked);
         for row in parked {
-            hands.retry(&row.agent_id).await?;
+            api.retry(&row.agent_id).await?;
             retried.push(row.agent_id.clone());
         }
         after = page.next_cursor;
@@ -167,8 +164,8 @@ async fn retry_parked(hands: &Hands, shared: &GlobalOptions) -> Result<(), Comma
     Ok(())
 }
 
-async fn pause(hands: &Hands, shared: &GlobalOptions, paused: bool) -> Result<(), CommandFailure> {
-    let paused_since = hands.set_paused(paused).await?;
+async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<(), CommandFailure> {
+    let paused_since = api.set_paused(paused).await?;
     if shared.json {
         output::json(&json!({ "paused_since": paused_since }))?;
     } else {
@@ -183,8 +180,8 @@ async fn pause(hands: &Hands, shared: &GlobalOptions, paused: bool) -> Result<()
 }
 
 impl QueueList {
-    async fn run(&self, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
-        let page = hands.queue(self.after.as_ref(), self.limit).await?;
+    async fn run(&self, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+        let page = api.queue(self.after.as_ref(), self.limit).await?;
         if shared.json {
             output::json(&page)?;
         } else {

@@ -6,10 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        hands::{Hands, RunPage},
-        open,
-    },
+    backend::{api::Api, open, updates::RunPage},
     exit::CommandFailure,
     terminal::{
         figures::{ago, dollars, duration, thousands},
@@ -83,11 +80,11 @@ impl Runs {
             before: None,
         };
         open::block_on(async {
-            let hands = Hands::looking(config, shared).await?;
+            let api = Api::reading(config, shared).await?;
             match self.action.unwrap_or(RunsAction::List(default)) {
-                RunsAction::List(list) => list.run(&hands, shared).await,
+                RunsAction::List(list) => list.run(&api, shared).await,
                 RunsAction::Show { run } => {
-                    let run = hands.run(run).await?;
+                    let run = api.run(run).await?;
                     if shared.json {
                         output::json(&run)?;
                     } else {
@@ -102,14 +99,14 @@ impl Runs {
 }
 
 impl RunsList {
-    async fn run(self, hands: &Hands, shared: &GlobalOptions) -> Result<(), CommandFailure> {
+    async fn run(self, api: &Api, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let query = RunQuery {
             agent: self.agent,
             outcome: self.outcome,
             before: self.before,
             limit: self.limit,
         };
-        let page = hands.runs(query).await?;
+        let page = api.runs(query).await?;
         if shared.json {
             output::json(&page)?;
         } else {

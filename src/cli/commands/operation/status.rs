@@ -13,9 +13,8 @@ use serde_json::Value;
 use crate::cli::{
     GlobalOptions,
     backend::{
-        hands::Hands,
+        api::{self, Api, NotReady},
         open,
-        remote::{self, NotReady, Remote},
     },
     exit::CommandFailure,
     terminal::{
@@ -34,7 +33,7 @@ use recapd_core::domain::{
     time::{DAY_MS, HOUR_MS, Timestamp},
 };
 use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::{Sample, SpendPause, Store as _, operate::RunFigures};
+use recapd_store::{Sample, SpendPause, operate::RunFigures};
 use recapd_telemetry::metrics::Circuit;
 
 /// Seconds between two looks unless said otherwise, and at most.
@@ -73,10 +72,7 @@ impl StatusCommand {
         open::block_on(async {
             let now = SystemClock.now();
             if !self.agents.is_empty() {
-                let agents = match &shared.server {
-                    Some(server) => self.ask(&Remote::new(server)?).await?,
-                    None => self.look(config).await?,
-                };
+                let agents = self.agents(&Api::reading(config, shared).await?).await?;
                 if shared.json {
                     output::one_or_all(&agents.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
                 } else {
@@ -85,13 +81,13 @@ impl StatusCommand {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let hands = Hands::looking(config, shared).await?;
+            let api = Api::reading(config, shared).await?;
             let every = self.watch.map(Duration::from_secs);
             loop {
                 let now = SystemClock.now();
                 let figures = StatusFigures {
                     not_ready: not_ready(config, shared).await,
-                    ..figures(&hands, config, self.window, now).await?
+                    ..figures(&api, config, self.window).await?
                 };
                 if shared.json {
                     output::json(&figures)?;
@@ -107,25 +103,10 @@ impl StatusCommand {
         })
     }
 
-    async fn look(&self, config: &Config) -> Result<Vec<AgentFound>, CommandFailure> {
-        let store = open::look(config).await?;
+    async fn agents(&self, api: &Api) -> Result<Vec<AgentFound>, CommandFailure> {
         let mut found = Vec::new();
         for agent in &self.agents {
-            let Some(row) = store.agent(agent).await? else {
-                return Err(open::unknown(&store, agent).await);
-            };
-            found.push(AgentFound {
-                figures: row.into(),
-                paused: store.paused(agent).await?,
-            });
-        }
-        Ok(found)
-    }
-
-    async fn ask(&self, daemon: &Remote) -> Result<Vec<AgentFound>, CommandFailure> {
-        let mut found = Vec::new();
-        for agent in &self.agents {
-            found.push(daemon.read(&format!("/v1/agents/{agent}")).await?);
+            found.push(api.read(&format!("/v1/agents/{agent}")).await?);
         }
         Ok(found)
     }
@@ -172,35 +153,25 @@ struct StatusSpan {
 
 /// The figures of the last day, as JSON has them.
 pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
-    let hands = Hands::looking(config, shared).await?;
-    let found = figures(&hands, config, DAY_MS / HOUR_MS, SystemClock.now()).await?;
+    let api = Api::reading(config, shared).await?;
+    let found = figures(&api, config, DAY_MS / HOUR_MS).await?;
     Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
 }
 
 async fn figures(
-    hands: &Hands,
+    api: &Api,
     config: &Config,
     window_hours: i64,
-    now: Timestamp,
 ) -> Result<StatusFigures, CommandFailure> {
-    let paused_since = hands.queue(None, 1).await?.paused_since;
-    let (figures, updates) = match hands {
-        Hands::Daemon(daemon) => {
-            let span: StatusSpan = daemon.read(&format!("/v1/stats?window={window_hours}h")).await?;
-            (daemon.read("/v1/status").await?, span.updates)
-        }
-        Hands::Database(operator, store) => {
-            let figures = StatusFigures {
-                sample: store.sample(now, DAY_MS).await?,
-                spend_limits: config.spend.limits().all,
-                ..StatusFigures::default()
-            };
-            (figures, operator.run_figures(window_hours * HOUR_MS).await?)
-        }
+    let paused_since = api.queue(None, 1).await?.paused_since;
+    let span: StatusSpan = api.read(&format!("/v1/stats?window={window_hours}h")).await?;
+    let figures = StatusFigures {
+        spend_limits: config.spend.limits().all,
+        ..api.read("/v1/status").await?
     };
     Ok(StatusFigures {
         window_hours,
-        updates,
+        updates: span.updates,
         paused_since,
         ..figures
     })
@@ -209,7 +180,7 @@ async fn figures(
 /// Its figures can be read where nothing can be written any more.
 async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     let server = shared.server.as_ref()?;
-    match remote::answers(Some(server), &config.http, "/readyz").await {
+    match api::answers(Some(server), &config.http, "/readyz").await {
         Err(NotReady::Says(why)) => Some(why),
         Ok(()) | Err(NotReady::Away | NotReady::Silent(_)) => None,
     }

@@ -16,8 +16,8 @@ use super::{doctor, status};
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{self, Api},
         open,
-        remote::{self, Remote},
     },
     commands::setup::version,
     exit::{CONFIGURATION, CommandFailure},
@@ -82,7 +82,7 @@ fn at_the_daemon(read: ConfigResult<'_>, shared: &GlobalOptions) -> GlobalOption
     if let Ok(loaded) = read
         && !shared.names_a_place()
     {
-        shared.server = remote::find(&loaded.config.http, shared.credentials.clone()).unwrap_or_default();
+        shared.server = api::find(&loaded.config.http, shared.credentials.clone()).unwrap_or_default();
     }
     shared
 }
@@ -133,7 +133,7 @@ async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let Some(server) = &shared.server else {
         return Ok(Value::Null);
     };
-    let text = Remote::new(server)?.get("/metrics", "text/plain").await?;
+    let text = Api::new(server)?.get("/metrics", "text/plain").await?;
     let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     Ok(json!(series))
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::cli::{
     GlobalOptions,
     backend::{
+        api::{Api, behind},
         open,
-        remote::{Remote, behind},
     },
     exit::CommandFailure,
     terminal::{
@@ -48,7 +48,7 @@ struct AgentListPage {
 impl AgentsList {
     pub(super) async fn run(&self, config: &Config, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let page = match &shared.server {
-            Some(server) => self.ask(&Remote::new(server)?).await?,
+            Some(server) => self.ask(&Api::new(server)?).await?,
             None => self.look(config).await?,
         };
         if shared.json {
@@ -62,7 +62,7 @@ impl AgentsList {
         Ok(())
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<AgentListPage, CommandFailure> {
+    async fn ask(&self, daemon: &Api) -> Result<AgentListPage, CommandFailure> {
         let cursor = behind(cursor::PagedList::Agents, self.after.as_ref());
         daemon
             .read(&format!("/v1/agents?limit={}{cursor}", self.limit))

@@ -3,7 +3,7 @@
 use std::{os::unix::net::UnixDatagram, path::Path};
 
 use super::{Check, GlobalOptions};
-use crate::cli::backend::{cure, remote};
+use crate::cli::backend::{api, cure};
 use recapd_config::{Ageing, Config, Environment};
 use recapd_core::domain::{time::Timestamp, zone::Zone};
 use recapd_store::sqlite;
@@ -109,25 +109,25 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
         Some(server) => server.base.clone(),
-        None => remote::base(&config.http),
+        None => api::base(&config.http),
     };
-    match remote::answers(shared.server.as_ref(), &config.http, "/readyz").await {
+    match api::answers(shared.server.as_ref(), &config.http, "/readyz").await {
         Ok(()) => Check::ok(name, format!("ready at {at}")),
-        Err(remote::NotReady::Away) if shared.server.is_some() => Check::fail(
+        Err(api::NotReady::Away) if shared.server.is_some() => Check::fail(
             name,
             format!("nobody answers at {at}"),
             "is the daemon running there?",
         ),
-        Err(remote::NotReady::Away) => {
+        Err(api::NotReady::Away) => {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
             Check::warn(name, format!("none runs at {at}"), fix)
         }
-        Err(remote::NotReady::Silent(why)) => Check::fail(
+        Err(api::NotReady::Silent(why)) => Check::fail(
             name,
             format!("somebody listens at {at} and doesn't answer: {why}"),
             "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
         ),
-        Err(remote::NotReady::Says(why)) => Check::fail(
+        Err(api::NotReady::Says(why)) => Check::fail(
             name,
             format!("{at} isn't ready: {why}"),
             "see its log: `journalctl -u recapd`",

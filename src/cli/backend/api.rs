@@ -1,9 +1,9 @@
-//! Asking a running daemon instead of reading its database.
+//! The HTTP interface, which commands ask: that of a running daemon, or one in this process over the database.
 
 mod refusal;
 mod running;
 
-use std::{convert::Infallible, path::Path, str::FromStr};
+use std::{convert::Infallible, path::Path, str::FromStr, sync::Arc};
 
 use reqwest::{
     Method, RequestBuilder, StatusCode,
@@ -15,15 +15,26 @@ use serde_json::Value;
 
 use super::open;
 use crate::cli::{
+    GlobalOptions,
     exit::{CommandFailure, UNAVAILABLE},
     terminal::likeness,
+};
+use recapd_api::{
+    access::Access,
+    http::{self, HttpState, Interface},
 };
 use recapd_client::{
     Credentials, DaemonEndpoint, PlaceError, TOKEN_VARIABLE, Transport, Trust, USER_VARIABLE,
 };
-use recapd_config::{Environment, read_private};
+use recapd_config::{Config, Environment, read_private};
 use recapd_core::domain::cursor::{Cursor, PagedList};
-use recapd_platform::http_client::{HttpClientError, HttpSettings};
+use recapd_engine::assembly::Parts;
+use recapd_platform::{
+    clock::{Clock, SystemClock},
+    http_client::{HttpClientError, HttpSettings},
+};
+use recapd_store::{SqlStore, Store};
+use tokio_util::sync::CancellationToken;
 
 pub(in crate::cli) use running::{NotReady, answers, base, find};
 
@@ -31,6 +42,10 @@ pub(in crate::cli) use running::{NotReady, answers, base, find};
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
+/// How long a request in this process may take: as long as whoever started the command waits.
+const IN_PROCESS_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
+/// The address by which the interface in this process is asked.
+const IN_PROCESS_PLACE: &str = "http://localhost";
 /// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The largest file with a token that is read, in bytes.
@@ -49,14 +64,18 @@ impl FromStr for DaemonTarget {
     type Err = Infallible;
 
     fn from_str(base: &str) -> Result<Self, Infallible> {
-        Ok(Self {
-            base: base.to_owned(),
-            credentials: Credentials::default(),
-        })
+        Ok(Self::at(base))
     }
 }
 
 impl DaemonTarget {
+    fn at(base: &str) -> Self {
+        Self {
+            base: base.to_owned(),
+            credentials: Credentials::default(),
+        }
+    }
+
     pub(in crate::cli) fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }
@@ -101,12 +120,70 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
     Ok(Some(token.into()))
 }
 
-/// A daemon somewhere.
-pub(in crate::cli) struct Remote {
+/// The interface: a daemon's, or one in this process.
+pub(in crate::cli) struct Api {
     transport: Transport,
+    in_process: Option<InProcess>,
 }
 
-impl Remote {
+/// The interface without a daemon.
+struct InProcess {
+    interface: Interface,
+    database: Arc<SqlStore>,
+}
+
+impl Api {
+    /// To read: the daemon that is asked, else the database, also beside a daemon.
+    pub(in crate::cli) async fn reading(
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Self, CommandFailure> {
+        match &shared.server {
+            Some(server) => Self::new(server),
+            None => Self::over(config, Arc::new(open::look(config).await?)).await,
+        }
+    }
+
+    /// To change things: the daemon that is asked, else the database, which no daemon may hold: it would answer readers from before
+    /// the change.
+    pub(in crate::cli) async fn changing(
+        config: &Config,
+        shared: &GlobalOptions,
+    ) -> Result<Self, CommandFailure> {
+        match &shared.server {
+            Some(server) => Self::new(server),
+            None => Self::over(config, open::work(config).await?).await,
+        }
+    }
+
+    /// The interface over `database`, for whoever can open it: tokens, rates and time-outs are for those who ask a daemon.
+    async fn over(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = Arc::<SqlStore>::clone(&database);
+        let parts = Parts::without_model(config, store, Arc::clone(&clock)).await?;
+        let access = Access::new(Arc::<SqlStore>::clone(&database), clock, false);
+        let stop = CancellationToken::new();
+        let state = HttpState::over(&parts, Arc::clone(&database), Arc::new(access), stop);
+        let settings = http::HttpSettings {
+            requests_per_second: 0,
+            request_timeout_ms: IN_PROCESS_TIMEOUT_MS,
+            ..config.into()
+        };
+        let in_process = InProcess {
+            interface: http::interface(state, settings),
+            database,
+        };
+        Ok(Self {
+            in_process: Some(in_process),
+            ..Self::new(&DaemonTarget::at(IN_PROCESS_PLACE))?
+        })
+    }
+
+    /// The database, if this process has it.
+    pub(in crate::cli) fn database(&self) -> Option<&Arc<SqlStore>> {
+        self.in_process.as_ref().map(|in_process| &in_process.database)
+    }
+
     /// The daemon there.
     pub(in crate::cli) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
         let settings = HttpSettings {
@@ -121,6 +198,7 @@ impl Remote {
         let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
             transport: transport.with_credentials(server.credentials.clone()),
+            in_process: None,
         })
     }
 
@@ -180,6 +258,9 @@ impl Remote {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), CommandFailure> {
+        if let Some(in_process) = &self.in_process {
+            return in_process.answer(request).await;
+        }
         let answered = self.reply(request).await;
         answered.map_err(|error| self.unanswered(error))
     }
@@ -213,6 +294,19 @@ impl Remote {
             .filter_map(|known| known["agent_id"].as_str())
             .collect();
         likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
+    }
+}
+
+impl InProcess {
+    async fn answer(&self, request: RequestBuilder) -> Result<(StatusCode, String), CommandFailure> {
+        let request = request.build().map_err(anyhow::Error::new)?;
+        let request = request.try_into().map_err(anyhow::Error::new)?;
+        let answer = self
+            .interface
+            .answer::<reqwest::Body>(request, ANSWER_BYTES_MAX)
+            .await;
+        let (status, body) = answer.map_err(anyhow::Error::new)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 }
 

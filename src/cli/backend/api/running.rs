@@ -4,7 +4,7 @@ use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
 use reqwest::{Method, StatusCode, header::ACCEPT};
 
-use super::{super::open, DaemonTarget, Remote, refusal};
+use super::{super::open, Api, DaemonTarget, refusal};
 use crate::cli::exit::CommandFailure;
 use recapd_client::{Answerer, Credentials, answerer};
 use recapd_config::{HttpConfig, Listen};
@@ -27,7 +27,7 @@ pub(in crate::cli) fn find(
     }
     let server = DaemonTarget { base, credentials };
     let is_there = open::block_on(async {
-        match Remote::new(&server) {
+        match Api::new(&server) {
             Ok(daemon) => lets_us_in(&daemon).await,
             Err(_) => Ok(false),
         }
@@ -38,7 +38,7 @@ pub(in crate::cli) fn find(
 /// Whether who listens there is a daemon that lets us in. A slow one is waited for like any answer, and its silence is a
 /// failure: the database that is found without it may be another one, and what is changed there isn't changed by its
 /// configuration.
-async fn lets_us_in(daemon: &Remote) -> Result<bool, CommandFailure> {
+async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
     let request = daemon
         .request(Method::GET, "/version")
         .header(ACCEPT, "application/json");
@@ -85,7 +85,7 @@ pub(in crate::cli) async fn answers(
         credentials: Credentials::default(),
     };
     let server = server.cloned().unwrap_or_else(here);
-    let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
+    let daemon = Api::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
     match daemon.reply(daemon.request(Method::GET, path)).await {
         Err(error) => Err(unheard(&error)),
         Ok((status, _)) if status.is_success() => Ok(()),

@@ -1,0 +1,152 @@
+//! Updates, as operators see and change them.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::api::{Api, behind};
+use crate::cli::exit::CommandFailure;
+use recapd_core::domain::{
+    agent::AgentId,
+    cursor::{self, PagedList},
+    time::Timestamp,
+};
+use recapd_engine::ingest::AgedReply;
+use recapd_store::{
+    audit::{AuditQuery, AuditRow},
+    operate::{QueueRow, Run, RunOutcome, RunQuery},
+};
+
+/// A page of the queue, by agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct QueuePage {
+    /// Since when all updates are paused; none if they aren't.
+    pub(in crate::cli) paused_since: Option<Timestamp>,
+    /// Its rows.
+    pub(in crate::cli) rows: Vec<QueueRow>,
+    /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
+    pub(in crate::cli) next_cursor: Option<AgentId>,
+}
+
+/// A page of runs, newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct RunPage {
+    /// The runs.
+    pub(in crate::cli) runs: Vec<Run>,
+    /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
+    pub(in crate::cli) next_cursor: Option<i64>,
+}
+
+/// A page of the audit, newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct AuditPage {
+    /// The events.
+    pub(in crate::cli) events: Vec<AuditRow>,
+    /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
+    pub(in crate::cli) next_cursor: Option<i64>,
+}
+
+impl Api {
+    /// A page of the queue.
+    pub(in crate::cli) async fn queue(
+        &self,
+        after: Option<&AgentId>,
+        limit: i64,
+    ) -> Result<QueuePage, CommandFailure> {
+        let cursor = behind(PagedList::Queue, after);
+        self.read(&format!("/v1/queue?limit={limit}{cursor}")).await
+    }
+
+    /// An agent's row.
+    pub(in crate::cli) async fn row(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+        self.read(&format!("/v1/queue/{agent}")).await
+    }
+
+    /// Asks for an update at once.
+    pub(in crate::cli) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+        self.act(&format!("/v1/agents/{agent}/refresh")).await
+    }
+
+    /// Makes a row due.
+    pub(in crate::cli) async fn retry(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+        self.act(&format!("/v1/queue/{agent}/retry")).await
+    }
+
+    /// Parks a row.
+    pub(in crate::cli) async fn cancel(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+        self.act(&format!("/v1/queue/{agent}/cancel")).await
+    }
+
+    /// Pauses an agent's updates, or goes on with them.
+    pub(in crate::cli) async fn set_agent_paused(
+        &self,
+        agent: &AgentId,
+        paused: bool,
+    ) -> Result<(), CommandFailure> {
+        let action = pause_action(paused);
+        let path = format!("/v1/agents/{agent}/{action}");
+        self.post(&path, &json!({})).await.map(drop)
+    }
+
+    /// Pauses all updates, or goes on with them. Returns since when they are paused.
+    pub(in crate::cli) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, CommandFailure> {
+        let reply: Value = self.act(&format!("/v1/queue/{}", pause_action(paused))).await?;
+        let since = reply.get("paused_since").cloned().unwrap_or_default();
+        Ok(serde_json::from_value(since).map_err(anyhow::Error::new)?)
+    }
+
+    /// Has documents aged, or says which would be.
+    pub(in crate::cli) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
+        let text = self.post("/v1/age", &json!({ "dry_run": dry_run })).await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+    }
+
+    /// A page of runs, newest first.
+    pub(in crate::cli) async fn runs(&self, query: RunQuery) -> Result<RunPage, CommandFailure> {
+        let parts = [
+            query.agent.as_ref().map(|agent| format!("&agent={agent}")),
+            query
+                .outcome
+                .map(|outcome: RunOutcome| format!("&outcome={}", outcome.name())),
+            Some(behind(PagedList::Runs, query.before.as_ref())),
+        ];
+        let more: String = parts.into_iter().flatten().collect();
+        let page: RunPage = self
+            .read(&format!("/v1/runs?limit={}{more}", query.limit))
+            .await?;
+        if let Some(agent) = query.agent.filter(|_| page.runs.is_empty()) {
+            // No runs, or no such agent?
+            self.get(&format!("/v1/agents/{agent}"), "application/json")
+                .await?;
+        }
+        Ok(page)
+    }
+
+    /// One run.
+    pub(in crate::cli) async fn run(&self, run: i64) -> Result<Run, CommandFailure> {
+        self.read(&format!("/v1/runs/{run}")).await
+    }
+
+    /// A page of the audit, newest first.
+    pub(in crate::cli) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, CommandFailure> {
+        let parts = [
+            query.agent.as_ref().map(|agent| format!("&agent={agent}")),
+            query.since.map(|since| format!("&since={since}")),
+            Some(behind(PagedList::Audit, query.before.as_ref())),
+        ];
+        let more: String = parts.into_iter().flatten().collect();
+        self.read(&format!("/v1/audit?limit={}{more}", query.limit)).await
+    }
+
+    /// Posts to a path that needs nothing more.
+    async fn act<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
+        let text = self.post(path, &json!({})).await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+    }
+}
+
+fn pause_action(paused: bool) -> &'static str {
+    if paused { "pause" } else { "resume" }
+}
