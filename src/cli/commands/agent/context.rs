@@ -1,6 +1,6 @@
 //! `recapd context`
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
@@ -13,19 +13,11 @@ use crate::cli::{
     exit::CommandFailure,
     terminal::output,
 };
-use recapd_api::context::{ContextError, ContextQuery, Viewer, load};
 use recapd_config::Config;
 use recapd_core::{
-    domain::{
-        agent::AgentId,
-        context::{Alternation, ContextOptions},
-    },
+    domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
-    tokenizer,
 };
-use recapd_engine::{assembly, snapshot};
-use recapd_platform::clock::SystemClock;
-use recapd_store::{SqlStore, Store};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -94,10 +86,7 @@ impl ContextCommand {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
-            let reply = match &shared.server {
-                Some(server) => self.ask(&Api::new(server)?).await?,
-                None => self.read(config).await?,
-            };
+            let reply = self.reply(&Api::reading(config, shared).await?).await?;
             if shared.json {
                 output::json(&reply)?;
                 return Ok(ExitCode::SUCCESS);
@@ -116,48 +105,7 @@ impl ContextCommand {
         })
     }
 
-    fn query(&self) -> ContextQuery {
-        ContextQuery {
-            format: self.format,
-            budget_tokens: self.budget,
-            alternation: self.alternation,
-            summary_max_tokens: self.summary_max_tokens,
-            keeps_open_thinking: self.thinking.is_some(),
-        }
-    }
-
-    async fn read(&self, config: &Config) -> Result<serde_json::Value, CommandFailure> {
-        let store = Arc::new(open::look(config).await?);
-        let Some(row) = store.summary_of_step(&self.agent).await? else {
-            return Err(open::unknown(store.as_ref(), &self.agent).await);
-        };
-        let ceiling = tokenizer::ceiling_counter();
-        let snapshot = snapshot::render(
-            &row.rendered_by(assembly::summary_policy(config).ageing),
-            config.summary.max_tokens,
-            ceiling.as_ref(),
-            &config.summary.redactor(),
-        );
-        let viewer = self.speaker.clone().map(|speaker| Viewer {
-            speaker,
-            telling: config.perspective.telling(),
-        });
-        let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
-        let row = store.agent(&self.agent).await?;
-        let settings = row.map(|row| row.settings).unwrap_or_default();
-        let in_force = settings.expanded(&config.basis());
-        let options = ContextOptions {
-            step_tokens: in_force.budget(config.window.budget()).step_tokens(),
-            ..in_force.context_options(config.context.options())
-        };
-        let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
-        let ingestor = assembly::ingestor_alone(config, shared, Arc::new(SystemClock)).await?;
-        let counter = ingestor.counter_of(&self.agent).await?;
-        let reply = material.build(self.query(), options, counter.as_ref());
-        serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
-    }
-
-    async fn ask(&self, daemon: &Api) -> Result<serde_json::Value, CommandFailure> {
+    async fn reply(&self, api: &Api) -> Result<serde_json::Value, CommandFailure> {
         let budget = self.budget.map(|budget| format!("&budget={budget}"));
         let summary = self
             .summary_max_tokens
@@ -180,20 +128,6 @@ impl ContextCommand {
             thinking.unwrap_or_default(),
             speaker.unwrap_or_default()
         );
-        let text = daemon.get(&path, "application/json").await?;
-        serde_json::from_str(&text).map_err(|error| anyhow::Error::new(error).into())
-    }
-}
-
-impl From<ContextError> for CommandFailure {
-    fn from(error: ContextError) -> Self {
-        match error {
-            ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),
-            ContextError::TooLarge(number) => Self::new(
-                1,
-                anyhow::anyhow!("{error}: `recapd expand AGENT {number}` reads it in parts"),
-            ),
-            ContextError::Store(error) => error.into(),
-        }
+        api.read(&path).await
     }
 }

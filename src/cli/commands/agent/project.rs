@@ -1,6 +1,6 @@
 //! `recapd project`: which agents share a summary.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,9 +13,6 @@ use crate::cli::{
 };
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
-use recapd_engine::{assembly, ingest::Ingestor};
-use recapd_platform::clock::SystemClock;
-use recapd_store::Store;
 
 /// Projects on one page.
 const PAGE: i64 = 200;
@@ -69,12 +66,7 @@ impl Project {
 }
 
 fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-    let projects = open::block_on(async {
-        match &shared.server {
-            Some(server) => ask_all(&Api::new(server)?).await,
-            None => read_all(config).await,
-        }
-    })?;
+    let projects = open::block_on(async { all(&Api::reading(config, shared).await?).await })?;
     if shared.json {
         output::json(&json!(projects))?;
     } else if projects.is_empty() {
@@ -94,32 +86,11 @@ fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFail
     Ok(ExitCode::SUCCESS)
 }
 
-async fn read_all(config: &Config) -> Result<Vec<Value>, CommandFailure> {
-    let store = open::look(config).await?;
-    let mut projects: Vec<Value> = Vec::new();
-    let mut after: Option<ProjectId> = None;
-    loop {
-        let page = store.projects(after.as_ref(), PAGE).await?;
-        after = page.last().map(|last| last.project.clone());
-        projects.extend(page.into_iter().map(|figures| {
-            json!({
-                "project_id": figures.project,
-                "agents": figures.agents,
-                "updated_at": figures.updated_at,
-            })
-        }));
-        if after.is_none() {
-            return Ok(projects);
-        }
-    }
-}
-
-async fn ask_all(daemon: &Api) -> Result<Vec<Value>, CommandFailure> {
+async fn all(api: &Api) -> Result<Vec<Value>, CommandFailure> {
     let mut projects = Vec::new();
     let mut path = format!("/v1/projects?limit={PAGE}");
     loop {
-        let page = daemon.get(&path, "application/json").await?;
-        let mut page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
+        let mut page: Value = api.read(&path).await?;
         if let Value::Array(found) = page["projects"].take() {
             projects.extend(found);
         }
@@ -138,19 +109,25 @@ fn change(
     joins: bool,
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
-        match &shared.server {
-            Some(server) => {
-                let daemon = Api::new(server)?;
-                for agent in agents {
-                    let path = format!("/v1/projects/{project}/agents/{agent}");
-                    if joins {
-                        daemon.put(&path).await?;
-                    } else {
-                        daemon.delete(&path).await?;
-                    }
-                }
+        let api = Api::reading(config, shared).await?;
+        // All are looked at before the first one is changed.
+        for agent in agents {
+            let known: Value = api.read(&format!("/v1/agents/{agent}")).await?;
+            let belongs = known["project_id"].as_str();
+            if !joins && belongs != Some(project.as_str()) {
+                let belongs = belongs.unwrap_or("none");
+                return Err(CommandFailure::not_found(format!(
+                    "agent `{agent}` doesn't belong to project `{project}` but to {belongs}; nothing was changed"
+                )));
             }
-            None => change_here(config, project, agents, joins).await?,
+        }
+        for agent in agents {
+            let path = format!("/v1/projects/{project}/agents/{agent}");
+            if joins {
+                api.put(&path).await?;
+            } else {
+                api.delete(&path).await?;
+            }
         }
         Ok(())
     })?;
@@ -167,30 +144,4 @@ fn change(
         output::text(&format!("{names} {verb} {project}"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn change_here(
-    config: &Config,
-    project: &ProjectId,
-    agents: &[AgentId],
-    joins: bool,
-) -> Result<(), CommandFailure> {
-    let store: Arc<dyn Store> = Arc::new(open::look(config).await?);
-    // All are looked at before the first one is changed.
-    for agent in agents {
-        let Some(row) = store.agent(agent).await? else {
-            return Err(open::unknown(store.as_ref(), agent).await);
-        };
-        if !joins && row.project.as_deref() != Some(project.as_str()) {
-            let belongs = row.project.as_deref().unwrap_or("none");
-            return Err(CommandFailure::not_found(format!(
-                "agent `{agent}` doesn't belong to project `{project}` but to {belongs}; nothing was changed"
-            )));
-        }
-    }
-    let ingestor: Ingestor = assembly::ingestor_alone(config, store, Arc::new(SystemClock)).await?;
-    for agent in agents {
-        ingestor.set_project(agent, joins.then_some(project)).await?;
-    }
-    Ok(())
 }

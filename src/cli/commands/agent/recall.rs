@@ -3,26 +3,24 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::de::DeserializeOwned;
 
 use crate::cli::{
     GlobalOptions,
     backend::{
-        api::{Api, DaemonTarget, escaped},
+        api::{Api, escaped},
         open,
     },
     exit::CommandFailure,
     terminal::output,
 };
 use recapd_api::recall::{
-    self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range, RecallReply,
+    self, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range, RecallReply,
 };
 use recapd_config::Config;
 use recapd_core::{
     domain::{agent::AgentId, recall::Query},
     formats::outgoing::RequestFormat,
 };
-use recapd_store::Store as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -77,24 +75,15 @@ impl Recall {
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
         let words = words(&self.words);
-        let query = Query::parse(&words).map_err(|error| CommandFailure::usage(error.to_string()))?;
+        Query::parse(&words).map_err(|error| CommandFailure::usage(error.to_string()))?;
         let reply: RecallReply = open::block_on(async {
             let agent = &self.agent;
-            if let Some(server) = &shared.server {
-                let path = format!(
-                    "/v1/agents/{agent}/recall?limit={}&q={}",
-                    self.limit,
-                    escaped(&words)
-                );
-                return ask(server, &path).await;
-            }
-            let store = open::look(config).await?;
-            let redactor = config.summary.redactor();
-            let found = recall::search(&store, agent, &query, self.limit, &redactor).await?;
-            match found {
-                Some(found) => Ok(found),
-                None => Err(open::unknown(&store, agent).await),
-            }
+            let path = format!(
+                "/v1/agents/{agent}/recall?limit={}&q={}",
+                self.limit,
+                escaped(&words)
+            );
+            Api::reading(config, shared).await?.read(&path).await
         })?;
         if shared.json {
             output::json(&reply)?;
@@ -123,12 +112,7 @@ impl Expand {
         config: &Config,
         shared: &GlobalOptions,
     ) -> Result<ExitCode, CommandFailure> {
-        let replies = open::block_on(async {
-            match &shared.server {
-                Some(server) => self.ask(server).await,
-                None => self.look(config).await,
-            }
-        })?;
+        let replies = open::block_on(async { self.replies(&Api::reading(config, shared).await?).await })?;
         if shared.json {
             output::one_or_all(&replies)?;
         } else if self.format.is_some() {
@@ -144,7 +128,7 @@ impl Expand {
         self.exchanges.iter().flat_map(|range| range.numbers())
     }
 
-    async fn ask(&self, server: &DaemonTarget) -> Result<Vec<ExpandReply>, CommandFailure> {
+    async fn replies(&self, api: &Api) -> Result<Vec<ExpandReply>, CommandFailure> {
         let mut replies = Vec::new();
         for number in self.numbers() {
             let format = self
@@ -154,38 +138,10 @@ impl Expand {
                 "/v1/agents/{}/exchanges/{number}?after={}&limit={}{format}",
                 self.agent, self.after, self.limit
             );
-            replies.push(ask(server, &path).await?);
+            replies.push(api.read(&path).await?);
         }
         Ok(replies)
     }
-
-    async fn look(&self, config: &Config) -> Result<Vec<ExpandReply>, CommandFailure> {
-        let store = open::look(config).await?;
-        let query = ExpandQuery {
-            after_seq: self.after,
-            limit: self.limit,
-            format: self.format,
-        };
-        let mut replies = Vec::new();
-        for number in self.numbers() {
-            let Some(reply) = recall::expand(&store, &self.agent, number, query).await? else {
-                if store.agent(&self.agent).await?.is_none() {
-                    return Err(open::unknown(&store, &self.agent).await);
-                }
-                return Err(CommandFailure::not_found(format!(
-                    "{} has no exchange #{number}; `recapd history {} --all` lists them",
-                    self.agent, self.agent
-                )));
-            };
-            replies.push(reply);
-        }
-        Ok(replies)
-    }
-}
-
-async fn ask<T: DeserializeOwned>(server: &DaemonTarget, path: &str) -> Result<T, CommandFailure> {
-    let text = Api::new(server)?.get(path, "application/json").await?;
-    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
 #[cfg(test)]

@@ -3,34 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::versions;
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        api::{Api, DaemonTarget},
-        open,
-    },
-    exit::{CommandFailure, UNAVAILABLE},
+    backend::{api::Api, open},
+    exit::{CommandFailure, NOT_FOUND, UNAVAILABLE},
     terminal::output,
 };
 use recapd_client::PLACEHOLDER;
 use recapd_config::Config;
-use recapd_core::{
-    domain::{
-        agent::AgentId,
-        project::ProjectId,
-        summary::{brief::BriefOptions, render::in_place_of_nothing},
-    },
-    tokenizer,
-};
-use recapd_engine::{
-    assembly,
-    snapshot::{self, SummaryReply},
-};
-use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::Store as _;
+use recapd_core::domain::{agent::AgentId, project::ProjectId, summary::render::in_place_of_nothing};
 
 /// The most tokens that can be asked for: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
@@ -73,11 +57,7 @@ fn shared_summary(
     is_raw: bool,
 ) -> Result<ExitCode, CommandFailure> {
     let document = open::block_on(async {
-        let document = match &shared.server {
-            Some(server) => asked(project, server).await,
-            None => compose(project, config).await,
-        };
-        match document {
+        match document_of(project, config, shared).await {
             Err(failed) => Err(in_place_of_unavailable(failed, config, shared)?),
             document => document,
         }
@@ -92,35 +72,22 @@ fn shared_summary(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(project: &ProjectId, server: &DaemonTarget) -> Result<Value, CommandFailure> {
+async fn document_of(
+    project: &ProjectId,
+    config: &Config,
+    shared: &GlobalOptions,
+) -> Result<Value, CommandFailure> {
     let path = format!("/v1/projects/{project}/summary");
-    let text = Api::new(server)?.get(&path, "application/json").await?;
-    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
-}
-
-async fn compose(project: &ProjectId, config: &Config) -> Result<Value, CommandFailure> {
-    let store = open::look(config).await?;
-    let Some((_, row)) = store.project(project).await? else {
-        return Err(CommandFailure::not_found(format!(
+    let document = Api::reading(config, shared).await?.read(&path).await;
+    document.map_err(|failed: CommandFailure| {
+        if failed.code() != NOT_FOUND {
+            return failed;
+        }
+        CommandFailure::not_found(format!(
             "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` makes it, \
              `recapd project list` names the others"
-        )));
-    };
-    let snapshot = snapshot::project::render(
-        row,
-        SystemClock.now(),
-        &assembly::summary_policy(config),
-        tokenizer::ceiling_counter().as_ref(),
-        &config.summary.redactor(),
-    );
-    Ok(json!({
-        "project_id": project,
-        "content": snapshot.markdown,
-        "tokens": snapshot.tokens,
-        "updated_at": snapshot.updated_at,
-        "agents": snapshot.agents,
-        "members": snapshot.members,
-    }))
+        ))
+    })
 }
 
 /// The text of a document, or why there is none.
@@ -194,10 +161,9 @@ impl SummaryCommand {
     }
 
     async fn documents(&self, config: &Config, shared: &GlobalOptions) -> Result<Vec<Value>, CommandFailure> {
-        match (self.rev, &shared.server) {
-            (Some(version), _) => Ok(vec![self.earlier(version, config, shared).await?]),
-            (None, Some(server)) => self.ask(&Api::new(server)?).await,
-            (None, None) => self.read(config).await,
+        match self.rev {
+            Some(version) => Ok(vec![self.earlier(version, config, shared).await?]),
+            None => self.newest(&Api::reading(config, shared).await?).await,
         }
     }
 
@@ -228,42 +194,11 @@ impl SummaryCommand {
         }
     }
 
-    async fn ask(&self, daemon: &Api) -> Result<Vec<Value>, CommandFailure> {
+    async fn newest(&self, api: &Api) -> Result<Vec<Value>, CommandFailure> {
         let mut documents = Vec::new();
         for agent in &self.agents {
             let path = format!("/v1/agents/{agent}/summary{}", self.parameters());
-            let text = daemon.get(&path, "application/json").await?;
-            documents.push(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
-        }
-        Ok(documents)
-    }
-
-    async fn read(&self, config: &Config) -> Result<Vec<Value>, CommandFailure> {
-        let store = open::look(config).await?;
-        let counter = tokenizer::ceiling_counter();
-        let (ageing, redactor) = (assembly::summary_policy(config).ageing, config.summary.redactor());
-        let mut documents = Vec::new();
-        for agent in &self.agents {
-            let Some(row) = store.summary(agent).await? else {
-                return Err(open::unknown(&store, agent).await);
-            };
-            let snapshot = snapshot::render(
-                &row.rendered_by(ageing),
-                config.summary.max_tokens,
-                counter.as_ref(),
-                &redactor,
-            );
-            let running = if self.brief {
-                snapshot::running(&store, agent, ageing, &redactor).await?
-            } else {
-                None
-            };
-            let part = BriefOptions::new(self.brief, None, self.max_tokens).map(|wanted| match &running {
-                Some(running) => wanted.with_running(running, agent, &snapshot.markdown, counter.as_ref()),
-                None => wanted.of(agent, &snapshot.markdown, counter.as_ref()),
-            });
-            let reply = SummaryReply::of(agent, &snapshot, None, part.as_ref());
-            documents.push(serde_json::to_value(reply).map_err(anyhow::Error::new)?);
+            documents.push(api.read(&path).await?);
         }
         Ok(documents)
     }

@@ -17,7 +17,7 @@ use crate::cli::{
 };
 use recapd_api::recall::{
     message_text,
-    window::{WindowExchange, WindowReply, window},
+    window::{WindowExchange, WindowReply},
 };
 use recapd_config::Config;
 use recapd_core::{
@@ -81,12 +81,7 @@ impl WindowCommand {
         if let Some(format) = self.format {
             return context::ContextCommand::plain(self.agent, format).run(config, shared);
         }
-        let page = open::block_on(async {
-            match &shared.server {
-                Some(server) => self.ask(&Api::new(server)?).await,
-                None => self.look(config).await,
-            }
-        })?;
+        let page = open::block_on(async { self.page(&Api::reading(config, shared).await?).await })?;
         if shared.json {
             output::json(&page)?;
         } else {
@@ -98,10 +93,10 @@ impl WindowCommand {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self, daemon: &Api) -> Result<WindowPage, CommandFailure> {
+    async fn page(&self, api: &Api) -> Result<WindowPage, CommandFailure> {
         let before = behind(PagedList::Window(&self.agent), self.before.as_ref());
         let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
-        let text = daemon.get(&path, "application/json").await?;
+        let text = api.get(&path, "application/json").await?;
         let read = || -> serde_json::Result<WindowPage> {
             let Beside { next_cursor } = serde_json::from_str(&text)?;
             Ok(WindowPage {
@@ -110,17 +105,6 @@ impl WindowCommand {
             })
         };
         Ok(read().map_err(anyhow::Error::new)?)
-    }
-
-    async fn look(&self, config: &Config) -> Result<WindowPage, CommandFailure> {
-        let store = open::look(config).await?;
-        match window(&store, &self.agent, self.before, self.limit).await? {
-            Some(window) => Ok(WindowPage {
-                next_cursor: window.next_before,
-                window,
-            }),
-            None => Err(open::unknown(&store, &self.agent).await),
-        }
     }
 }
 

@@ -158,11 +158,7 @@ pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value
     Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
 }
 
-async fn figures(
-    api: &Api,
-    config: &Config,
-    window_hours: i64,
-) -> Result<StatusFigures, CommandFailure> {
+async fn figures(api: &Api, config: &Config, window_hours: i64) -> Result<StatusFigures, CommandFailure> {
     let paused_since = api.queue(None, 1).await?.paused_since;
     let span: StatusSpan = api.read(&format!("/v1/stats?window={window_hours}h")).await?;
     let figures = StatusFigures {

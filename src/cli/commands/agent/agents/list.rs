@@ -5,10 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{
     GlobalOptions,
-    backend::{
-        api::{Api, behind},
-        open,
-    },
+    backend::api::{Api, behind},
     exit::CommandFailure,
     terminal::{
         figures::{ago, thousands},
@@ -18,9 +15,8 @@ use crate::cli::{
 };
 use recapd_api::http::AgentFigures;
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, cursor, number::usize_or_max, time::Timestamp};
+use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
 use recapd_platform::clock::{Clock as _, SystemClock};
-use recapd_store::Store as _;
 
 /// Agents shown unless more are asked for, and at most.
 pub(super) const LIMIT: i64 = 50;
@@ -47,10 +43,7 @@ struct AgentListPage {
 
 impl AgentsList {
     pub(super) async fn run(&self, config: &Config, shared: &GlobalOptions) -> Result<(), CommandFailure> {
-        let page = match &shared.server {
-            Some(server) => self.ask(&Api::new(server)?).await?,
-            None => self.look(config).await?,
-        };
+        let page = self.page(&Api::reading(config, shared).await?).await?;
         if shared.json {
             output::json(&page)?;
             return Ok(());
@@ -62,25 +55,10 @@ impl AgentsList {
         Ok(())
     }
 
-    async fn ask(&self, daemon: &Api) -> Result<AgentListPage, CommandFailure> {
+    async fn page(&self, api: &Api) -> Result<AgentListPage, CommandFailure> {
         let cursor = behind(cursor::PagedList::Agents, self.after.as_ref());
-        daemon
-            .read(&format!("/v1/agents?limit={}{cursor}", self.limit))
+        api.read(&format!("/v1/agents?limit={}{cursor}", self.limit))
             .await
-    }
-
-    async fn look(&self, config: &Config) -> Result<AgentListPage, CommandFailure> {
-        let store = open::look(config).await?;
-        // One more than asked for tells whether there is a next page.
-        let rows = store.agents(self.after.as_ref(), self.limit + 1).await?;
-        let shown = usize_or_max(self.limit);
-        let has_more = rows.len() > shown;
-        let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
-        let last = agents.last().map(|agent| agent.agent_id.clone());
-        Ok(AgentListPage {
-            agents,
-            next_cursor: last.filter(|_| has_more),
-        })
     }
 }
 
