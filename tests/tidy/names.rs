@@ -17,6 +17,28 @@ const IRREGULAR_PARTICIPLES: [&str; 32] = [
 /// Nouns that end like a participle.
 const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
 
+/// Words that once named modules and types here, and the ones that the field has for them; `docs/glossary.md` says more.
+const FIELD_WORDS: [(&str, &str); 18] = [
+    ("keeper", "ingest"),
+    ("courier", "batch_poller"),
+    ("crew", "supervisor"),
+    ("portion", "failure_memory"),
+    ("beyond", "quarantine"),
+    ("pieces", "bisect"),
+    ("fleet", "peers"),
+    ("bell", "change_listener"),
+    ("stock", "database_totals"),
+    ("shortcut", "fast_path"),
+    ("lamp", "health"),
+    ("strata", "layers"),
+    ("elide", "truncate_results"),
+    ("own_words", "user_text"),
+    ("inert", "neutralize"),
+    ("spell", "failure_streak"),
+    ("examiner", "health_checker"),
+    ("hands", "updates"),
+];
+
 /// The types of a file, by line: structs, enums and traits, and aliases outside of `impl`.
 fn types(source: &Source) -> Vec<(usize, String)> {
     if !source.is_rust_in(&["src/", "crates/"]) {
@@ -59,6 +81,19 @@ fn participles(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// A module of the product that doesn't have the field's word.
+fn private_words(source: &Source) -> Vec<String> {
+    if !source.is_rust_in(&["src/", "crates/"]) || source.code().is_empty() {
+        return Vec::new();
+    }
+    let module = source.path.rsplit('/').next().unwrap_or_default();
+    let module = module.trim_end_matches(".rs");
+    let found = FIELD_WORDS.iter().filter(|(old, _)| *old == module);
+    found
+        .map(|(old, new)| source.finding(1, &format!("`{old}`: the field says `{new}`")))
+        .collect()
+}
+
 /// The names that too many types share, with their places.
 fn shared_names(sources: &[Source]) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -81,6 +116,11 @@ fn no_type_is_named_by_a_participle() {
 }
 
 #[test]
+fn modules_have_the_words_of_the_field() {
+    assert_tidy(private_words);
+}
+
+#[test]
 fn few_types_share_a_name() {
     assert_eq!(shared_names(&repository()), Vec::<String>::new());
 }
@@ -94,6 +134,12 @@ fn bad_names_are_found() {
         .map(|finding| finding.split(' ').nth(1).unwrap_or_default().to_owned())
         .collect();
     assert_eq!(lines, ["`Told`", "`Evicted`", "`Kept`"]);
+    let module = Source::new("crates/engine/src/worker/courier.rs", text);
+    assert_eq!(
+        private_words(&module),
+        ["crates/engine/src/worker/courier.rs:1: `courier`: the field says `batch_poller`"]
+    );
+    assert_eq!(private_words(&source), Vec::<String>::new());
     let three =
         ["src/a.rs", "src/b.rs", "src/c.rs"].map(|path| Source::new(path, "    struct Page;\nstruct Row;\n"));
     let found = shared_names(&three);

@@ -30,7 +30,7 @@ use crate::support::{
     conversation::{ALL, T0, added, agent, append, claim, items, minute, patch, rules, said, stating, turns},
 };
 
-const CASES: u32 = 16;
+const CASES: u32 = 8;
 /// What is to be forgotten; nothing else holds it.
 const NEEDLE: &str = "xylocopa";
 

@@ -19,7 +19,7 @@ use crate::support::{
     conversation::{ALL, T0, TURN_TOKENS, agent, append, claim, minute, said, turns},
 };
 
-const CASES: u32 = 16;
+const CASES: u32 = 8;
 
 async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent(name), messages);

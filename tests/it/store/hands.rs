@@ -21,7 +21,7 @@ use crate::support::{
     conversation::{agent, append, minute},
 };
 
-const CASES: u32 = 30;
+const CASES: u32 = 15;
 
 /// What an operator does.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use crate::support::{
     conversation::{ALL, agent, append, claim, facts, important, items, minute, said, stating},
 };
 
-const CASES: u32 = 40;
+const CASES: u32 = 20;
 
 /// What happens in a life.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use crate::support::{
     flaky_store::{FlakyStore, When},
 };
 
-const CASES: u32 = 12;
+const CASES: u32 = 6;
 /// More exchanges than one transaction reckons totals of.
 const MANY: i64 = 2_100;
 

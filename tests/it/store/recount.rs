@@ -26,7 +26,7 @@ use crate::support::{
     conversation::{ALL, T0, TURN_TOKENS, agent, append, items, minute, patch, rules, said, turn, turns},
 };
 
-const CASES: u32 = 24;
+const CASES: u32 = 12;
 
 async fn set(db: &dyn Backend, agent: &AgentId, patch: Value) {
     let patch = SettingsPatch::parse(patch).unwrap();

@@ -20,7 +20,7 @@ use crate::support::{
     conversation::{T0, agent, append, make, native, prepared},
 };
 
-const CASES: u32 = 60;
+const CASES: u32 = 30;
 
 /// One token per character, so that a test says what a message costs.
 struct Characters;

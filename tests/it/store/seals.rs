@@ -17,7 +17,7 @@ use crate::support::{
     conversation::{T0, agent, append, minute, native, prepared, turns},
 };
 
-const CASES: u32 = 10;
+const CASES: u32 = 6;
 
 /// Makes all rows as a recapd without seals has written them.
 async fn unseal(db: &dyn Backend) {

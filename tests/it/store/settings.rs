@@ -30,7 +30,7 @@ use crate::support::{
     conversation::{ALL, T0, TURN_TOKENS, agent, append, items, make, minute, patch, said, turn, turns},
 };
 
-const CASES: u32 = 25;
+const CASES: u32 = 12;
 
 async fn set(db: &dyn Backend, agent: &AgentId, patch: Value) -> AgentSettings {
     let patch = SettingsPatch::parse(patch).unwrap();
