@@ -204,7 +204,6 @@ impl Access {
         self.sessions.open(key, digest_of(token), self.clock.now());
     }
 
-    /// Ends a session, if there is one.
     pub fn end_session(&self, key: &SessionKey) {
         self.sessions.end(key);
     }

@@ -82,7 +82,6 @@ impl ContextQuery {
 /// Who sees the conversation, where it is a shared one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
-    /// The speaker.
     pub speaker: String,
     /// How the conversation is told to its speakers, unless the agent's settings say otherwise.
     pub telling: PerspectiveStyle,

@@ -10,9 +10,7 @@ pub struct BatchConfig {
     pub gather_ms: i64,
     /// The most questions of one batch.
     pub requests_max: i64,
-    /// The most bytes of one batch.
     pub bytes_max: i64,
-    /// The most open batches.
     pub open_max: i64,
     /// How long exchanges may wait for an answer.
     pub max_wait_ms: i64,

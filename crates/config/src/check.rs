@@ -39,7 +39,6 @@ const NOT_MORE: [(&str, &str); 6] = [
 /// A value that is out of its limits, or two that don't fit each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The keys it is about.
     pub keys: Vec<&'static str>,
     /// What is wrong and what would be right, with the keys and their values.
     pub text: String,

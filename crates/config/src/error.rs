@@ -61,9 +61,7 @@ pub enum ConfigSource {
     Default,
     /// What `window.preset` stands for.
     Preset(Preset),
-    /// A file.
     File {
-        /// Its path.
         path: PathBuf,
         /// The line, from 1.
         line: usize,

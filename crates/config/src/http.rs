@@ -12,7 +12,6 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where to listen.
     pub listen: Listen,
     /// The socket beside the address.
     pub socket: LocalSocket,

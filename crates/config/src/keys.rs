@@ -120,7 +120,6 @@ impl Keys {
         &self.0
     }
 
-    /// The names of all keys.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         self.0.iter().flat_map(|(section, keys)| {
             let keys = keys.as_table().into_iter().flat_map(Table::keys);

@@ -101,7 +101,6 @@ pub struct Config {
     pub http: HttpConfig,
     /// Hooks of coding agents.
     pub hook: HookConfig,
-    /// Logs.
     pub log: LogConfig,
     /// Traces.
     pub trace: TraceConfig,

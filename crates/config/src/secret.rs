@@ -40,7 +40,6 @@ pub enum KeyError {
     Missing {
         /// The section of the configuration.
         section: &'static str,
-        /// The mode.
         mode: &'static str,
         /// The variable that may hold the key.
         variable: &'static str,

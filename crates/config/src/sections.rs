@@ -218,7 +218,6 @@ impl SummaryConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ageing {
-    /// By their age.
     Age,
     /// By days.
     Calendar,
@@ -391,7 +390,6 @@ pub enum ModelMode {
     OpenAiResponses,
     /// Google's Gemini.
     Gemini,
-    /// Ollama.
     Ollama,
 }
 

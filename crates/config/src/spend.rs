@@ -10,7 +10,6 @@ use recapd_core::domain::{
     spend::{DailyLimits, SpendLimits, microusd},
 };
 
-/// The shipped prices.
 const SHIPPED: &str = include_str!("../prices.toml");
 /// The largest file of prices that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
@@ -38,7 +37,6 @@ pub struct SpendConfig {
 }
 
 impl SpendConfig {
-    /// The limits.
     pub fn limits(&self) -> DailyLimits {
         DailyLimits {
             all: SpendLimits {
@@ -84,7 +82,6 @@ struct PriceTable {
     as_of: String,
     /// Where the prices were looked up.
     source: String,
-    /// By model.
     #[serde(default)]
     models: BTreeMap<String, Price>,
 }

@@ -103,7 +103,6 @@ impl Snapshot {
 /// A snapshot and whether it is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup<S = Snapshot> {
-    /// The snapshot.
     pub snapshot: Arc<S>,
     /// Set while the database is away or takes its time: the time as of which the copy is known to be right.
     pub stale_since: Option<Timestamp>,

@@ -50,7 +50,6 @@ pub enum ApiVersion {
 /// Anthropic's Messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anthropic {
-    /// The version of the API.
     pub version: ApiVersion,
 }
 

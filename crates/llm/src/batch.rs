@@ -24,7 +24,6 @@ pub struct BatchCall {
 pub enum BatchStatus {
     /// The provider works on it.
     Running,
-    /// It ended.
     Ended(FinishedBatch),
     /// There is no such batch any more.
     Gone,
@@ -39,7 +38,6 @@ pub struct FinishedBatch {
     pub otherwise: &'static str,
 }
 
-/// Where results of a batch are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Results {
     /// At this path of the API, as lines of JSON.

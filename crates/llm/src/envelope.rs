@@ -15,7 +15,6 @@ pub(super) struct ErrorBody {
     pub(super) code: String,
     /// The field of the request that is wrong.
     pub(super) param: String,
-    /// The message.
     pub(super) message: String,
     /// The request's id, if the body gives it.
     pub(super) request_id: String,
@@ -31,7 +30,6 @@ pub(super) enum Quota {
     /// For a minute, or unknown.
     #[default]
     Minute,
-    /// For a day.
     Day,
     /// There is no quota: the account may not use the model at all.
     None,

@@ -36,7 +36,6 @@ use recapd_core::domain::{
     agent::AgentId, price::Usage, prompt::Prompt, summary::fact::Fact, transcript::Transcript,
 };
 
-/// A request to a model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The exchanges, rendered as a prompt.
@@ -129,7 +128,6 @@ pub enum LlmError {
     Waiting {
         /// How long to wait.
         wait: Duration,
-        /// What has to be waited for.
         why: Wait,
     },
 }
@@ -303,7 +301,6 @@ pub trait ChatModel: Send + Sync {
     /// The model's name.
     fn model(&self) -> &str;
 
-    /// Answers one request.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
 
     /// Whether the provider can be reached and accepts the key, without asking the model. A local model always can.

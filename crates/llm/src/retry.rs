@@ -14,7 +14,6 @@ pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_hours(1);
 /// The least wait for a day's quota, since providers don't say when it is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
-/// What Anthropic limits.
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
 /// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), a field of the body (Google's

@@ -10,7 +10,6 @@ use recapd_core::domain::{number::i64_or_max, time::Timestamp};
 
 /// Tells the time. Tests turn a [`ManualClock`] by hand.
 pub trait Clock: Send + Sync {
-    /// Now.
     fn now(&self) -> Timestamp;
 }
 
@@ -65,7 +64,6 @@ impl ManualClock {
         self.0.fetch_add(span_ms, Ordering::SeqCst);
     }
 
-    /// Sets the clock.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, Ordering::SeqCst);
     }

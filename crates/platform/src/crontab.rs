@@ -31,7 +31,6 @@ pub enum CrontabError {
     /// A field can't be read.
     #[error("{field} `{text}` is wrong: {expected}")]
     Field {
-        /// Which field.
         field: &'static str,
         /// What stands there.
         text: String,

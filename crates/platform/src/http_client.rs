@@ -39,11 +39,8 @@ impl Default for HttpSettings {
 /// An answer, read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
-    /// The status.
     pub status: StatusCode,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Vec<u8>,
 }
 

@@ -24,7 +24,6 @@ const CHANGES_KEPT: usize = 4_096;
 /// What readers have to look at again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This agent.
     Agent(AgentId),
     /// All agents: nobody knows what was missed.
     All,

@@ -38,7 +38,6 @@ pub use witness::{APPEND_P99_MS_MAX, KNOWN_MS_MAX, UNKNOWN_MS_MAX};
 use crate::selftest::work::Work;
 use recapd_core::domain::number::usize_or_max;
 
-/// Faults of a run.
 pub const FAULTS_OF_RUN: u64 = 20;
 
 /// So many faults, in runs that follow from the seed.
@@ -51,7 +50,6 @@ pub struct Faults {
     pub seed: u64,
     /// Under the daemons.
     pub database: Database,
-    /// Which kinds.
     pub kinds: Vec<Kind>,
     /// How long a claim holds without a sign of life.
     pub lease_ms: i64,

@@ -16,7 +16,6 @@ pub const TOKENS_MAX: i64 = 1_000;
 /// A token as it is kept: its digest and not its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its name.
     pub name: TokenName,
     /// Its SHA-256, in hexadecimal digits.
     pub digest: String,
@@ -37,7 +36,6 @@ pub struct Token {
 /// A token to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// Its name.
     pub name: TokenName,
     /// Its SHA-256, in hexadecimal digits.
     pub digest: String,

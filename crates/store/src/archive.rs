@@ -59,7 +59,6 @@ pub struct RecordRange {
     pub after_seq: i64,
     /// No messages after this one.
     pub through_seq: i64,
-    /// The most messages.
     pub messages_max: i64,
     /// The bytes of payload after which no further message is read.
     pub bytes_max: usize,
@@ -101,7 +100,6 @@ impl Restore {
 /// What an agent is before its first message.
 #[derive(Clone, Debug)]
 pub struct AgentOrigin {
-    /// Its project.
     pub project: Option<String>,
     /// What it overrides in the configuration, as JSON.
     pub settings: Box<RawValue>,
@@ -125,7 +123,6 @@ impl From<&Head> for AgentOrigin {
 /// A record with its payload read.
 #[derive(Clone, Debug)]
 pub struct ReadRecord {
-    /// The record.
     pub record: MessageRecord,
     /// Who said it, in a shared conversation.
     pub speaker: Option<String>,

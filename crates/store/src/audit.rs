@@ -22,7 +22,6 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Append, Self::Change, Self::Refusal, Self::SignIn];
 
     /// Its name in the database and in answers.
@@ -35,7 +34,6 @@ impl AuditKind {
         }
     }
 
-    /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

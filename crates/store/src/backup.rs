@@ -35,7 +35,6 @@ pub enum BackupError {
     /// A file can't be written.
     #[error("{}: {error}", file.display())]
     File {
-        /// The file.
         file: PathBuf,
         /// Why it can't be written.
         error: io::Error,

@@ -45,7 +45,6 @@ pub struct BatchQuestion {
 /// How waiting questions are put together into a batch.
 #[derive(Clone, Debug)]
 pub struct Gather {
-    /// The name of the batch.
     pub name: String,
     /// Only questions to this provider.
     pub provider: String,
@@ -76,7 +75,6 @@ pub struct OpenBatch {
     pub provider: String,
     /// The model that is asked.
     pub model: String,
-    /// Its state.
     pub state: BatchState,
     /// The provider's id, once it is known.
     pub provider_id: Option<String>,
@@ -126,7 +124,6 @@ pub struct BatchReply {
     pub cost_microusd: Option<i64>,
 }
 
-/// The end of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
     /// The results that the provider has.
@@ -159,15 +156,11 @@ pub struct BatchedAnswer {
     pub lo: i64,
     /// The watermark after the update.
     pub hi: i64,
-    /// The exchanges that it tells of.
     pub exchanges: Vec<i64>,
     /// The provisional items that it is to replace, if nothing was pending when it was asked for.
     pub revisited: Vec<i64>,
-    /// The provider that answered.
     pub provider: String,
-    /// The model that answered.
     pub model: String,
-    /// The answer.
     pub answer: JournalledAnswer,
     /// What it cost, in micro-dollars, if the price is known.
     pub cost_microusd: Option<i64>,

@@ -70,7 +70,6 @@ pub enum CopyError {
 /// How far a copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyProgress<'p> {
-    /// The table it is at.
     pub table: &'p str,
     /// Rows that were copied, or read back.
     pub rows: u64,
@@ -96,7 +95,6 @@ pub struct CopyReport {
 pub struct CopiedTable {
     /// Its name.
     pub table: String,
-    /// Its rows.
     pub rows: u64,
     /// The checksum over its rows, the same on either kind of database.
     pub checksum: String,

@@ -28,7 +28,6 @@ pub enum StoreError {
     /// There is no such version to go back to, or it is kept no longer.
     #[error("{}", no_version(*.version, *.kept))]
     UnknownVersion {
-        /// The version.
         version: i64,
         /// The oldest and the newest version that are kept, if any are.
         kept: Option<(i64, i64)>,
@@ -36,7 +35,6 @@ pub enum StoreError {
     /// There is no such item that covers anything.
     #[error("{}", no_item(*.item, *.now))]
     UnknownItem {
-        /// The item.
         item: i64,
         /// The item that covers its exchanges now, if it was replaced.
         now: Option<i64>,
@@ -55,12 +53,7 @@ pub enum StoreError {
     UnknownExchange(i64),
     /// Agents were forked from this one, and share what it holds.
     #[error("`{agent}` can't be deleted while agents are there that were forked from it: {}", forks.join(", "))]
-    HasForks {
-        /// The agent.
-        agent: AgentId,
-        /// Some of its forks.
-        forks: Vec<String>,
-    },
+    HasForks { agent: AgentId, forks: Vec<String> },
     /// The copies of pinned messages would take more room than contexts have for them.
     #[error(
         "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
@@ -80,11 +73,8 @@ pub enum StoreError {
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
-        /// The table.
         table: &'static str,
-        /// The row.
         row: String,
-        /// The column.
         column: &'static str,
         /// What it holds.
         value: String,

@@ -15,7 +15,6 @@ use recapd_core::domain::{
 /// A fact with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactRow {
-    /// The fact.
     pub fact: Fact,
     /// The version that brought it.
     pub added_version: i64,
@@ -41,13 +40,11 @@ pub struct FactQuery {
 /// What an operator does to the facts of an agent.
 #[derive(Clone, Debug)]
 pub enum FactChange {
-    /// Adds one.
     Add(NewFact),
     /// Changes one that holds.
     Edit {
         /// Its number.
         fact: i64,
-        /// The change.
         edit: FactEdit,
     },
 }
@@ -55,9 +52,7 @@ pub enum FactChange {
 /// A change of the facts by hand.
 #[derive(Clone, Debug)]
 pub struct FactRequest {
-    /// The agent whose facts they are.
     pub agent: AgentId,
-    /// The change.
     pub hand: FactChange,
     /// The limits and rules of the new document.
     pub policy: SummaryPolicy,

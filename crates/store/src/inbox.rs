@@ -18,7 +18,6 @@ pub struct InboxRow {
     pub id: i64,
     /// The agent that the message is for.
     pub agent: Option<String>,
-    /// The role of who says it.
     pub role: Option<String>,
     /// The content, as text or JSON.
     pub content: Option<String>,
@@ -47,7 +46,6 @@ pub struct RefusedRow {
     pub not_utf8: Option<&'static str>,
 }
 
-/// What is in the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxFigures {
     /// Rows that wait.

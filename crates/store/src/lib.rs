@@ -152,7 +152,6 @@ pub trait Store: Send + Sync {
     /// Saves what was learned about these models. Of all models, only the last ones that learned are kept.
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
-    /// One agent.
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
 
     /// Agents in order of their ids, after `after`.
@@ -394,7 +393,6 @@ pub trait Store: Send + Sync {
     /// Everything an update needs, in one consistent read.
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material>;
 
-    /// A journalled answer.
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>>;
 
     /// Which of these keys have a journalled answer, in no order.

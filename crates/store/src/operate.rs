@@ -100,7 +100,6 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// The outcome of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "completed" => Some(Self::Completed),
@@ -111,7 +110,6 @@ impl RunOutcome {
         }
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -228,7 +226,6 @@ pub struct RunFigures {
 /// Updates that ended in one hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunHour {
-    /// When the hour began.
     pub began_at: Timestamp,
     /// Updates that wrote a version.
     pub completed: i64,

@@ -12,7 +12,6 @@ pub const PAGE_BYTES_MAX: i64 = 8_000_000;
 /// The most messages of an exchange that is read in parts.
 pub const PART_MESSAGES_MAX: i64 = 1_000;
 
-/// An exchange on a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagedExchange {
     /// The exchange, with its messages.

@@ -8,7 +8,6 @@ use recapd_core::domain::{
 /// The most agents that a project's document is made of: those that were active last.
 pub const PROJECT_AGENTS_MAX: i64 = 32;
 
-/// A project in figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectFigures {
     /// Its name.

@@ -40,7 +40,6 @@ impl ExchangePlace {
         }
     }
 
-    /// The place in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Preamble => "preamble",
@@ -80,14 +79,12 @@ impl PlacedExchange {
 pub struct Hit {
     /// How well it matches, smaller is better; `None` for a message that isn't indexed yet.
     pub rank: Option<f64>,
-    /// The message.
     pub message: StoredMessage,
 }
 
 /// An exchange in which a search found something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExchange {
-    /// The exchange.
     pub placed: PlacedExchange,
     /// What was found, in order of the messages.
     pub hits: Vec<Hit>,
@@ -108,7 +105,6 @@ pub struct SearchHits {
 pub struct MessageRange {
     /// Only messages after this one.
     pub after_seq: i64,
-    /// The most messages.
     pub messages_max: i64,
     /// The bytes of payload after which no further message is read.
     pub bytes_max: usize,
@@ -119,7 +115,6 @@ pub struct MessageRange {
 /// An exchange as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedExchange {
-    /// The exchange.
     pub placed: PlacedExchange,
     /// Its messages, in order.
     pub messages: Vec<StoredMessage>,

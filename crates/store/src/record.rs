@@ -23,7 +23,6 @@ use recapd_core::{
 /// A message, counted and ready to be written.
 #[derive(Clone, Debug)]
 pub struct PreparedMessage {
-    /// The message.
     pub message: Message,
     /// What the ledger needs of it, its tokens among it.
     pub entry: LedgerEntry,
@@ -78,7 +77,6 @@ pub struct RequestKey {
 /// Messages for one agent.
 #[derive(Clone, Debug)]
 pub struct AppendRequest {
-    /// The agent that they are appended to.
     pub agent: AgentId,
     /// In order.
     pub messages: Vec<PreparedMessage>,
@@ -164,7 +162,6 @@ pub enum StepOutcome {
     Pinned {
         /// Its number.
         seq: i64,
-        /// Its exchange.
         exchange: i64,
     },
     /// A message no longer stays in view.
@@ -182,9 +179,7 @@ pub enum StepOutcome {
 /// A message that stays in view when its exchange has left the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// The message.
     pub message: StoredMessage,
-    /// Its exchange.
     pub exchange: i64,
     /// It was pinned by hand; else it is important to the running session.
     pub pinned: bool,
@@ -228,7 +223,6 @@ pub struct StoredAt {
     pub place: usize,
     /// Its place in the agent's history.
     pub seq: i64,
-    /// Its exchange.
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
@@ -274,7 +268,6 @@ pub struct EnqueueOutcome {
 /// What the end of a session did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionEnded {
-    /// The session that ended.
     pub session: i64,
     /// What it did to the queue, if anything was pending.
     pub enqueued: Option<EnqueueOutcome>,
@@ -285,9 +278,7 @@ pub struct SessionEnded {
 pub struct AgentRow {
     /// Its name.
     pub agent: AgentId,
-    /// Its project.
     pub project: Option<String>,
-    /// Its ledger.
     pub ledger: Ledger,
     /// How many exchanges are pending. In a transaction that changes the agent they aren't counted, and it is how many
     /// numbers they have at most: what was set aside has some, and so have preambles.
@@ -338,7 +329,6 @@ pub struct ExchangeQuery {
     pub bytes_max: i64,
 }
 
-/// An exchange as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredExchange {
     /// Its row.
@@ -365,18 +355,15 @@ pub const LEGS_MAX: i64 = 10_000;
 pub struct SaidMessage {
     /// The exchange that it stands in.
     pub exchange: i64,
-    /// The message.
     pub stored: StoredMessage,
 }
 
-/// A message as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {
     /// Its place in the agent's history.
     pub seq: i64,
     /// The message, read again from its payload.
     pub message: Message,
-    /// Its tokens.
     pub tokens: i64,
     /// When it was said.
     pub said_at: Timestamp,
@@ -400,7 +387,6 @@ pub struct SummaryRow {
     pub version: i64,
     /// The document, without what is pending.
     pub content: String,
-    /// Its tokens.
     pub token_count: i64,
     /// When it was written.
     pub updated_at: Timestamp,
@@ -438,6 +424,5 @@ pub const PENDING_SHOWN_MAX: i64 = 200;
 pub struct PendingBefore {
     /// How many exchanges.
     pub exchanges: i64,
-    /// Their tokens.
     pub tokens: i64,
 }

@@ -10,9 +10,7 @@ use recapd_core::domain::{
 /// What was learned about one model's token counter, as it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCalibration {
-    /// The provider.
     pub provider: String,
-    /// Its model.
     pub model: String,
     /// Orders the savings: a larger number was learned later.
     pub learned: u64,
@@ -65,11 +63,9 @@ pub struct RecountBatch {
 /// A message's new count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCount {
-    /// Its exchange.
     pub exchange: i64,
     /// Its place in the history.
     pub seq: i64,
-    /// Its tokens.
     pub tokens: i64,
 }
 
@@ -86,7 +82,6 @@ pub struct Recount {
     pub before: i64,
     /// As in the batch.
     pub is_last: bool,
-    /// The counts.
     pub counts: Vec<NewCount>,
     /// How they were counted.
     pub count_method: String,

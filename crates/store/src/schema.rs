@@ -33,7 +33,6 @@ pub struct Schema {
 pub struct Migration {
     /// Its version: migrations are applied in the order of these, which may have gaps.
     pub version: i64,
-    /// Its name.
     pub name: String,
     /// Whether the database has it.
     pub state: MigrationState,

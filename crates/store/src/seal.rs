@@ -84,7 +84,6 @@ pub(super) struct MessageRow<'a> {
 }
 
 impl MessageRow<'_> {
-    /// Its seal with that salt.
     pub(super) fn seal(&self, salt: &str) -> String {
         self.tombstone("message")
             .text(salt)
@@ -216,7 +215,6 @@ pub(super) struct VersionRow<'a> {
 }
 
 impl VersionRow<'_> {
-    /// Its digest.
     pub(super) fn digest(&self) -> String {
         HashInput::of("version")
             .int(self.version)

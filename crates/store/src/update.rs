@@ -9,7 +9,6 @@ use recapd_core::domain::{
     time::{MINUTE_MS, Timestamp},
 };
 
-/// A claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
     /// The worker's name, which stays the same over restarts of a daemon.
@@ -25,7 +24,6 @@ pub struct ClaimRequest {
 /// How much one update takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaterialLimits {
-    /// The most exchanges.
     pub exchanges_max: i64,
     /// The most tokens of exchanges together; one exchange is taken even if it has more.
     pub tokens_max: i64,
@@ -71,7 +69,6 @@ pub struct JournalledAnswer {
     pub answer: String,
     /// Tokens of the question.
     pub input_tokens: i64,
-    /// Tokens of the answer.
     pub output_tokens: i64,
 }
 
@@ -84,7 +81,6 @@ pub struct RunRecord {
     pub finished_at: Timestamp,
     /// The model's provider, if one was asked.
     pub provider: Option<String>,
-    /// The model.
     pub model: Option<String>,
     /// How many calls were made.
     pub model_calls: i64,
@@ -122,7 +118,6 @@ pub struct Patch {
     pub facts: FactUpdate,
     /// The document.
     pub content: String,
-    /// Its tokens.
     pub token_count: i64,
     /// How it came to its size.
     pub path: Path,

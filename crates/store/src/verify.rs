@@ -82,7 +82,6 @@ pub enum Depth {
 /// What an invariant's line doesn't vouch for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
-    /// The invariant.
     pub invariant: Invariant,
     /// What wasn't looked at, in the plural.
     pub what: &'static str,

@@ -48,7 +48,6 @@ pub struct VersionFigures {
 /// A version of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Its figures.
     pub figures: VersionFigures,
     /// Its document as Markdown; empty if there is nothing in it.
     pub content: String,
@@ -100,7 +99,6 @@ pub struct RevisionOutcome {
 /// An item that covers exchanges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemRow {
-    /// The item.
     pub item: Item,
     /// The version that brought it.
     pub added_version: i64,

@@ -41,14 +41,12 @@ use recapd_core::domain::time::Timestamp;
 
 /// A family of histograms: unlike counters, they need a function that makes them with their buckets.
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-/// A gauge for seconds.
 type SecondsGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
 /// All metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Groups>);
 
-/// The metrics by what they are about.
 #[derive(Debug)]
 pub struct Groups {
     /// Updates of summaries.
@@ -107,7 +105,6 @@ impl Deref for Metrics {
     }
 }
 
-/// Registers metrics and returns them.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {

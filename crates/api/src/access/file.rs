@@ -38,7 +38,6 @@ pub enum FileError {
     /// It can't be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
-        /// Which file.
         path: PathBuf,
         /// Why the file can't be read.
         source: io::Error,
@@ -48,22 +47,13 @@ pub enum FileError {
         "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",
         path.display(), path.display()
     )]
-    Writable {
-        /// Which file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    Writable { path: PathBuf, mode: u32 },
     /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.
     #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
-    TooLong {
-        /// Which file.
-        path: PathBuf,
-    },
+    TooLong { path: PathBuf },
     /// A line is none.
     #[error("{}, line {line}: {what}", path.display())]
     Malformed {
-        /// Which file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -179,7 +169,6 @@ fn is_digest(text: &str) -> bool {
     text.len() == DIGEST_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The line of a token.
 pub fn line(token: &NewToken) -> String {
     let mut line = format!(
         "{} {} {DIGEST_PREFIX}{}",

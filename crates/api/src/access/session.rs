@@ -98,7 +98,6 @@ impl Sessions {
         self.held().get(key).is_some_and(|session| !session.is_over(now))
     }
 
-    /// Ends a session.
     pub(super) fn end(&self, key: &SessionKey) {
         self.held().remove(key);
     }

@@ -14,7 +14,6 @@ use recapd_store::AgentRow;
 
 /// An agent, and what it costs.
 pub struct AgentLine {
-    /// The agent.
     pub row: AgentRow,
     /// What was spent on it today.
     pub spent: SpendTotal,
@@ -34,7 +33,6 @@ pub struct AgentList {
     pub summary_tokens_max: i64,
 }
 
-/// The page.
 pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
     let content = html! {
         header.head {

@@ -24,7 +24,6 @@ pub struct Archive {
     pub has_more: bool,
 }
 
-/// The page.
 pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     let (agent, ledger) = (&archive.row.agent, &archive.row.ledger);
     let oldest = archive.exchanges.first().filter(|_| archive.has_more);

@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 
-/// The most points of a chart.
 const POINTS_MAX: usize = 300;
 const WIDTH: i64 = 380;
 const HEIGHT: i64 = 110;

@@ -8,7 +8,6 @@ use recapd_core::domain::{
     summary::{diff::DocumentLine, item::ExchangeRange, reading::read_lines},
 };
 
-/// One section of the document.
 struct DocumentSection<'d> {
     heading: &'d str,
     groups: Vec<Group<'d>>,

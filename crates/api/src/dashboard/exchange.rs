@@ -22,7 +22,6 @@ const PAGE_CHARS_MAX: usize = 200_000;
 
 /// What an exchange's page shows.
 pub struct ExchangePage {
-    /// The agent whose exchange it is.
     pub agent: AgentId,
     /// The exchange, with some of its messages.
     pub expanded: ExpandedExchange,
@@ -30,7 +29,6 @@ pub struct ExchangePage {
     pub legs: Option<Legs>,
 }
 
-/// The page.
 pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     let (agent, placed) = (&shown.agent, &shown.expanded.placed);
     let exchange = &placed.exchange;

@@ -16,7 +16,6 @@ pub struct Fault<'f> {
     pub request_id: &'f str,
 }
 
-/// The page of a fault.
 pub fn fault_page(fault: &Fault<'_>) -> String {
     let content = html! {
         section.fault {

@@ -36,7 +36,6 @@ enum Names {
 /// Why a filter can't be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// It is too long.
     #[error("a filter has at most {BYTES_MAX} bytes")]
     TooLong,
     /// A word without a qualifier, or with one that isn't known.

@@ -292,7 +292,6 @@ pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
     }
 }
 
-/// One figure with its name.
 pub(super) fn figure(name: &str, value: &Markup, note: &Markup) -> Markup {
     html! {
         div.figure {

@@ -33,7 +33,6 @@ const PEEK_FROM: i64 = 3;
 
 /// What an agent's page shows.
 pub struct Strata {
-    /// The agent.
     pub row: AgentRow,
     /// Exchanges of the window, in order, the newest ones.
     pub window: Vec<StoredExchange>,
@@ -41,15 +40,12 @@ pub struct Strata {
     pub pending: Vec<StoredExchange>,
     /// Summarised exchanges, in order, the newest ones.
     pub covered: Vec<StoredExchange>,
-    /// The summary, if there is one.
     pub summary: Option<SummaryRow>,
     /// The ceiling of a summary.
     pub summary_tokens_max: i64,
-    /// The row of the queue, if there is one.
     pub queued: Option<QueueRow>,
 }
 
-/// The page.
 pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
     let agent = &strata.row.agent;
     let ledger = &strata.row.ledger;
@@ -149,7 +145,6 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
     }
 }
 
-/// The name of a state of the queue.
 pub(super) fn state_name(state: QueueState) -> &'static str {
     match state {
         QueueState::Ready => "ready",

@@ -56,7 +56,6 @@ pub struct Overview {
     pub spend: SpendLimits,
 }
 
-/// The page.
 pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
     let lights = Lights {
         sample: shown.sample.as_ref(),
@@ -134,7 +133,6 @@ impl<'o> Hours<'o> {
         }
     }
 
-    /// A value of the runs of each hour.
     fn of_runs(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
         let runs = &self.shown.hours;
         let found = |hour: &i64| runs.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));

@@ -32,7 +32,6 @@ pub struct QueueList {
 /// Rows that one press of a button makes due.
 pub const RETRIED_MAX: usize = 1_000;
 
-/// The page.
 pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
     let content = html! {
         header.head {

@@ -21,7 +21,6 @@ pub struct RunList {
     pub next: Option<i64>,
 }
 
-/// The list.
 pub fn runs_page(frame: &Frame, list: &RunList) -> String {
     let agent = list.filter.as_ref().ok().and_then(Filter::agent);
     let content = html! {
@@ -104,7 +103,6 @@ fn cost(run: &Run) -> String {
     }
 }
 
-/// One run.
 pub fn run_page(frame: &Frame, run: &Run) -> String {
     let agent = &run.agent_id;
     let base = agent_path(agent);

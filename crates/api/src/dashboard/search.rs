@@ -10,7 +10,6 @@ use super::{
 use crate::recall::{RecallMatch, RecallReply};
 use recapd_core::domain::{agent::AgentId, legs::continues, number::i64_or_max};
 
-/// A search.
 pub struct Search {
     /// Whose archive.
     pub agent: AgentId,
@@ -20,7 +19,6 @@ pub struct Search {
     pub found: Option<Result<RecallReply, String>>,
 }
 
-/// The page.
 pub fn search_page(frame: &Frame, search: &Search) -> String {
     let agent = &search.agent;
     let content = html! {

@@ -56,7 +56,6 @@ pub struct System {
     pub examined: Option<DaemonFacts>,
 }
 
-/// The page.
 pub fn system_page(frame: &Frame, system: &System) -> String {
     let content = html! {
         header.head { div { h1 { "System" } } }

@@ -16,7 +16,6 @@ use recapd_store::{Version, VersionFigures};
 
 /// A page of versions.
 pub struct VersionList {
-    /// The agent whose versions they are.
     pub agent: AgentId,
     /// Newest first.
     pub versions: Vec<VersionFigures>,
@@ -26,7 +25,6 @@ pub struct VersionList {
 
 /// Two versions, or one.
 pub struct Diff {
-    /// The agent whose versions they are.
     pub agent: AgentId,
     /// The earlier one; none if only the later is shown.
     pub before: Option<Version>,

@@ -35,7 +35,6 @@ impl Arguments {
         }
     }
 
-    /// The agent.
     pub(super) fn agent(&self) -> Result<AgentId, Wrong> {
         let cure =
             "give the id under which the agent's messages are stored; call status to see which there are";
@@ -58,7 +57,6 @@ impl Arguments {
         })
     }
 
-    /// A text.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Wrong> {
         match self.0.get(name) {
             None => Ok(None),

@@ -37,7 +37,6 @@ const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 /// Names of this machine, from this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The settings of the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSettings {
     /// The host names that requests may be sent to, beside those of a loopback address: others may come from a web page
@@ -45,7 +44,6 @@ pub struct EndpointSettings {
     pub allowed_hosts: Vec<String>,
 }
 
-/// The endpoint.
 pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     places: Arc<Quota>,
@@ -84,7 +82,6 @@ impl Endpoint {
         }
     }
 
-    /// Answers a request of `holder`.
     pub async fn answer(&self, holder: Holder, mut request: Request) -> Response {
         request.extensions_mut().insert(holder.clone());
         if stands_alone(request.headers()) {

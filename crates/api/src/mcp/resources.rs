@@ -116,7 +116,6 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     .with_cache_scope(CacheScope::Private)
 }
 
-/// Reads a resource.
 pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let name = named(uri)?;
     let agent = &name.agent;

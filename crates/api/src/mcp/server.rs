@@ -36,7 +36,6 @@ use super::{
 use crate::access::quota::{Holder, Lack, Quota, QuotaShare, SHARE_OF};
 use recapd_core::domain::context::{fence, fence_copy};
 
-/// The one prompt.
 const PROMPT: &str = "summary";
 const INSTRUCTIONS: &str = "\
 recapd keeps what left agents' context windows: a short summary of each agent's past, and the archive behind it. Read \

@@ -65,10 +65,8 @@ pub enum SourceError {
     Unavailable(String),
 }
 
-/// A page of agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentsPage {
-    /// The agents.
     pub agents: Vec<AgentLine>,
     /// The last agent, if there is a next page.
     #[serde(deserialize_with = "cursor::last_entry")]
@@ -78,13 +76,11 @@ pub struct AgentsPage {
 /// An agent in figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentLine {
-    /// Its id.
     pub agent_id: AgentId,
     /// Exchanges so far.
     pub exchanges: i64,
     /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
-    /// The tokens of its window.
     pub window_tokens: i64,
     /// The version of its summary; 0 before the first.
     pub version: i64,

@@ -62,14 +62,12 @@ impl From<SourceError> for ToolRefusal {
     }
 }
 
-/// The agent that a prompt is about.
 pub(super) fn prompt_arguments(given: Option<JsonObject>) -> Result<AgentId, String> {
     let arguments = Arguments::read(given, &["agent"]);
     let agent = arguments.and_then(|arguments| arguments.agent());
     agent.map_err(|Wrong(text)| text)
 }
 
-/// Calls a tool.
 pub(super) async fn call(
     source: &dyn Source,
     name: &str,

@@ -52,7 +52,6 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator of `store`.
     pub fn new(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>, notices: Notices) -> Self {
         Self {
             store,

@@ -108,7 +108,6 @@ pub struct ForkReply {
 }
 
 impl ForkReply {
-    /// The reply to the fork of `child` from `parent`.
     pub fn new(parent: AgentId, child: AgentId, forked: ForkOutcome) -> Self {
         Self {
             agent_id: child,

@@ -29,7 +29,6 @@ const REVISITS_MAX: i64 = 1_000;
 
 /// A question to a model: one about exchanges.
 pub(super) struct Question<'a> {
-    /// The exchanges it is about.
     pub(super) exchanges: &'a [StoredExchange],
     /// The numbers of those worth asking about.
     pub(super) asked: &'a [i64],

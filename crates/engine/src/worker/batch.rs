@@ -32,7 +32,6 @@ pub struct BatchSettings {
     pub gather_ms: i64,
     /// The most questions of one batch.
     pub requests_max: i64,
-    /// The most bytes of one batch.
     pub bytes_max: i64,
     /// The most batches that are open at once.
     pub open_max: i64,

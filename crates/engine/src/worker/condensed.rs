@@ -38,7 +38,6 @@ impl Gaps {
 /// What stands for exchanges in a new version.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Condensation {
-    /// Their items.
     pub(super) items: Vec<Item>,
     /// What they change of the facts, answer by answer.
     pub(super) facts: Vec<FactChanges>,

@@ -17,7 +17,6 @@ use recapd_telemetry::metrics::labels::RenewalResult;
 /// How often a lease is renewed within its length: three beats may be lost before the lease is.
 const BEATS_PER_LEASE: i64 = 4;
 
-/// A lease in flight.
 struct LeaseInFlight {
     lease: Lease,
     lost: CancellationToken,

@@ -15,7 +15,6 @@ use recapd_store::StoredExchange;
 /// How many letters and digits the nonce of a prompt's fence has.
 const NONCE_CHARS: usize = 16;
 
-/// What a request is about.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     /// The exchanges; those without a line are left out.

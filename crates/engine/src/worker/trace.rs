@@ -21,7 +21,6 @@ pub(super) fn update(lease: &Lease) -> Span {
     )
 }
 
-/// The span of a call to a model.
 pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     let name = format!("chat {}", model.model());
     info_span!(

@@ -16,17 +16,13 @@ pub struct BreakerSettings {
     pub rest_ms: i64,
 }
 
-/// The state of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CircuitState {
     /// The provider is asked.
     #[default]
     Closed,
     /// The provider isn't asked.
-    Open {
-        /// Until when.
-        until: Timestamp,
-    },
+    Open { until: Timestamp },
     /// It is asked once, to see whether it is back.
     HalfOpen,
 }
@@ -47,7 +43,6 @@ pub(super) enum CallVerdict {
 /// Which call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPermit {
-    /// An ordinary one.
     Ordinary,
     /// The one that decides whether the provider is back.
     Probe,

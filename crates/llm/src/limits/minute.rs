@@ -22,7 +22,6 @@ const TURN_KEPT_MS: i64 = MINUTE_MS;
 /// How much may be asked in a minute; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinuteLimits {
-    /// Requests.
     pub requests: i64,
     /// Tokens, read and written.
     pub tokens: i64,

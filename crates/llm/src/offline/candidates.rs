@@ -26,7 +26,6 @@ const FAILURE_GAIN: f64 = 2.0;
 
 /// A piece that may be told.
 pub(super) struct Candidate {
-    /// The piece.
     pub(super) piece: TextPiece,
     /// The words that it tells.
     pub(super) terms: Vec<Term>,

@@ -25,10 +25,8 @@ const PERSON_WORDS: usize = 6;
 /// The most sentences read of one text; two thirds from its head, one third from its tail.
 const SENTENCES_MAX: usize = 240;
 
-/// Who says a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClauseSource {
-    /// The user.
     User,
     /// The model, or the second speaker.
     Model,

@@ -39,7 +39,6 @@ const VERDICTS: [&str; 9] = [
 const LAST_WORDS: [&str; 3] = ["error:", "error[", "fatal:"];
 /// The first word of a line that tells a test or a build that failed, in capitals.
 const FAIL: [&str; 4] = ["FAIL", "FAILED", "FAILURE", "FAILURES"];
-/// What is counted of failures.
 const COUNTED: [&str; 6] = ["failed", "failing", "failure", "failures", "error", "errors"];
 /// Within how many words the label of such a line ends.
 const LABEL_WORDS: usize = 3;

@@ -34,7 +34,6 @@ pub(super) struct Corpus {
     pub(super) profiles: Profiles,
 }
 
-/// One exchange.
 #[derive(Debug)]
 pub(super) struct ExchangeReading {
     /// Its number.

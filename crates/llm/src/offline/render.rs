@@ -16,7 +16,6 @@ pub(super) const FAILED_CALL: &str = " (failed)";
 /// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
 
-/// Who tells a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceVoice {
     /// The user, in a task.
@@ -31,7 +30,6 @@ pub(super) enum PieceVoice {
     Failure,
 }
 
-/// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextPiece {
     /// Exchange, line and sentence: the order in which pieces are told.

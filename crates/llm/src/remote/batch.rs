@@ -47,7 +47,6 @@ pub trait BatchProtocol: Protocol {
     /// A page of the list, and the `after` of the next one.
     fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>);
 
-    /// The path of a batch.
     fn path_of(&self, id: &str) -> String;
 
     /// The id of a batch or a file that was just made.

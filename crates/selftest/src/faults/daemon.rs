@@ -20,7 +20,6 @@ const REPAIRED: &str = "queue.repaired";
 /// How a daemon is started.
 #[derive(Clone)]
 pub(super) struct DaemonLaunch {
-    /// The program.
     pub(super) program: PathBuf,
     /// Which one it is.
     pub(super) number: usize,
@@ -47,7 +46,6 @@ pub(super) enum State {
     Away(Instant),
 }
 
-/// A daemon.
 pub(super) struct Daemon {
     launch: DaemonLaunch,
     child: Option<Child>,

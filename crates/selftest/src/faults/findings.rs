@@ -15,7 +15,6 @@ const TOLD_MAX: usize = 40;
 pub struct FaultFindings {
     /// Runs from the first message to the check.
     pub runs: u64,
-    /// Faults by kind.
     pub faults: BTreeMap<Kind, u64>,
     /// Kinds that can't be tried on this machine, and why.
     pub left_out: BTreeMap<Kind, String>,

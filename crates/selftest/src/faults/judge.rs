@@ -117,7 +117,6 @@ fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
     }
 }
 
-/// The markers in a text.
 fn markers(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {

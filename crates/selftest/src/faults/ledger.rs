@@ -51,7 +51,6 @@ pub(super) struct Voice {
 pub(super) struct Utterance {
     /// What nothing else holds: it is in the message's text.
     pub(super) marker: String,
-    /// Its id, if it has one.
     pub(super) id: Option<String>,
     /// As it is sent over HTTP, and stored.
     pub(super) payload: Value,

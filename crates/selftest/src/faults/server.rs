@@ -221,7 +221,6 @@ impl Server {
         printed(dump)
     }
 
-    /// Its socket.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join(".s.PGSQL.5432")
     }

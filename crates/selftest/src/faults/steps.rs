@@ -13,7 +13,6 @@ use super::{
 
 /// The longest pause between two steps of an agent.
 const PAUSE_MS_MAX: u64 = 2_000;
-/// Turns of a fork.
 const TURNS_OF_FORK: u64 = 6;
 /// The most forks of an agent.
 const FORKS_MAX: usize = 3;

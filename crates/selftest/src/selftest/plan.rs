@@ -27,7 +27,6 @@ const PIECE_MESSAGES: usize = 100_000;
 
 /// A conversation, counted.
 pub struct Conversation {
-    /// Its name.
     pub name: String,
     /// What was said, in order.
     pub messages: Vec<Message>,
@@ -97,7 +96,6 @@ pub struct PlanPiece {
 /// One window to be filled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Its budget.
     pub budget: Budget,
     /// Places of the messages after which requests are built, in order.
     pub looks: Vec<usize>,

@@ -24,7 +24,6 @@ pub trait Work: Sync {
         false
     }
 
-    /// Does a piece.
     fn try_piece(&self, piece: usize) -> Self::Findings;
 }
 

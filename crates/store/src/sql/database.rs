@@ -168,7 +168,6 @@ impl SqlStore {
         }
     }
 
-    /// Which database it is.
     pub(super) fn dialect(&self) -> SqlDialect {
         match &self.database {
             Database::Sqlite(_) => SqlDialect::Sqlite,

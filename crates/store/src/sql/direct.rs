@@ -44,7 +44,6 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
     }
 }
 
-/// The result of a statement.
 pub(super) struct StatementResult {
     /// The rows, at most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,

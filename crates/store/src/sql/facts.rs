@@ -35,7 +35,6 @@ macro_rules! fact_columns {
 }
 use fact_columns;
 
-/// The facts that hold.
 pub(super) async fn holding(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Fact>> {
     let sql = sql!(
         "-- sql/facts.holding\nSELECT ",

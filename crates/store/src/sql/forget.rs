@@ -48,10 +48,8 @@ pub(super) struct Tombstone {
     pub(super) tokens: i64,
 }
 
-/// What is touched of one agent.
 #[derive(Default)]
 struct TouchedAgent {
-    /// The exchanges.
     exchanges: BTreeSet<i64>,
     /// Those that a summary may be about: all but preambles.
     told: BTreeSet<i64>,

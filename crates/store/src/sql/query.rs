@@ -148,7 +148,6 @@ impl<'q> Query<'q> {
             .ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// All rows.
     pub(crate) async fn fetch_all(self, connection: &mut Connection) -> Result<Vec<Row>, sqlx::Error> {
         self.fetch(connection)?.try_collect().await
     }

@@ -8,7 +8,6 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Reason};
 
-/// Opens a session.
 pub(super) async fn open(
     tx: &mut Connection,
     agent: &AgentId,

@@ -19,7 +19,6 @@ pub(crate) enum Value<'q> {
     Int(Option<i64>),
     /// Floating point.
     Real(Option<f64>),
-    /// `TEXT`, `text`.
     Text(Option<Cow<'q, str>>),
     /// 0 or 1, `boolean`.
     Flag(Option<bool>),
@@ -109,7 +108,6 @@ impl Row {
 
 /// What can be read from a row.
 pub(crate) trait Column: Sized {
-    /// The value of a column.
     fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error>;
 }
 

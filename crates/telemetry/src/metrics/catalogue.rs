@@ -27,10 +27,8 @@ pub struct MetricDescription {
     pub buckets: Vec<String>,
 }
 
-/// A label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
-    /// Its name.
     pub name: String,
     /// All values that it can have; empty if they aren't known beforehand.
     pub values: Vec<String>,

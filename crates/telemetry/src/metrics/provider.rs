@@ -87,7 +87,6 @@ struct TokenLabels {
 pub struct ProviderTokens {
     /// Tokens read, at the full price.
     pub input: i64,
-    /// Tokens read from the cache.
     pub cache_read: i64,
     /// Tokens read and written to the cache.
     pub cache_write: i64,

@@ -43,7 +43,6 @@ pub struct Queue {
 /// The queue's depth in an hour, as sampled by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourDepth {
-    /// When the hour began.
     pub began_at: Timestamp,
     /// The most rows that were ready or running at one time.
     pub rows: i64,
@@ -85,7 +84,6 @@ pub struct QueueSample {
     pub documents: i64,
     /// Tokens of all summaries.
     pub documents_tokens: i64,
-    /// Agents by state.
     pub agents: Vec<(AgentState, i64)>,
 }
 

@@ -31,7 +31,6 @@ const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 /// Below 1 the estimate was too low.
 const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
 
-/// Metrics of windows.
 #[derive(Debug)]
 pub struct WindowMetrics {
     messages: Family<RoleLabels, Counter>,

@@ -179,7 +179,6 @@ impl FinishedSpan {
     }
 }
 
-/// The fields of a span.
 #[derive(Debug, Default)]
 struct SpanFields {
     name: String,

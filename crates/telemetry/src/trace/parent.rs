@@ -8,7 +8,6 @@ const SAMPLED: u8 = 1;
 /// The trace and the span that a caller names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace.
     pub trace: u128,
     /// The caller's span in it.
     pub span: u64,

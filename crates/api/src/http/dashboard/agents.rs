@@ -48,7 +48,6 @@ const MESSAGES_BYTES_MAX: usize = 2_000_000;
 /// Exchanges on a page of all.
 const EXCHANGES_SHOWN: i64 = 200;
 
-/// Lists agents.
 pub(super) async fn list(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,

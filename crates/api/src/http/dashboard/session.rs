@@ -83,7 +83,6 @@ fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
     format!("{prefix}{NAME}{}", port.unwrap_or(port_by_default))
 }
 
-/// The cookie of a session.
 pub(in super::super) struct SessionCookie<'r> {
     name: String,
     id: &'r str,

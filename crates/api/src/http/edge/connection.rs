@@ -72,7 +72,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 pub struct ConnectionLimits {
     /// The most connections at once.
     pub connections_max: usize,
-    /// The most connections of one peer.
     pub per_peer_max: usize,
     /// How long the head of a request may take, from its first byte, or from the beginning of the connection.
     pub head_timeout: Duration,

@@ -61,7 +61,6 @@ impl Rate {
         }
     }
 
-    /// Whether there is a limit.
     pub(super) fn is_limited(&self) -> bool {
         self.spacing.is_some()
     }

@@ -51,7 +51,6 @@ struct Operation<'a> {
     described: &'a Value,
 }
 
-/// The reference.
 pub fn reference() -> String {
     let document = document();
     let operations = operations(&document);

@@ -50,7 +50,6 @@ const SHORT: Limit = Limit {
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
-/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum BodyFormat {
     /// One JSON document.

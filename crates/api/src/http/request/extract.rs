@@ -77,7 +77,6 @@ impl Parameters {
         Ok(Self(given))
     }
 
-    /// The parameter as text.
     pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
         let mut given = self.0.iter();
         given

@@ -48,7 +48,6 @@ fn meant(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The members that a `T` has.
 fn known<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut known: &'static [&'static str] = &[];
     // It can't be made of nothing, but in trying it names its members.

@@ -25,7 +25,6 @@ const USAGE_FIELD: &str = "usage";
 /// The fields of which every message has one, and no batch.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
-/// A message in a body.
 struct BodyMessage<'b> {
     place: RequestPlace,
     json: &'b str,

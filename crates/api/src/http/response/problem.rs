@@ -89,7 +89,6 @@ impl Problem {
         }
     }
 
-    /// The problem with a hint on what to do about it.
     pub(in crate::http) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into().into()),

@@ -34,7 +34,6 @@ pub(super) enum WritePosition {
 /// The result of writing lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    /// They are in the file.
     All,
     /// None was written: the file ends with another message than the one before them.
     Nothing(Last),
@@ -73,7 +72,6 @@ impl Last {
     }
 }
 
-/// The end of a file.
 #[derive(Default)]
 struct End {
     /// Whether it holds no whole line.

@@ -6,7 +6,6 @@ use super::{
 };
 use recapd_core::domain::effects::{Effects, TestVerdict};
 
-/// What a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
     /// A sentence of what the user asked.
@@ -17,11 +16,9 @@ pub(super) enum Slot {
     Outcome,
     /// What the model said before its last calls.
     SoFar,
-    /// Files.
     Files,
     /// Files of which a change was refused or failed, and none went through.
     Unchanged,
-    /// Commits.
     Commits,
     /// Pull requests and issues.
     Links,
@@ -41,7 +38,6 @@ pub(super) enum Slot {
     Looked,
 }
 
-/// A part of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
     /// Exchange of the run, slot, paragraph and place in it: the order in which parts are told.

@@ -2,7 +2,6 @@
 
 use recapd_core::domain::summary::fact::FactKind;
 
-/// A subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     /// The files that changed.
@@ -29,7 +28,6 @@ impl Subject {
         }
     }
 
-    /// The kind of its facts.
     pub(super) fn kind(&self) -> FactKind {
         match self {
             Self::Files | Self::Commits | Self::Check(_) => FactKind::State,

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::super::{look::Refusal, place::Place};
 
-/// A message as it is stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message {
     pub(super) seq: i64,
@@ -34,7 +33,6 @@ pub(super) struct Exchange {
 /// From one exchange to another one.
 pub(super) type Reach = (i64, i64);
 
-/// All of one agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgentRecord {
     pub(super) first_exchange: i64,

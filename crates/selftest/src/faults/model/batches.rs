@@ -23,7 +23,6 @@ const SPAN_MS_MAX: u64 = 4_000;
 /// One creation in so many fails, made or not.
 const FAILS: u8 = 8;
 
-/// A batch.
 pub(super) struct Batch {
     id: String,
     made_at: Timestamp,
@@ -47,7 +46,6 @@ enum BatchFate {
     Missing,
 }
 
-/// Where batches are.
 pub(super) fn routes() -> Router<Model> {
     const AT: &str = "/{daemon}/v1/messages/batches";
     Router::new()

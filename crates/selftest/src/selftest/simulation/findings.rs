@@ -21,7 +21,6 @@ pub struct Counts {
     pub requests: u64,
     /// Leases given out.
     pub claims: u64,
-    /// Calls of the model.
     pub model_calls: u64,
     /// Versions that updates wrote.
     pub updates: u64,
@@ -43,7 +42,6 @@ pub struct Counts {
     pub rows_lost: u64,
 }
 
-/// A failing run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRun {
     /// The seed of just this run.
@@ -59,7 +57,6 @@ pub struct FailedRun {
 /// What was simulated, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SimulationFindings {
-    /// Runs.
     pub runs: u64,
     /// What happened in them.
     pub counts: Counts,

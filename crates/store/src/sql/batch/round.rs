@@ -153,7 +153,6 @@ pub(super) async fn known(
         .await?)
 }
 
-/// The figures about batches.
 pub(in crate::sql) async fn figures(connection: &mut Connection) -> StoreResult<BatchFigures> {
     let sql = sql!(
         "-- sql/round.figures\nSELECT count(*) FILTER (WHERE state = 'intent'), \

@@ -49,7 +49,6 @@ impl AncestorLine {
         }))
     }
 
-    /// The agents.
     pub(in super::super) fn agents(&self) -> impl Iterator<Item = &AgentId> {
         self.members.iter().map(|member| &member.agent)
     }

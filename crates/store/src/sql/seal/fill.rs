@@ -67,7 +67,6 @@ impl DigestRows {
     }
 }
 
-/// Rows that have no digest, of one agent.
 pub(super) async fn due(connection: &mut Connection) -> StoreResult<Option<(DigestRows, AgentId)>> {
     for part in DigestRows::ALL {
         if let Some(found) = query(part.due()).fetch_optional(connection).await? {

@@ -19,7 +19,6 @@ labels! {
 labels! {
     /// By which way a summary was read.
     ReadVia {
-        /// HTTP.
         Http = "http",
         /// Model context protocol.
         Mcp = "mcp",

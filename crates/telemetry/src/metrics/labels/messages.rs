@@ -7,13 +7,11 @@ labels! {
     Role {
         /// Instructions.
         System = "system",
-        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
         /// The model, calling tools.
         ToolCall = "tool_call",
-        /// A tool.
         ToolResult = "tool_result",
         /// Nobody's: metadata.
         Metadata = "metadata",
@@ -36,15 +34,11 @@ impl From<&Kind> for Role {
 labels! {
     /// Whose tokenizer counts, as far as it matters to how well.
     CountProvider {
-        /// `OpenAI`
         OpenAi = "openai",
-        /// Anthropic
         Anthropic = "anthropic",
-        /// Google
         Google = "google",
         /// A server of one's own.
         Local = "local",
-        /// Any other.
         Other = "other",
     }
 }

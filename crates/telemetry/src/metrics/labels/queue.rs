@@ -29,7 +29,6 @@ labels! {
 labels! {
     /// How the renewal of a lease ended.
     RenewalResult {
-        /// Renewed.
         Renewed = "renewed",
         /// The lease belonged to somebody else by then.
         Lost = "lost",

@@ -15,7 +15,6 @@ labels! {
         Patch = "PATCH",
         /// DELETE
         Delete = "DELETE",
-        /// Any other.
         Other = "other",
     }
 }

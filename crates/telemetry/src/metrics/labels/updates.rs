@@ -57,7 +57,6 @@ labels! {
 labels! {
     /// Why an update failed.
     FailureReason {
-        /// The provider limits the rate.
         ProviderRateLimited = "provider_rate_limited",
         /// The provider has too much to do.
         ProviderOverloaded = "provider_overloaded",

@@ -13,7 +13,6 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-/// The state of a connection.
 #[derive(Default)]
 pub(super) struct ConnectionState {
     /// Whether a request is being answered: its handler hasn't returned.

@@ -31,7 +31,6 @@ pub enum Listener {
     Tcp(TcpListener),
     /// A socket in the file system.
     Unix(Socket),
-    /// Both of them.
     Both(TcpListener, Socket),
 }
 

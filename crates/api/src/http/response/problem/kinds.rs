@@ -2,7 +2,6 @@
 
 use axum::http::StatusCode;
 
-/// A kind of problem.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct ProblemKind {
     pub(super) status: StatusCode,

@@ -28,7 +28,6 @@ pub(super) struct EventState {
     pub(super) pending_exchanges: i64,
     pub(super) version: i64,
     pub(super) summary_tokens: i64,
-    /// Its row in the queue, if it has one.
     pub(super) queue: Option<QueueRow>,
 }
 

@@ -16,7 +16,6 @@ pub(in super::super) struct KeptFact {
 }
 
 impl AgentTables {
-    /// The facts that hold.
     pub(in super::super) fn holding(&self) -> Vec<Fact> {
         let open = self.facts.iter().filter(|kept| !kept.is_closed);
         open.map(|kept| kept.fact.clone()).collect()

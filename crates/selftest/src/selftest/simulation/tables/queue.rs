@@ -14,7 +14,6 @@ use recapd_store::{
 /// A parked row isn't due again for its document's sake before it has been parked for so long.
 const AGEING_REST_MS: i64 = 10 * MINUTE_MS;
 
-/// A queue row.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Row {
     pub(in super::super) wake_seq: i64,
