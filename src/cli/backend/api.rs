@@ -36,7 +36,7 @@ use recapd_platform::{
 use recapd_store::{SqlStore, Store};
 use tokio_util::sync::CancellationToken;
 
-pub(in crate::cli) use running::{NotReady, answers, base, find};
+pub(crate) use running::{NotReady, answers, base, find};
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
@@ -55,8 +55,8 @@ const AGENTS_COMPARED_MAX: usize = 200;
 
 /// Where a daemon is, and the credentials for it.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct DaemonTarget {
-    pub(in crate::cli) base: String,
+pub(crate) struct DaemonTarget {
+    pub(crate) base: String,
     credentials: Credentials,
 }
 
@@ -76,13 +76,13 @@ impl DaemonTarget {
         }
     }
 
-    pub(in crate::cli) fn with_credentials(self, credentials: Credentials) -> Self {
+    pub(crate) fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }
 }
 
 /// The token in `file`, else in the environment, and whose daemon may have it.
-pub(in crate::cli) fn credentials(
+pub(crate) fn credentials(
     file: Option<&Path>,
     environment: &Environment,
 ) -> Result<Credentials, CommandFailure> {
@@ -121,7 +121,7 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
 }
 
 /// The interface: a daemon's, or one in this process.
-pub(in crate::cli) struct Api {
+pub(crate) struct Api {
     transport: Transport,
     in_process: Option<InProcess>,
 }
@@ -134,10 +134,7 @@ struct InProcess {
 
 impl Api {
     /// To read: the daemon that is asked, else the database, also beside a daemon.
-    pub(in crate::cli) async fn reading(
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<Self, CommandFailure> {
+    pub(crate) async fn reading(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
             None => Self::over(config, Arc::new(open::look(config).await?)).await,
@@ -146,10 +143,7 @@ impl Api {
 
     /// To change things: the daemon that is asked, else the database, which no daemon may hold: it would answer readers from before
     /// the change.
-    pub(in crate::cli) async fn changing(
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<Self, CommandFailure> {
+    pub(crate) async fn changing(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
             None => Self::over(config, open::work(config).await?).await,
@@ -180,12 +174,12 @@ impl Api {
     }
 
     /// The database, if this process has it.
-    pub(in crate::cli) fn database(&self) -> Option<&Arc<SqlStore>> {
+    pub(crate) fn database(&self) -> Option<&Arc<SqlStore>> {
         self.in_process.as_ref().map(|in_process| &in_process.database)
     }
 
     /// The daemon there.
-    pub(in crate::cli) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
+    pub(crate) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
@@ -203,23 +197,23 @@ impl Api {
     }
 
     /// What stands at `path`, as `accept` wants it.
-    pub(in crate::cli) async fn get(&self, path: &str, accept: &str) -> Result<String, CommandFailure> {
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::GET, path).header(ACCEPT, accept))
             .await
     }
 
     /// Changes what stands at `path` by a merge patch.
-    pub(in crate::cli) async fn patch(&self, path: &str, change: &Value) -> Result<String, CommandFailure> {
+    pub(crate) async fn patch(&self, path: &str, change: &Value) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::PATCH, path).json(change)).await
     }
 
     /// Posts `body` to `path`.
-    pub(in crate::cli) async fn post(&self, path: &str, body: &Value) -> Result<String, CommandFailure> {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::POST, path).json(body)).await
     }
 
     /// Posts JSON that is written already.
-    pub(in crate::cli) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
+    pub(crate) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
         let request = self
             .request(Method::POST, path)
             .header(CONTENT_TYPE, "application/json");
@@ -227,18 +221,18 @@ impl Api {
     }
 
     /// What stands at `path`, read from JSON.
-    pub(in crate::cli) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         let text = self.get(path, "application/json").await?;
         Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
     }
 
     /// Makes `path` be there.
-    pub(in crate::cli) async fn put(&self, path: &str) -> Result<String, CommandFailure> {
+    pub(crate) async fn put(&self, path: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::PUT, path)).await
     }
 
     /// Takes what stands at `path` away.
-    pub(in crate::cli) async fn delete(&self, path: &str) -> Result<String, CommandFailure> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::DELETE, path)).await
     }
 
@@ -311,14 +305,14 @@ impl InProcess {
 }
 
 /// Where a page of `list` begins, as a query parameter that follows others.
-pub(in crate::cli) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
+pub(crate) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
     entry.map_or(String::new(), |entry| {
         format!("&cursor={}", Cursor::behind(list, entry))
     })
 }
 
 /// A text as the value of a query parameter.
-pub(in crate::cli) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()
         .map(|byte| {

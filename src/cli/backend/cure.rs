@@ -11,10 +11,10 @@ use recapd_config::DEFAULT_FILE;
 use recapd_store::{StoreError, sqlite};
 
 /// What to do about a damaged file.
-pub(in crate::cli) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
+pub(crate) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
 
 /// What to do about the database `url`, which failed with `error`.
-pub(in crate::cli) fn of(url: &str, error: &StoreError) -> &'static str {
+pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
     match (error.class(), file(url)) {
         (_, None) => {
             "is the server running there, and is the password in PGPASSFILE or PGPASSWORD? see database.url"
@@ -27,7 +27,7 @@ pub(in crate::cli) fn of(url: &str, error: &StoreError) -> &'static str {
 }
 
 /// The file of the database `url`, which may be a path alone; `None` if it is a server's, or none is named.
-pub(in crate::cli) fn file(url: &str) -> Option<PathBuf> {
+pub(crate) fn file(url: &str) -> Option<PathBuf> {
     let is_path = !url.is_empty() && !url.contains("://");
     sqlite::file_of(url).or_else(|| is_path.then(|| PathBuf::from(url)))
 }

@@ -25,7 +25,7 @@ pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Runs a command's future on a runtime of its own, and waits a while for what it leaves to be finished.
-pub(in crate::cli) fn block_on<T>(
+pub(crate) fn block_on<T>(
     future: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {
     let runtime = threads::runtime()?;
@@ -38,11 +38,11 @@ pub(in crate::cli) fn block_on<T>(
 
 /// The keys of the model and of the second one.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct ApiKeys([Option<SecretString>; 2]);
+pub(crate) struct ApiKeys([Option<SecretString>; 2]);
 
 impl ApiKeys {
     /// The keys of the configuration's models.
-    pub(in crate::cli) fn of(config: &Config, environment: &Environment) -> Result<Self, CommandFailure> {
+    pub(crate) fn of(config: &Config, environment: &Environment) -> Result<Self, CommandFailure> {
         Ok(Self([
             config::api_key(&config.model, environment)?,
             config::fallback_api_key(&config.fallback, &config.model, environment)?,
@@ -50,11 +50,7 @@ impl ApiKeys {
     }
 
     /// The models of the configuration with these keys.
-    pub(in crate::cli) fn models(
-        self,
-        config: &Config,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Models, CommandFailure> {
+    pub(crate) fn models(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Models, CommandFailure> {
         Ok(assembly::models(config, self.0, clock).map_err(anyhow::Error::new)?)
     }
 }
@@ -70,7 +66,7 @@ impl PartialEq for ApiKeys {
 }
 
 /// The models of the configuration with their keys.
-pub(in crate::cli) fn models(
+pub(crate) fn models(
     config: &Config,
     environment: &Environment,
     clock: &Arc<dyn Clock>,
@@ -79,7 +75,7 @@ pub(in crate::cli) fn models(
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.
-pub(in crate::cli) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
+pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     let settings = assembly::database_settings(&config.database);
     let store = SqlStore::look(&settings).await;
     let store = store.map_err(|error| named(&config.database.url, error))?;
@@ -88,7 +84,7 @@ pub(in crate::cli) async fn look(config: &Config) -> Result<SqlStore, CommandFai
 
 /// What is wrong with a database, and with which.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(in crate::cli) fn named(url: &str, error: StoreError) -> CommandFailure {
+pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
         // The configuration is right, or the cure is told.
         StoreError::InUse(_) => "stop it first",
@@ -104,7 +100,7 @@ pub(in crate::cli) fn named(url: &str, error: StoreError) -> CommandFailure {
 }
 
 /// The error for an agent that isn't there, with the agents that are.
-pub(in crate::cli) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
+pub(crate) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
     let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
     CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
@@ -112,13 +108,13 @@ pub(in crate::cli) async fn unknown(store: &dyn Store, agent: &AgentId) -> Comma
 
 /// Opens the database of the configuration for a change, which no daemon may have open on SQLite: it would answer readers
 /// from before the change. A database that isn't there isn't made.
-pub(in crate::cli) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
+pub(crate) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     look(config).await?;
     make(config).await
 }
 
 /// As [`work`], but a database that isn't there is made.
-pub(in crate::cli) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
+pub(crate) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
             let server = api::base(&config.http);

@@ -18,39 +18,39 @@ use recapd_store::{
 
 /// A page of the queue, by agent.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cli) struct QueuePage {
+pub(crate) struct QueuePage {
     /// Since when all updates are paused; none if they aren't.
-    pub(in crate::cli) paused_since: Option<Timestamp>,
+    pub(crate) paused_since: Option<Timestamp>,
     /// Its rows.
-    pub(in crate::cli) rows: Vec<QueueRow>,
+    pub(crate) rows: Vec<QueueRow>,
     /// Where the next page begins; none on the last one.
     #[serde(deserialize_with = "cursor::last_entry")]
-    pub(in crate::cli) next_cursor: Option<AgentId>,
+    pub(crate) next_cursor: Option<AgentId>,
 }
 
 /// A page of runs, newest first.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cli) struct RunPage {
+pub(crate) struct RunPage {
     /// The runs.
-    pub(in crate::cli) runs: Vec<Run>,
+    pub(crate) runs: Vec<Run>,
     /// Where the next page begins; none on the last one.
     #[serde(deserialize_with = "cursor::last_entry")]
-    pub(in crate::cli) next_cursor: Option<i64>,
+    pub(crate) next_cursor: Option<i64>,
 }
 
 /// A page of the audit, newest first.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cli) struct AuditPage {
+pub(crate) struct AuditPage {
     /// The events.
-    pub(in crate::cli) events: Vec<AuditRow>,
+    pub(crate) events: Vec<AuditRow>,
     /// Where the next page begins; none on the last one.
     #[serde(deserialize_with = "cursor::last_entry")]
-    pub(in crate::cli) next_cursor: Option<i64>,
+    pub(crate) next_cursor: Option<i64>,
 }
 
 impl Api {
     /// A page of the queue.
-    pub(in crate::cli) async fn queue(
+    pub(crate) async fn queue(
         &self,
         after: Option<&AgentId>,
         limit: i64,
@@ -60,51 +60,47 @@ impl Api {
     }
 
     /// An agent's row.
-    pub(in crate::cli) async fn row(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+    pub(crate) async fn row(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         self.read(&format!("/v1/queue/{agent}")).await
     }
 
     /// Asks for an update at once.
-    pub(in crate::cli) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+    pub(crate) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         self.act(&format!("/v1/agents/{agent}/refresh")).await
     }
 
     /// Makes a row due.
-    pub(in crate::cli) async fn retry(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+    pub(crate) async fn retry(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         self.act(&format!("/v1/queue/{agent}/retry")).await
     }
 
     /// Parks a row.
-    pub(in crate::cli) async fn cancel(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
+    pub(crate) async fn cancel(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         self.act(&format!("/v1/queue/{agent}/cancel")).await
     }
 
     /// Pauses an agent's updates, or goes on with them.
-    pub(in crate::cli) async fn set_agent_paused(
-        &self,
-        agent: &AgentId,
-        paused: bool,
-    ) -> Result<(), CommandFailure> {
+    pub(crate) async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> Result<(), CommandFailure> {
         let action = pause_action(paused);
         let path = format!("/v1/agents/{agent}/{action}");
         self.post(&path, &json!({})).await.map(drop)
     }
 
     /// Pauses all updates, or goes on with them. Returns since when they are paused.
-    pub(in crate::cli) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, CommandFailure> {
+    pub(crate) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, CommandFailure> {
         let reply: Value = self.act(&format!("/v1/queue/{}", pause_action(paused))).await?;
         let since = reply.get("paused_since").cloned().unwrap_or_default();
         Ok(serde_json::from_value(since).map_err(anyhow::Error::new)?)
     }
 
     /// Has documents aged, or says which would be.
-    pub(in crate::cli) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
+    pub(crate) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
         let text = self.post("/v1/age", &json!({ "dry_run": dry_run })).await?;
         Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
     }
 
     /// A page of runs, newest first.
-    pub(in crate::cli) async fn runs(&self, query: RunQuery) -> Result<RunPage, CommandFailure> {
+    pub(crate) async fn runs(&self, query: RunQuery) -> Result<RunPage, CommandFailure> {
         let parts = [
             query.agent.as_ref().map(|agent| format!("&agent={agent}")),
             query
@@ -125,12 +121,12 @@ impl Api {
     }
 
     /// One run.
-    pub(in crate::cli) async fn run(&self, run: i64) -> Result<Run, CommandFailure> {
+    pub(crate) async fn run(&self, run: i64) -> Result<Run, CommandFailure> {
         self.read(&format!("/v1/runs/{run}")).await
     }
 
     /// A page of the audit, newest first.
-    pub(in crate::cli) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, CommandFailure> {
+    pub(crate) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, CommandFailure> {
         let parts = [
             query.agent.as_ref().map(|agent| format!("&agent={agent}")),
             query.since.map(|since| format!("&since={since}")),

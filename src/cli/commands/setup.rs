@@ -1,8 +1,8 @@
 //! What is needed before anything runs, and what recapd tells about itself.
 
-pub(in crate::cli) mod config_file;
-pub(in crate::cli) mod init;
-pub(in crate::cli) mod openapi;
-pub(in crate::cli) mod shell;
-pub(in crate::cli) mod topics;
-pub(in crate::cli) mod version;
+pub(crate) mod config_file;
+pub(crate) mod init;
+pub(crate) mod openapi;
+pub(crate) mod shell;
+pub(crate) mod topics;
+pub(crate) mod version;

@@ -3,7 +3,7 @@
 use recapd_core::domain::time::Timestamp;
 
 /// Thousands of tokens with one decimal: `15.8k`.
-pub(in crate::cli) fn thousands(tokens: i64) -> String {
+pub(crate) fn thousands(tokens: i64) -> String {
     if tokens < 1_000 {
         tokens.to_string()
     } else {
@@ -12,13 +12,13 @@ pub(in crate::cli) fn thousands(tokens: i64) -> String {
 }
 
 /// A share in percent, with one decimal.
-pub(in crate::cli) fn permille(part: i64, whole: i64) -> String {
+pub(crate) fn permille(part: i64, whole: i64) -> String {
     let permille = part * 1_000 / whole.max(1);
     format!("{}.{}%", permille / 10, permille % 10)
 }
 
 /// A span of time in its two largest units.
-pub(in crate::cli) fn span(span_ms: i64) -> String {
+pub(crate) fn span(span_ms: i64) -> String {
     let seconds = (span_ms / 1_000).max(0);
     match seconds {
         0..=59 => format!("{seconds}s"),
@@ -29,7 +29,7 @@ pub(in crate::cli) fn span(span_ms: i64) -> String {
 }
 
 /// How long something took: `820ms`, `8.2s`, `2m 10s`.
-pub(in crate::cli) fn duration(duration_ms: i64) -> String {
+pub(crate) fn duration(duration_ms: i64) -> String {
     match duration_ms {
         ..1_000 => format!("{duration_ms}ms"),
         1_000..60_000 => format!("{}.{}s", duration_ms / 1_000, duration_ms % 1_000 / 100),
@@ -38,7 +38,7 @@ pub(in crate::cli) fn duration(duration_ms: i64) -> String {
 }
 
 /// How long ago something was, in its largest unit; `in …` for what is to come.
-pub(in crate::cli) fn ago(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ms @ ..=-1_000 => format!("in {}", unit(-ms)),
         ..1_000 => "now".to_owned(),
@@ -57,7 +57,7 @@ fn unit(span_ms: i64) -> String {
 }
 
 /// Micro-dollars as dollars.
-pub(in crate::cli) fn dollars(microusd: i64) -> String {
+pub(crate) fn dollars(microusd: i64) -> String {
     format!("${}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
 }
 

@@ -3,7 +3,7 @@
 use recapd_core::domain::likeness::nearest;
 
 /// What to say of an agent that isn't there, with those that are.
-pub(in crate::cli) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
+pub(crate) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
     if known.is_empty() {
         let cure =
             format!("store messages with `recapd push {agent} < messages.jsonl`, or run `recapd replay`");

@@ -25,27 +25,27 @@ static IS_QUIET: OnceLock<bool> = OnceLock::new();
 const COLUMNS: usize = 80;
 
 /// Prints from now on what the terminal of this `environment` can show.
-pub(in crate::cli) fn adapt(environment: &Environment) {
+pub(crate) fn adapt(environment: &Environment) {
     IS_PLAIN.get_or_init(|| is_plain(environment));
 }
 
 /// Prints from now on with colours or without, as was chosen; unless it was, as the `environment` says and stdout can.
-pub(in crate::cli) fn choose_colour(choice: ColorChoice, environment: &Environment) {
+pub(crate) fn choose_colour(choice: ColorChoice, environment: &Environment) {
     HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
 }
 
 /// Leaves out from now on what is neither an answer nor an error.
-pub(in crate::cli) fn be_quiet(is_quiet: bool) {
+pub(crate) fn be_quiet(is_quiet: bool) {
     IS_QUIET.get_or_init(|| is_quiet);
 }
 
 /// Whether notes and progress are left out.
-pub(in crate::cli) fn is_quiet() -> bool {
+pub(crate) fn is_quiet() -> bool {
     IS_QUIET.get().copied().unwrap_or_default()
 }
 
 /// Whether what is printed may have colours.
-pub(in crate::cli) fn has_colour() -> bool {
+pub(crate) fn has_colour() -> bool {
     HAS_COLOUR.get().copied().unwrap_or_default()
 }
 
@@ -88,7 +88,7 @@ fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
 }
 
 /// Prints text to stdout, for people.
-pub(in crate::cli) fn text(text: &str) -> std::io::Result<()> {
+pub(crate) fn text(text: &str) -> std::io::Result<()> {
     let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
     verbatim(&shown(text, std::io::stdout().is_terminal(), is_plain))
 }
@@ -107,7 +107,7 @@ fn verbatim(text: &str) -> std::io::Result<()> {
 }
 
 /// Prints what is shown again and again: on a terminal in the place of what was there, else below it.
-pub(in crate::cli) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
+pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
     if !is_repeated {
         return text(shown);
     }
@@ -119,17 +119,17 @@ pub(in crate::cli) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<(
 }
 
 /// Prints a value as JSON to stdout.
-pub(in crate::cli) fn json(value: &impl Serialize) -> std::io::Result<()> {
+pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
     verbatim(&as_json(value)?)
 }
 
 /// Prints one value as JSON, several as an array.
-pub(in crate::cli) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
+pub(crate) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
     verbatim(&one_or_all_text(values)?)
 }
 
 /// What [`one_or_all`] prints.
-pub(in crate::cli) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<String> {
+pub(crate) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<String> {
     match values {
         [value] => as_json(value),
         values => as_json(&values),
@@ -146,7 +146,7 @@ fn as_json(value: &impl Serialize) -> std::io::Result<String> {
 }
 
 /// Stdout for lines of JSON: a terminal is shown what it would otherwise obey. Each write is of whole characters.
-pub(in crate::cli) struct JsonLines;
+pub(crate) struct JsonLines;
 
 impl std::io::Write for JsonLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -165,29 +165,29 @@ impl std::io::Write for JsonLines {
 
 /// Prints a line to stderr.
 #[expect(clippy::print_stderr, reason = "the one place that prints errors and notes")]
-pub(in crate::cli) fn error(line: &str) {
+pub(crate) fn error(line: &str) {
     eprintln!("{line}");
 }
 
 /// Whether somebody looks on who is to see how far something is.
-pub(in crate::cli) fn shows_progress() -> bool {
+pub(crate) fn shows_progress() -> bool {
     !is_quiet() && std::io::stderr().is_terminal()
 }
 
 /// Prints a line to stderr that nobody has to read: a hint, or how far something is.
-pub(in crate::cli) fn note(line: &str) {
+pub(crate) fn note(line: &str) {
     if !is_quiet() {
         error(line);
     }
 }
 
 /// Columns to use.
-pub(in crate::cli) fn width() -> usize {
+pub(crate) fn width() -> usize {
     COLUMNS
 }
 
 /// A factor in thousandths, as people read it: 1,115 is 1.12.
-pub(in crate::cli) fn factor(permille: i64) -> String {
+pub(crate) fn factor(permille: i64) -> String {
     let percent = (permille + 5) / 10;
     format!("{}.{:02}", percent / 100, percent % 100)
 }

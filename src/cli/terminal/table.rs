@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Align {
+pub(crate) enum Align {
     /// Words.
     Left,
     /// Figures.
@@ -12,14 +12,14 @@ pub(in crate::cli) enum Align {
 }
 
 /// Rows of cells under a line of names.
-pub(in crate::cli) struct Table<const N: usize> {
+pub(crate) struct Table<const N: usize> {
     columns: [(&'static str, Align); N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
     /// A table of these columns.
-    pub(in crate::cli) fn new(columns: [(&'static str, Align); N]) -> Self {
+    pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
         Self {
             columns,
             rows: Vec::new(),
@@ -27,12 +27,12 @@ impl<const N: usize> Table<N> {
     }
 
     /// Adds a row.
-    pub(in crate::cli) fn row(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
 
     /// The table as text, without blanks at the ends of lines.
-    pub(in crate::cli) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let names = self.columns.map(|(name, _)| name.to_owned());
         let lines = || std::iter::once(&names).chain(&self.rows);
         let widths: Vec<usize> = (0..N)

@@ -11,14 +11,14 @@ use super::output;
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Prints lines to stderr in place of a bar.
-pub(in crate::cli) struct Ticker {
+pub(crate) struct Ticker {
     is_needed: bool,
     told_at: Mutex<Instant>,
 }
 
 impl Ticker {
     /// Prints nothing if `bar` is shown.
-    pub(in crate::cli) fn beside(bar: &ProgressBar) -> Self {
+    pub(crate) fn beside(bar: &ProgressBar) -> Self {
         Self {
             is_needed: bar.is_hidden(),
             told_at: Mutex::new(Instant::now()),
@@ -26,7 +26,7 @@ impl Ticker {
     }
 
     /// Prints a line if it is time for one: what is over soon prints none.
-    pub(in crate::cli) fn tell(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.is_due() {
             output::note(&line());
         }

@@ -27,13 +27,13 @@ const MANY: usize = 1_024;
 
 /// What is remembered of the last sending.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(in super::super) struct SendState {
+pub(crate) struct SendState {
     /// When the daemon last took messages.
-    pub(in super::super) last_push_at: Option<Timestamp>,
+    pub(crate) last_push_at: Option<Timestamp>,
     /// How many messages the daemon has refused for ever.
-    pub(in super::super) refused: u64,
+    pub(crate) refused: u64,
     /// Why messages weren't taken, if that was the last thing that happened, or any were refused.
-    pub(in super::super) last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
     /// The most messages in a request, since the daemon didn't answer in time for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
@@ -49,7 +49,7 @@ struct DrainProgress {
 
 /// Sends what waits, until the daemon takes no more. If another hook is sending, it is left to that. Returns whether
 /// the daemon answered, in whatever way.
-pub(in super::super) fn drain(
+pub(crate) fn drain(
     folder: &AgentFolder,
     agent: &AgentId,
     daemon: &dyn Daemon,
@@ -93,7 +93,7 @@ pub(in super::super) fn drain(
 
 /// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon doesn't answer any more:
 /// these agents may never have another hook.
-pub(in super::super) fn visit(
+pub(crate) fn visit(
     folders: &[AgentFolder],
     daemon: &dyn Daemon,
     host: Host,

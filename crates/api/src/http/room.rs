@@ -21,13 +21,13 @@ const WAIT: Duration = Duration::from_secs(5);
 const RETRY_SECONDS: u32 = 2;
 
 /// So many bytes for all who need some at once.
-pub(in crate::http) struct Room {
+pub(crate) struct Room {
     left: Arc<Semaphore>,
     bytes_max: usize,
 }
 
 impl Room {
-    pub(in crate::http) fn of(bytes_max: usize) -> Self {
+    pub(crate) fn of(bytes_max: usize) -> Self {
         let bytes_max = bytes_max.min(Semaphore::MAX_PERMITS);
         Self {
             left: Arc::new(Semaphore::new(bytes_max)),
@@ -39,7 +39,7 @@ impl Room {
     ///
     /// # Errors
     /// There is none within some seconds.
-    pub(in crate::http) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
+    pub(crate) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
         let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
             Ok(Ok(permit)) => Ok(RoomShare(permit)),
@@ -52,7 +52,7 @@ impl Room {
     }
 
     #[cfg(test)]
-    pub(in crate::http) fn bytes_left(&self) -> usize {
+    pub(crate) fn bytes_left(&self) -> usize {
         self.left.available_permits()
     }
 }
@@ -65,16 +65,16 @@ fn too_many_answers() -> Problem {
 }
 
 /// The room that somebody takes, until this is dropped.
-pub(in crate::http) struct RoomShare(OwnedSemaphorePermit);
+pub(crate) struct RoomShare(OwnedSemaphorePermit);
 
 impl RoomShare {
     /// Gives back what is over so many bytes.
-    pub(in crate::http) fn shrink_to(&mut self, bytes: usize) {
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
         drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
     }
 
     /// The answer, whose bytes keep their room until they are sent.
-    pub(in crate::http) async fn until_sent(mut self, answer: Response) -> Response {
+    pub(crate) async fn until_sent(mut self, answer: Response) -> Response {
         if answer.body().size_hint().exact().is_none() {
             // An open stream, whose events are short.
             return answer;

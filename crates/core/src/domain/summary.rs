@@ -19,7 +19,7 @@ pub mod item;
 pub mod line;
 pub mod operations;
 pub mod pending;
-pub(in crate::domain) mod point;
+pub(crate) mod point;
 pub mod reading;
 pub mod render;
 pub mod section;

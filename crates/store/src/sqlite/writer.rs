@@ -61,7 +61,7 @@ pub(super) struct Writer {
 
 /// How much an operation may change of what was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum WriteSize {
+pub(crate) enum WriteSize {
     /// Little enough for memory to hold what was there.
     Bounded,
     /// As much as an agent has.

@@ -16,7 +16,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// The daemon that runs where the configuration says, if one does and lets us in.
-pub(in crate::cli) fn find(
+pub(crate) fn find(
     config: &HttpConfig,
     credentials: Credentials,
 ) -> Result<Option<DaemonTarget>, CommandFailure> {
@@ -56,7 +56,7 @@ async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
 }
 
 /// Where the daemon of the configuration answers: at its socket if somebody listens there, else at its address.
-pub(in crate::cli) fn base(config: &HttpConfig) -> String {
+pub(crate) fn base(config: &HttpConfig) -> String {
     let mut sockets = config.sockets.near.iter();
     match sockets.find(|path| UnixStream::connect(path).is_ok()) {
         Some(path) => Listen::Socket(path.clone()).base(),
@@ -65,7 +65,7 @@ pub(in crate::cli) fn base(config: &HttpConfig) -> String {
 }
 
 /// Why a daemon isn't ready.
-pub(in crate::cli) enum NotReady {
+pub(crate) enum NotReady {
     /// Nobody listens.
     Away,
     /// Somebody listens and doesn't answer, for this reason.
@@ -75,7 +75,7 @@ pub(in crate::cli) enum NotReady {
 }
 
 /// Whether the daemon at `server`, else the one of the configuration, answers well at `path`, which needs no token.
-pub(in crate::cli) async fn answers(
+pub(crate) async fn answers(
     server: Option<&DaemonTarget>,
     config: &HttpConfig,
     path: &str,

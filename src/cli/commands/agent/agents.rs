@@ -29,7 +29,7 @@ Examples:
   recapd agents set my-agent preset=last-n max_messages=20
   recapd agents set my-agent budget_tokens=          takes it back to the configuration
   recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
-pub(in crate::cli) struct Agents {
+pub(crate) struct Agents {
     #[command(subcommand)]
     action: Option<AgentsAction>,
 }
@@ -75,11 +75,7 @@ struct AgentSettingsView {
 }
 
 impl Agents {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let default = list::AgentsList {
             limit: list::LIMIT,
             after: None,

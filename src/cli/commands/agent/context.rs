@@ -26,7 +26,7 @@ and window, valid for that provider. What couldn't be carried over is said on st
 Examples:
   recapd context my-agent --format openai
   recapd context duet --format anthropic --as agent_b --budget 50000")]
-pub(in crate::cli) struct ContextCommand {
+pub(crate) struct ContextCommand {
     /// The agent
     agent: AgentId,
     /// Whose request to write
@@ -80,11 +80,7 @@ impl ContextCommand {
         }
     }
 
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let reply = self.reply(&Api::reading(config, shared).await?).await?;
             if shared.json {

@@ -40,7 +40,7 @@ one settles or replaces it. A pinned one leaves the summary last, and no model c
   recapd facts add my-agent demand \"never push to main\"
   recapd facts edit my-agent 12 \"use bun, not npm\"
   recapd facts close my-agent 12")]
-pub(in crate::cli) struct Facts {
+pub(crate) struct Facts {
     #[command(subcommand)]
     action: Option<FactsAction>,
     /// The agent
@@ -92,11 +92,7 @@ struct FactNumber {
 }
 
 impl Facts {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let query = FactQuery {
             after: self.after,
             limit: self.limit,

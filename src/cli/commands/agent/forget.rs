@@ -46,7 +46,7 @@ name them all ('#14–#19'). The others are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]
-pub(in crate::cli) struct Forget {
+pub(crate) struct Forget {
     /// The agent
     agent: AgentId,
     /// The exchanges: 38, '#38', or '#12–#14'
@@ -64,7 +64,7 @@ pub(in crate::cli) struct Forget {
 }
 
 impl Forget {
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         config: &Config,
         shared: &GlobalOptions,

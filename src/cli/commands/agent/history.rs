@@ -34,7 +34,7 @@ Examples:
   recapd history my-agent --exchange 38 --tokens     one exchange line by line, and what each message costs
   recapd history my-agent --follow                   again whenever it changes, until Ctrl-C
   recapd history my-agent --json                     states, tokens, times and versions, for programs")]
-pub(in crate::cli) struct History {
+pub(crate) struct History {
     /// The agents
     #[arg(required = true, value_name = "AGENT")]
     agents: Vec<AgentId>,
@@ -53,11 +53,7 @@ pub(in crate::cli) struct History {
 }
 
 impl History {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let mut before = None;
             loop {

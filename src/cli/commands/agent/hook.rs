@@ -20,7 +20,7 @@ use crate::{
     cli::{GlobalOptions, backend::api, exit::CommandFailure, terminal::output},
     hook::{self, Event, HookCall, Host, INPUT_BYTES_MAX, Input},
 };
-pub(in crate::cli) use called::called;
+pub(crate) use called::called;
 use install::Install;
 use recapd_config::{Config, Environment};
 use recapd_core::tokenizer;
@@ -36,7 +36,7 @@ never starts the daemon; RECAPD_HOOK=off switches it off. Examples:
   recapd hook test --event SessionStart < sample.json
   recapd hook status
   recapd hook drain                            what a hook had no time for")]
-pub(in crate::cli) struct Hook {
+pub(crate) struct Hook {
     #[command(subcommand)]
     command: Command,
 }
@@ -106,7 +106,7 @@ fn named_event(name: &str) -> Result<Event, String> {
 }
 
 /// Ends this process, with 0, when a hook's time is up, whatever hangs.
-pub(in crate::cli) fn end_in_time(environment: &Environment) {
+pub(crate) fn end_in_time(environment: &Environment) {
     let time = hook::TIME_MAX * hook::patience(environment);
     std::thread::spawn(move || {
         std::thread::sleep(time);
@@ -133,7 +133,7 @@ impl Hook {
         }
     }
 
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         config: &Config,
         shared: &GlobalOptions,

@@ -33,7 +33,7 @@ ones have a quarter of its room. New words give an item a new number, and no mod
   recapd items list my-agent
   recapd items pin my-agent 12
   recapd items edit my-agent 12 --text \"Chose RS256 for the tokens\" --importance decision")]
-pub(in crate::cli) struct Items {
+pub(crate) struct Items {
     #[command(subcommand)]
     action: ItemsAction,
 }
@@ -86,11 +86,7 @@ struct ItemNumber {
 }
 
 impl Items {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             ItemsAction::List {
                 agent,

@@ -19,7 +19,7 @@ use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
 A mark leads back to the exchange in which it stands, and to the window as it was. Examples:
   recapd mark my-agent \"before the refactoring\"
   recapd mark my-agent --server http://127.0.0.1:7411")]
-pub(in crate::cli) struct MarkCommand {
+pub(crate) struct MarkCommand {
     /// The agent
     agent: AgentId,
     /// The mark's name [default: none]
@@ -31,7 +31,7 @@ pub(in crate::cli) struct MarkCommand {
 Later exchanges are set aside, not deleted; they keep their numbers. Examples:
   recapd rewind my-agent                             to the newest mark
   recapd rewind my-agent \"before the refactoring\"")]
-pub(in crate::cli) struct Rewind {
+pub(crate) struct Rewind {
     /// The agent
     agent: AgentId,
     /// The mark's name [default: the newest mark]
@@ -42,7 +42,7 @@ pub(in crate::cli) struct Rewind {
 #[command(after_help = "\
 The window is emptied and a new session begins; what was in it is summarised. Marks are forgotten. Example:
   recapd clear my-agent")]
-pub(in crate::cli) struct Clear {
+pub(crate) struct Clear {
     /// The agent
     agent: AgentId,
 }
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Clear {
 #[command(after_help = "\
 The child shares the parent's past and nothing of its future. Example:
   recapd fork my-agent my-agent-scout")]
-pub(in crate::cli) struct Fork {
+pub(crate) struct Fork {
     /// Where the child begins
     parent: AgentId,
     /// The child, which must not be there yet
@@ -59,11 +59,7 @@ pub(in crate::cli) struct Fork {
 }
 
 impl MarkCommand {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "label": self.label });
         step(
             config,
@@ -76,11 +72,7 @@ impl MarkCommand {
 }
 
 impl Rewind {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let body = json!({ "to": self.label });
         step(
             config,
@@ -93,21 +85,13 @@ impl Rewind {
 }
 
 impl Clear {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         step(config, shared, &self.agent, &Step::Clear, ("clear", json!({})))
     }
 }
 
 impl Fork {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { parent, child } = self;
         let reply = ask(config, shared, &parent, ("fork", json!({ "child": child })))?;
         print(shared, &reply, &|reply| {

@@ -29,11 +29,11 @@ reads the database. Its log goes to standard error. Examples:
   claude mcp add recapd -- recapd mcp
   codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
   recapd mcp --db /var/lib/recapd/recapd.db")]
-pub(in crate::cli) struct Mcp {}
+pub(crate) struct Mcp {}
 
 impl Mcp {
     #[expect(clippy::unused_self, reason = "commands run themselves")]
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         config: &Config,
         shared: &GlobalOptions,

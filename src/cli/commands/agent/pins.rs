@@ -22,7 +22,7 @@ A pinned message stays in view, as a marked copy, when its exchange has left the
 Messages are numbered in the order in which they were stored. Examples:
   recapd pin my-agent 12
   recapd unpin my-agent 12 --server http://127.0.0.1:7411")]
-pub(in crate::cli) struct PinCommand {
+pub(crate) struct PinCommand {
     /// The agent
     agent: AgentId,
     /// The message's number
@@ -33,25 +33,17 @@ pub(in crate::cli) struct PinCommand {
 #[command(after_help = "\
 Example:
   recapd pins my-agent")]
-pub(in crate::cli) struct Pins {
+pub(crate) struct Pins {
     /// The agent
     agent: AgentId,
 }
 
 impl PinCommand {
-    pub(in crate::cli) fn pin(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn pin(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         self.run(config, shared, ("pin", "pinned"))
     }
 
-    pub(in crate::cli) fn unpin(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn unpin(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         self.run(config, shared, ("unpin", "unpinned"))
     }
 
@@ -73,11 +65,7 @@ impl PinCommand {
 }
 
 impl Pins {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply: PinsReply = open::block_on(async {
             let path = format!("/v1/agents/{}/pins", self.agent);
             Api::reading(config, shared).await?.read(&path).await

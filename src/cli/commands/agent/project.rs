@@ -24,7 +24,7 @@ The agents of a project share one summary, within the ceiling of a single one. E
   recapd summary --project ikigai
   recapd project leave ikigai tester
   recapd project list")]
-pub(in crate::cli) struct Project {
+pub(crate) struct Project {
     #[command(subcommand)]
     action: ProjectAction,
 }
@@ -52,11 +52,7 @@ enum ProjectAction {
 }
 
 impl Project {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             ProjectAction::List => list(config, shared),
             ProjectAction::Join { project, agents } => change(config, shared, &project, &agents, true),

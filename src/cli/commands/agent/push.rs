@@ -56,7 +56,7 @@ transcript has of both. Examples:
   recapd push my-agent < messages.jsonl
   recapd push my-agent session.jsonl --format claude-code
   recapd push my-agent < messages.jsonl --json")]
-pub(in crate::cli) struct Push {
+pub(crate) struct Push {
     /// The agent; its first message makes it
     agent: AgentId,
     /// Files to read in order [default: standard input, also named `-`]
@@ -98,11 +98,7 @@ struct MovedExchanges {
 }
 
 impl Push {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let messages = self.read(!shared.no_input)?;
         let mut unshown = Unshown::default();
         for message in &messages {

@@ -29,7 +29,7 @@ three letters or more finds every word that begins with it. Examples:
   recapd recall my-agent jwt auth
   recapd recall my-agent \"connection refused\"             words next to each other
   recapd recall my-agent deploy --server http://127.0.0.1:7411")]
-pub(in crate::cli) struct Recall {
+pub(crate) struct Recall {
     /// The agent
     agent: AgentId,
     /// What to look for: words, and phrases in quotation marks
@@ -46,7 +46,7 @@ Prints messages verbatim. A line of the summary names the exchanges that it stan
   recapd expand my-agent 38
   recapd expand my-agent '#12–#14' '#20'
   recapd expand my-agent 38 --format anthropic              as content of a provider's request")]
-pub(in crate::cli) struct Expand {
+pub(crate) struct Expand {
     /// The agent
     agent: AgentId,
     /// The exchanges: 38, '#38', or '#12–#14'
@@ -69,11 +69,7 @@ fn request_format(name: &str) -> Result<RequestFormat, String> {
 }
 
 impl Recall {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let words = words(&self.words);
         Query::parse(&words).map_err(|error| CommandFailure::usage(error.to_string()))?;
         let reply: RecallReply = open::block_on(async {
@@ -107,11 +103,7 @@ fn words(arguments: &[String]) -> String {
 }
 
 impl Expand {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let replies = open::block_on(async { self.replies(&Api::reading(config, shared).await?).await })?;
         if shared.json {
             output::one_or_all(&replies)?;

@@ -28,7 +28,7 @@ Examples:
   recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
   recapd summary my-agent --rev 12        as it was; `recapd versions my-agent` lists what is kept
   recapd summary --project ikigai         the one that agents of a project share")]
-pub(in crate::cli) struct SummaryCommand {
+pub(crate) struct SummaryCommand {
     /// The agents
     #[arg(required_unless_present = "project", value_name = "AGENT")]
     agents: Vec<AgentId>,
@@ -136,11 +136,7 @@ fn print_raw(documents: &[Value]) -> std::io::Result<()> {
 }
 
 impl SummaryCommand {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let Some(project) = &self.project {
             return shared_summary(project, config, shared, self.raw);
         }

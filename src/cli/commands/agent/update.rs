@@ -38,7 +38,7 @@ Examples:
   recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other
 
 Exit codes: 0 done, 1 it failed, 3 unknown agent, 75 it isn't done yet.")]
-pub(in crate::cli) struct Update {
+pub(crate) struct Update {
     /// The agent
     agent: AgentId,
     /// Wait until it is done
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Update {
 }
 
 impl Update {
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
         shared: &GlobalOptions,

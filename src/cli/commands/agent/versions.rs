@@ -34,7 +34,7 @@ const SHOWN_MAX: i64 = 200;
 How many are kept says schedule.versions_keep. Examples:
   recapd versions my-agent              the newest ones
   recapd versions my-agent 12           the document of version 12")]
-pub(in crate::cli) struct Versions {
+pub(crate) struct Versions {
     /// The agent
     agent: AgentId,
     /// Print the document of this version
@@ -51,7 +51,7 @@ Examples:
   recapd diff my-agent                  what the last version changed
   recapd diff my-agent 12               what changed since version 12
   recapd diff my-agent 12 15            what changed from 12 to 15; 0 is the empty document")]
-pub(in crate::cli) struct Diff {
+pub(crate) struct Diff {
     /// The agent
     agent: AgentId,
     /// The earlier version [default: the one before the later]
@@ -64,7 +64,7 @@ pub(in crate::cli) struct Diff {
 #[command(after_help = "\
 What later versions covered is summarised again. A rollback writes a version, so it can be taken back. Example:
   recapd rollback my-agent 12")]
-pub(in crate::cli) struct Rollback {
+pub(crate) struct Rollback {
     /// The agent
     agent: AgentId,
     /// The version to go back to; `recapd versions` lists them
@@ -78,7 +78,7 @@ Everything that has left the window is summarised again, which asks the model fo
 document until the new one covers as much. What was edited or pinned by hand goes, too; `recapd rollback` to the version
 before brings it back. Example:
   recapd rebuild my-agent")]
-pub(in crate::cli) struct Rebuild {
+pub(crate) struct Rebuild {
     /// The agent
     agent: AgentId,
 }
@@ -160,11 +160,7 @@ pub(super) async fn document(
 }
 
 impl Versions {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let found = open::block_on(async {
             let api = Api::reading(config, shared).await?;
             match self.number {
@@ -208,11 +204,7 @@ fn version_line(figures: &VersionRow) -> String {
 }
 
 impl Diff {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let (from, to) = open::block_on(async {
             let api = Api::reading(config, shared).await?;
             let to = match self.to {
@@ -279,11 +271,7 @@ fn told(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHunk
 }
 
 impl Rollback {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {
             agent,
             number: version,
@@ -312,11 +300,7 @@ impl Rollback {
 }
 
 impl Rebuild {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self { agent } = self;
         let reply = lineage::ask(config, shared, &agent, ("rebuild", json!({})))?;
         lineage::print(shared, &reply, &|reply| {

@@ -41,7 +41,7 @@ Examples:
   recapd window my-agent                       the messages of the window, in whole exchanges
   recapd window my-agent --limit 3             the newest three exchanges
   recapd window my-agent --format anthropic    what would be sent, with anchor and summary: as `recapd context`")]
-pub(in crate::cli) struct WindowCommand {
+pub(crate) struct WindowCommand {
     /// The agent
     agent: AgentId,
     /// Print what would be sent to this provider instead
@@ -73,11 +73,7 @@ struct Beside {
 }
 
 impl WindowCommand {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let Some(format) = self.format {
             return context::ContextCommand::plain(self.agent, format).run(config, shared);
         }

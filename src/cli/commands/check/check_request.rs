@@ -27,7 +27,7 @@ Reads a whole request body or the bare array of its messages. Examples:
   jq .messages log.json | recapd check-request --format openai -
 
 Exit codes: 0 nothing would be refused, 1 something would (with --strict: anything found), 2 no request to check.")]
-pub(in crate::cli) struct CheckRequest {
+pub(crate) struct CheckRequest {
     /// The API the request is meant for
     #[arg(long, value_enum)]
     format: ApiFormat,
@@ -62,7 +62,7 @@ impl From<ApiFormat> for Target {
 }
 
 impl CheckRequest {
-    pub(in crate::cli) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let request = self.read().map_err(|error| CommandFailure::new(USAGE, error))?;
         let violations = validate(self.format.into(), &request, self.model.as_deref());
         if shared.json {

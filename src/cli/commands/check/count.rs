@@ -33,7 +33,7 @@ Examples:
   recapd count --provider anthropic --model claude-opus-5 --json - < request.json
   recapd count --provider anthropic --model claude-opus-5 --db recapd.db request.json
                                                       with what agents' reports say about the estimate")]
-pub(in crate::cli) struct Count {
+pub(crate) struct Count {
     /// Whose tokenizer: openai, anthropic, google or local; any other is counted by bytes [default: window.provider]
     #[arg(long)]
     provider: Option<String>,
@@ -78,11 +78,7 @@ impl CalibratedCount {
 }
 
 impl Count {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let provider = self.provider.as_ref().unwrap_or(&config.window.provider);
         let model = self.model.as_ref().unwrap_or(&config.window.model);
         let body = body(&self.file)?;

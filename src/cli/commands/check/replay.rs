@@ -39,7 +39,7 @@ Examples:
 
 Exit codes: 0 fine, 1 nothing was read, or hardly anything that a model is shown (fewer than 1 message in 20), or an invariant
 is broken.")]
-pub(in crate::cli) struct Replay {
+pub(crate) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -61,14 +61,14 @@ pub(in crate::cli) struct Replay {
     is_kept: bool,
 }
 
-pub(in crate::cli) fn format_name() -> impl TypedValueParser<Value = Format> {
+pub(crate) fn format_name() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name))
         .try_map(|name| Format::from_name(&name).ok_or_else(|| format!("expected {}", Format::names())))
 }
 
 impl Replay {
     /// What this command sets before `--set` does: the past waits for nobody, and can be read again after a power cut.
-    pub(in crate::cli) fn settings(&self) -> Vec<String> {
+    pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings: Vec<String> = [
             "queue.batch_exchanges=1",
             "queue.batch_tokens_min=0",
@@ -89,7 +89,7 @@ impl Replay {
         settings
     }
 
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         mut self,
         loaded: &LoadedConfig,
         shared: &GlobalOptions,

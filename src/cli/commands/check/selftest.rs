@@ -27,7 +27,7 @@ recapd-selftest is a program of its own, which stands beside this one. Examples:
   recapd selftest --help                           which tests there are
   recapd selftest window chats/ --budgets 20       judge every request built from these conversations"
 )]
-pub(in crate::cli) struct Selftest {
+pub(crate) struct Selftest {
     /// What recapd-selftest is told
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Selftest {
 
 impl Selftest {
     /// Becomes the other program; comes back only if that can't be started.
-    pub(in crate::cli) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let mut command = Command::new(program()?);
         command.args(&self.arguments);
         for (is_set, option) in [(shared.json, "--json"), (shared.quiet, "--quiet")] {

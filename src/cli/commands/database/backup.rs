@@ -31,7 +31,7 @@ is there when it is whole. It holds conversations: only its owner can read it, s
 PostgreSQL has pg_dump for that. Examples:
   recapd backup recapd-$(date +%F).db
   sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; docs/backup.md says how it comes back")]
-pub(in crate::cli) struct Backup {
+pub(crate) struct Backup {
     /// The file to write
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -45,18 +45,14 @@ service, its user. Start the service only when this has ended well: where no dat
   flock -n recapd.db.lock mkdir old && mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
   recapd restore recapd-2026-11-20.db --db recapd.db
   sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
-pub(in crate::cli) struct Restore {
+pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 impl Backup {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let database = &config.database.url;
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);
@@ -71,11 +67,7 @@ impl Backup {
 }
 
 impl Restore {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let from = self.file.display().to_string();
         open::block_on(async {
             let settings = assembly::database_settings(&config.database);

@@ -34,7 +34,7 @@ SQLite needs twice the room on its disk meanwhile. Examples:
   recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
   recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
   recapd copy recapd.db copy.db                             into another file")]
-pub(in crate::cli) struct Copy {
+pub(crate) struct Copy {
     /// Database to copy: a file of SQLite, or an address
     #[arg(value_name = "FROM")]
     from: String,
@@ -44,11 +44,7 @@ pub(in crate::cli) struct Copy {
 }
 
 impl Copy {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let from = place(&config.database, "FROM", &self.from)?;
         let to = place(&config.database, "TO", &self.to)?;
         if from.url == to.url {

@@ -31,7 +31,7 @@ Reads the database, also while a daemon runs on it. Summaries are not part of it
 come those it was forked from, before it, since its first messages are theirs. Examples:
   recapd export -o backup.jsonl          every agent
   recapd export my-agent | zstd > my-agent.jsonl.zst")]
-pub(in crate::cli) struct Export {
+pub(crate) struct Export {
     /// The agents to export [default: all]
     agents: Vec<AgentId>,
     /// Write there, a file all or nothing; `-` is stdout [default: stdout]
@@ -49,11 +49,7 @@ struct ExportReport {
 }
 
 impl Export {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let bar = progress_bar(self.count_messages(&store).await?);

@@ -60,7 +60,7 @@ is started. Examples:
 
 Exit codes: 0 something was read, 1 nothing was, or with --strict not all, or of the conversations hardly anything that a model is
 shown (fewer than 1 message in 20; it is stored all the same), 75 interrupted.")]
-pub(in crate::cli) struct Import {
+pub(crate) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -79,11 +79,7 @@ pub(in crate::cli) struct Import {
 }
 
 impl Import {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let files = list_files(&self.files).map_err(CommandFailure::unlisted)?;
         let (journals, transcripts) = match self.format {
             None => opening::apart(files),

@@ -22,7 +22,7 @@ code 78: make a backup first if you may want to go back. `recapd serve` applies 
   recapd migrate up --dry-run                          what would be applied; changes nothing
   recapd migrate up                                    apply what is missing, on a new database all of it
   recapd migrate up --db postgres://recapd@db/recapd   of another database")]
-pub(in crate::cli) struct Migrate {
+pub(crate) struct Migrate {
     #[command(subcommand)]
     action: MigrateAction,
 }
@@ -40,11 +40,7 @@ enum MigrateAction {
 }
 
 impl Migrate {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         open::block_on(async {
             match self.action {

@@ -50,7 +50,7 @@ Reads the database, also while a daemon runs on it. Examples:
   recapd verify --deep                   tokens of messages, too, counted again by their tokenizers
 
 What it proves and what it can't: docs/operations.md")]
-pub(in crate::cli) struct Verify {
+pub(crate) struct Verify {
     /// The agents to check [default: all]
     agents: Vec<AgentId>,
     /// Count the tokens of messages again, too, which takes long
@@ -60,7 +60,7 @@ pub(in crate::cli) struct Verify {
 
 /// Everything that was found.
 #[derive(Debug, Default, Serialize)]
-pub(in crate::cli) struct Report {
+pub(crate) struct Report {
     agents: usize,
     messages: i64,
     exchanges: i64,
@@ -76,11 +76,7 @@ pub(in crate::cli) struct Report {
 }
 
 impl Verify {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let store = open::look(config).await?;
             let depth = if self.deep { Depth::Deep } else { Depth::Plain };
@@ -121,7 +117,7 @@ async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Age
 
 impl Report {
     /// Checks every agent, but for what takes long.
-    pub(in crate::cli) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
+    pub(crate) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
         Self::of_every(store, Depth::Plain).await
     }
 
@@ -180,12 +176,12 @@ impl Report {
     }
 
     /// Adds what in the database isn't as the migrations make it.
-    pub(in crate::cli) fn add_schema(&mut self, faults: Vec<SchemaFault>) {
+    pub(crate) fn add_schema(&mut self, faults: Vec<SchemaFault>) {
         self.schema = Some(faults);
     }
 
     /// Nothing is broken.
-    pub(in crate::cli) fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.breaches.is_empty() && self.schema.as_ref().is_none_or(Vec::is_empty)
     }
 
@@ -222,7 +218,7 @@ impl Report {
     }
 
     /// A line for each invariant, and the breaches.
-    pub(in crate::cli) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{}, {}, {}: {} covered, {} pending, {} in the window, {} set aside",
             count(self.agents, "agent"),

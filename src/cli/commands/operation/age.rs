@@ -21,18 +21,14 @@ Has the summaries looked at of which a line has outgrown its section, as the dae
 asked. Examples:
   recapd age --dry-run      which they are
   recapd age                now; the daemon does it, or the next one that is started")]
-pub(in crate::cli) struct Age {
+pub(crate) struct Age {
     /// Only print which summaries would be looked at
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Age {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let reply = open::block_on(async {
             let api = if self.dry_run {
                 Api::reading(config, shared).await?

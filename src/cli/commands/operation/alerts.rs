@@ -17,7 +17,7 @@ Prometheus has to scrape /metrics with the job name `recapd`. Examples:
   recapd alerts > /etc/prometheus/recapd.yml
   recapd alerts --runbooks https://docs.example.com/runbooks > recapd.yml    for links that a pager can open
   recapd alerts --json                                                       for programs, rule by rule")]
-pub(in crate::cli) struct Alerts {
+pub(crate) struct Alerts {
     /// Where the pages of docs/runbooks are, which say what an alert means and what to do
     #[arg(long, value_name = "URL", value_parser = place)]
     runbooks: Option<String>,
@@ -33,7 +33,7 @@ fn place(text: &str) -> Result<String, String> {
 }
 
 impl Alerts {
-    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = match self.runbooks {
             Some(place) => SHIPPED.replace(PAGE, &format!("runbook_url: {place}/")),
             None => SHIPPED.to_owned(),

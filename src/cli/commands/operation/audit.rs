@@ -30,7 +30,7 @@ the database itself isn't among them. A daemon tells only administrators. Exampl
   recapd audit                               what was done last, and by whose token
   recapd audit --agent my-agent --since 7d
   recapd audit --since 2026-11-20T08:40:00Z --json")]
-pub(in crate::cli) struct Audit {
+pub(crate) struct Audit {
     /// Only those of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
@@ -59,11 +59,7 @@ fn since(text: &str) -> Result<Since, String> {
 }
 
 impl Audit {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let since = self.since.map(|since| match since {
             Since::At(at) => at,
             Since::Ago(span_ms) => SystemClock.now().plus_ms(-span_ms),

@@ -28,7 +28,7 @@ Examples:
   recapd doctor --server http://127.0.0.1:7411         that daemon alone: does it answer, and is it ready?
 
 Exit codes: 0 nothing fails (warnings may be there), 1 something fails, 78 the configuration is wrong.")]
-pub(in crate::cli) struct Doctor {
+pub(crate) struct Doctor {
     /// Ask no provider
     #[arg(long)]
     offline: bool,
@@ -101,7 +101,7 @@ async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
 }
 
 impl Doctor {
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         config: &Config,
         shared: &GlobalOptions,

@@ -24,7 +24,7 @@ Examples:
   recapd health --live        does it answer at all?
 
 Exit codes: 0 yes, 4 no, 69 nobody answers. In a Containerfile: HEALTHCHECK CMD [\"recapd\", \"health\"]")]
-pub(in crate::cli) struct Health {
+pub(crate) struct Health {
     /// Whether it answers at all
     #[arg(long, conflicts_with = "ready")]
     live: bool,
@@ -34,11 +34,7 @@ pub(in crate::cli) struct Health {
 }
 
 impl Health {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let (path, word) = if self.live {
             ("/livez", "live")
         } else {

@@ -29,7 +29,7 @@ Examples:
   recapd metrics list --json
   recapd metrics list --markdown > docs/metrics.md
 The values themselves are at /metrics of a running daemon.")]
-pub(in crate::cli) struct MetricsCommand {
+pub(crate) struct MetricsCommand {
     #[command(subcommand)]
     action: MetricsAction,
 }
@@ -47,7 +47,7 @@ enum MetricsAction {
 }
 
 impl MetricsCommand {
-    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             MetricsAction::Example => output::text(&example())?,
             MetricsAction::List { .. } if shared.json => output::json(&catalogue())?,

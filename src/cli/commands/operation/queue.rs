@@ -34,7 +34,7 @@ Examples:
   recapd queue pause                no further updates, of all daemons on the database, until `recapd queue resume`
 
 Nothing that is done here loses work: what isn't summarised stays pending, and digests stand for it.")]
-pub(in crate::cli) struct Queue {
+pub(crate) struct Queue {
     #[command(subcommand)]
     action: Option<QueueAction>,
 }
@@ -79,11 +79,7 @@ struct QueueList {
 }
 
 impl Queue {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let default = QueueList {
             limit: LIMIT,
             after: None,

@@ -29,7 +29,7 @@ Examples:
   recapd runs                                  the newest attempts to update summaries
   recapd runs list --agent my-agent --outcome failed
   recapd runs show 12                          what one did, took and cost")]
-pub(in crate::cli) struct Runs {
+pub(crate) struct Runs {
     #[command(subcommand)]
     action: Option<RunsAction>,
 }
@@ -68,11 +68,7 @@ fn outcome_named(name: &str) -> Result<RunOutcome, String> {
 }
 
 impl Runs {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let default = RunsList {
             agent: None,
             outcome: None,

@@ -60,7 +60,7 @@ Examples:
 
   curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
   curl http://127.0.0.1:7411/v1/agents/me/summary")]
-pub(in crate::cli) struct Serve {
+pub(crate) struct Serve {
     /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -74,7 +74,7 @@ pub(in crate::cli) struct Serve {
 
 impl Serve {
     /// What this command sets before `--set` does.
-    pub(in crate::cli) fn settings(&self) -> Vec<String> {
+    pub(crate) fn settings(&self) -> Vec<String> {
         let listen = self.listen.iter().map(|listen| format!("http.listen={listen}"));
         let demo = if self.demo { demo::settings() } else { Vec::new() };
         listen.chain(demo).collect()
@@ -87,7 +87,7 @@ impl Serve {
         }
     }
 
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         sources: Loader,
         loaded: &LoadedConfig,

@@ -50,7 +50,7 @@ Everything is counted in the database, so a restart doesn't zero it. Examples:
   recapd status --window 7d --json
   recapd status --watch            again every two seconds, until Ctrl-C
   recapd status my-agent           one agent's window, summary and what waits")]
-pub(in crate::cli) struct StatusCommand {
+pub(crate) struct StatusCommand {
     /// The span of the figures about updates, in hours or days
     #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
     window: i64,
@@ -64,11 +64,7 @@ pub(in crate::cli) struct StatusCommand {
 }
 
 impl StatusCommand {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         open::block_on(async {
             let now = SystemClock.now();
             if !self.agents.is_empty() {

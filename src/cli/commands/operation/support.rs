@@ -49,7 +49,7 @@ a key. Of an address it tells scheme, host and port, of a path the first folder.
 without the values, and what needs none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
 Example:
   recapd support bundle > support.json")]
-pub(in crate::cli) struct Support {
+pub(crate) struct Support {
     #[command(subcommand)]
     action: SupportAction,
 }
@@ -61,7 +61,7 @@ enum SupportAction {
 }
 
 impl Support {
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         &self,
         read: ConfigResult<'_>,
         shared: &GlobalOptions,

@@ -36,7 +36,7 @@ made, every request needs one, also on loopback; `reset` takes that back. Exampl
   recapd token create ci --scope write --offline       its line goes into the file that http.tokens_file names
   recapd token list
   recapd token revoke laptop")]
-pub(in crate::cli) struct Token {
+pub(crate) struct Token {
     #[command(subcommand)]
     action: TokenAction,
 }
@@ -96,11 +96,7 @@ pub(super) fn span_ms(text: &str) -> Result<i64, String> {
 }
 
 impl Token {
-    pub(in crate::cli) fn run(
-        self,
-        config: &Config,
-        shared: &GlobalOptions,
-    ) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if let TokenAction::Create(create) = &self.action
             && create.offline
         {

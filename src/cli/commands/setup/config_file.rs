@@ -21,7 +21,7 @@ Sources, each over the one before: the defaults, the preset, the file, the envir
   recapd config schema > config.schema.json      for an editor that completes and checks TOML
 
 Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]
-pub(in crate::cli) struct ConfigCommand {
+pub(crate) struct ConfigCommand {
     #[command(subcommand)]
     action: ConfigAction,
 }
@@ -58,7 +58,7 @@ enum ConfigAction {
 
 impl ConfigCommand {
     /// The configuration has been read and checked already; what is wrong was told then.
-    pub(in crate::cli) fn run(
+    pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
         shared: &GlobalOptions,

@@ -22,14 +22,14 @@ version. A file that is there is never written over. Examples:
   recapd init                                  ./recapd.toml
   recapd init /etc/recapd/config.toml          where recapd looks by itself
   recapd init - | less")]
-pub(in crate::cli) struct Init {
+pub(crate) struct Init {
     /// The file; `-` prints it
     #[arg(default_value = FILE)]
     file: PathBuf,
 }
 
 impl Init {
-    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let text = config::commented();
         if self.file.as_os_str() == "-" {
             output::text(&text)?;

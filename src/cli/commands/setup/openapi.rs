@@ -13,14 +13,14 @@ Examples:
   recapd openapi > openapi.json
   recapd openapi --markdown > docs/api.md
 A daemon serves the same at /v1/openapi.json.")]
-pub(in crate::cli) struct Openapi {
+pub(crate) struct Openapi {
     /// As the page of the documentation
     #[arg(long)]
     markdown: bool,
 }
 
 impl Openapi {
-    pub(in crate::cli) fn run(self) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
             output::text(&http::openapi_reference())?;
         } else {

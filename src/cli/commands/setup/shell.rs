@@ -26,7 +26,7 @@ Examples:
   recapd completions bash > /usr/share/bash-completion/completions/recapd
   recapd completions zsh > ~/.zfunc/_recapd
   recapd completions fish > ~/.config/fish/completions/recapd.fish")]
-pub(in crate::cli) struct Completions {
+pub(crate) struct Completions {
     /// The shell
     shell: Shell,
 }
@@ -37,7 +37,7 @@ Examples:
   recapd man | man -l -
   recapd man --out /usr/share/man/man1      recapd(1), and a page for each command
   recapd man --markdown > cli.md            the reference, for a website")]
-pub(in crate::cli) struct ManPages {
+pub(crate) struct ManPages {
     /// Write all pages into this folder, which is made if it isn't there [default: print recapd(1)]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -65,7 +65,7 @@ fn page() -> std::io::Result<Vec<u8>> {
 }
 
 impl Completions {
-    pub(in crate::cli) fn run(self) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandFailure> {
         let mut script = Vec::new();
         clap_complete::generate(
             self.shell,
@@ -79,7 +79,7 @@ impl Completions {
 }
 
 impl ManPages {
-    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         if self.markdown {
             output::text(&reference::markdown(Cli::command()))?;
             return Ok(ExitCode::SUCCESS);

@@ -13,7 +13,7 @@ use crate::cli::{
 const TEMPLATE: &str = "{about}{after-help}";
 
 #[derive(Debug, Subcommand)]
-pub(in crate::cli) enum Topic {
+pub(crate) enum Topic {
     /// How commands end
     #[command(hide = true, help_template = TEMPLATE, after_help = exit_codes())]
     ExitCodes,
@@ -127,7 +127,7 @@ pub(super) fn text(topic: &Command) -> String {
 }
 
 impl Topic {
-    pub(in crate::cli) fn run(&self) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, CommandFailure> {
         match self {
             Self::ExitCodes => output::text(&exit_codes())?,
             Self::Environment => output::text(ENVIRONMENT)?,

@@ -13,10 +13,10 @@ use recapd_store::schema;
 Examples:
   recapd version
   recapd version --json       with the version of the tables that it makes, on each database")]
-pub(in crate::cli) struct VersionCommand {}
+pub(crate) struct VersionCommand {}
 
 /// Which recapd this is.
-pub(in crate::cli) fn facts() -> Value {
+pub(crate) fn facts() -> Value {
     let [sqlite, postgres] = schema::newest();
     json!({
         "name": env!("CARGO_PKG_NAME"),
@@ -26,7 +26,7 @@ pub(in crate::cli) fn facts() -> Value {
 }
 
 impl VersionCommand {
-    pub(in crate::cli) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+    pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let Self {} = self;
         if shared.json {
             output::json(&facts())?;

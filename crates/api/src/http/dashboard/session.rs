@@ -58,7 +58,7 @@ const SIGN_INS_BURST: u32 = 10;
 const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
 
 /// The secret that signs forms; it is another one after each start.
-pub(in super::super) fn made_secret() -> String {
+pub(crate) fn made_secret() -> String {
     let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
         tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
         [0; SECRET_BYTES]
@@ -67,7 +67,7 @@ pub(in super::super) fn made_secret() -> String {
 }
 
 /// The limit on attempts to sign in.
-pub(in super::super) fn sign_in_rate() -> Rate {
+pub(crate) fn sign_in_rate() -> Rate {
     Rate::every(SIGN_INS_SPACING, SIGN_INS_BURST)
 }
 
@@ -83,19 +83,19 @@ fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
     format!("{prefix}{NAME}{}", port.unwrap_or(port_by_default))
 }
 
-pub(in super::super) struct SessionCookie<'r> {
+pub(crate) struct SessionCookie<'r> {
     name: String,
     id: &'r str,
 }
 
 impl SessionCookie<'_> {
-    pub(in super::super) fn key(&self) -> SessionKey {
+    pub(crate) fn key(&self) -> SessionKey {
         SessionKey::of_cookie(&self.name, self.id)
     }
 }
 
 /// The session's cookie, the one of TLS before the other.
-pub(in super::super) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
+pub(crate) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
     let names = [true, false].map(|over_tls| cookie_name(uri, headers, over_tls));
     names.into_iter().find_map(|name| {
         let id = value_of(&name, headers)?;

@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc};
 use tokio::{sync::Mutex, time::Instant};
 
 /// The result of the last read, and when that began.
-pub(in crate::http) struct SharedLook<T> {
+pub(crate) struct SharedLook<T> {
     last: Mutex<Option<(Instant, Arc<T>)>>,
 }
 
@@ -19,7 +19,7 @@ impl<T> Default for SharedLook<T> {
 
 impl<T> SharedLook<T> {
     /// Reads, or shares a read that began after this call: no caller gets an older result.
-    pub(in crate::http) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
+    pub(crate) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
     where
         F: Future<Output = T> + Send,
         T: Send + Sync,

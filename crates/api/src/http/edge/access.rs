@@ -31,7 +31,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use self::rules::RouteRule;
-pub(in crate::http) use self::rules::{Whose, all_rules, demands, pages};
+pub(crate) use self::rules::{Whose, all_rules, demands, pages};
 use super::{
     audit::Trail,
     connection::Peer,
@@ -60,10 +60,10 @@ const NOTHING_LOADED: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
 
 /// The caller of a request, as handlers get it.
-pub(in crate::http) type CallerExtension = Extension<Arc<Caller>>;
+pub(crate) type CallerExtension = Extension<Arc<Caller>>;
 
 /// Lets a request through to its handler, or answers it.
-pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match admit(&app, &mut parts).await {
         Ok(caller) => {
@@ -140,7 +140,7 @@ pub(super) fn reader_at_once<B>(
 }
 
 /// Whose share a request takes of what all use together.
-pub(in crate::http) fn holder(extensions: &Extensions) -> Holder {
+pub(crate) fn holder(extensions: &Extensions) -> Holder {
     let caller = extensions.get::<Arc<Caller>>();
     let token = caller.and_then(|caller| caller.token.as_ref());
     let peer = extensions.get::<Peer>().map(Peer::to_string);
@@ -180,7 +180,7 @@ pub(super) fn is_page(uri: &Uri) -> bool {
 }
 
 /// The token in the request's `authorization` header.
-pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
@@ -213,7 +213,7 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
 }
 
 /// Fails as for an agent that doesn't exist, unless `caller` may see this one.
-pub(in crate::http) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if app.parts.access.sees(caller, agent).await? {
         Ok(())
     } else {
@@ -222,7 +222,7 @@ pub(in crate::http) async fn see(app: &App, caller: &Caller, agent: &AgentId) ->
 }
 
 /// Refuses to make an agent that `caller` could not see; whether it exists already isn't revealed.
-pub(in crate::http) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+pub(crate) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if caller.reach.includes_new(agent) {
         return Ok(());
     }

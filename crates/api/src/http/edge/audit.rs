@@ -30,11 +30,11 @@ const AGENT_PLACES: [&str; 2] = ["{agent}", "{id}"];
 /// Whose token a request came with, once that is known: the guard and the sign-in tell, the frame asks. It outlives a
 /// request that runs out of time.
 #[derive(Clone, Default)]
-pub(in crate::http) struct Trail(Arc<OnceLock<TokenName>>);
+pub(crate) struct Trail(Arc<OnceLock<TokenName>>);
 
 impl Trail {
     /// Notes whose token it is.
-    pub(in crate::http) fn note(&self, token: Option<&TokenName>) {
+    pub(crate) fn note(&self, token: Option<&TokenName>) {
         if let Some(token) = token {
             // Who signs in has none before.
             self.0.get_or_init(|| token.clone());

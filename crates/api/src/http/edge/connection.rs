@@ -45,7 +45,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(in crate::http) use self::peer::Peer;
+pub(crate) use self::peer::Peer;
 use self::{
     doing::{ConnectionState, ResponseBody},
     pool::{ConnectionSlot, Pool},
@@ -94,7 +94,7 @@ impl From<&HttpConfig> for ConnectionLimits {
 }
 
 /// Answers requests on `listener` until `stop`; then until the last connection is closed.
-pub(in crate::http) async fn serve(
+pub(crate) async fn serve(
     listener: Listener,
     interface: Interface,
     limits: ConnectionLimits,

@@ -22,7 +22,7 @@ const BEFORE: &str = "/v1/agents/";
 const BEHIND: &str = "/summary";
 
 /// The answer to `request`, if it is for a summary in memory and nothing has to be waited for.
-pub(in crate::http) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
+pub(crate) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
     let agent = agent_of_summary(request.method(), request.uri())?;
     // On the long way a panic gets an answer, too.
     let answered = threads::computed_here("answering a reader", || at_once(app, request, &agent));

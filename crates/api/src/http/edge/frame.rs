@@ -32,11 +32,7 @@ const UNKNOWN: &str = "unknown";
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// Runs a request.
-pub(in crate::http) async fn around(
-    State(app): State<SharedApp>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let arrived = InFlightRequest::now(&app, &request);
     let audited = AuditContext {
         trail: Trail::default(),
@@ -160,13 +156,13 @@ impl App {
 }
 
 /// Answers a request for a path that nothing is at.
-pub(in crate::http) async fn unknown_route(uri: Uri) -> Problem {
+pub(crate) async fn unknown_route(uri: Uri) -> Problem {
     Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
         .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")
 }
 
 /// Answers a request whose handler panicked; the panic's text has gone through the panic hook already.
-pub(in crate::http) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+pub(crate) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()
 }

@@ -28,7 +28,7 @@ const OF_A_PAGE: [(Method, &str); 9] = [
 ];
 
 /// Answers the request when there is room for its answer.
-pub(in crate::http) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let asked = match request.method() {
         &Method::HEAD => &Method::GET,
         method => method,

@@ -27,7 +27,7 @@ const ROUTES: [(&str, MethodLabel); 13] = [
 ];
 
 /// Registers the routes, so that their first requests are seen as a change.
-pub(in crate::http) fn announce(metrics: &Metrics) {
+pub(crate) fn announce(metrics: &Metrics) {
     for (route, method) in ROUTES {
         metrics.service.route(route, method);
     }
@@ -46,6 +46,6 @@ pub(super) fn observe_request(
 }
 
 /// Counts a read of a summary.
-pub(in crate::http) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
+pub(crate) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
     metrics.documents.read(ReadVia::Http, result, took);
 }

@@ -19,13 +19,13 @@ use recapd_core::domain::access::TokenName;
 const BUCKETS_MAX: usize = 10_000;
 
 /// When somebody who has to wait so long may come again, in whole seconds.
-pub(in crate::http) fn whole_seconds(wait: Duration) -> u32 {
+pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
 /// The owner of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::http) enum Asker {
+pub(crate) enum Asker {
     /// A token, wherever it is sent from.
     Token(TokenName),
     /// An address; `None` if it isn't known.
@@ -35,7 +35,7 @@ pub(in crate::http) enum Asker {
 }
 
 /// The buckets.
-pub(in crate::http) struct Rate {
+pub(crate) struct Rate {
     /// The time between two requests; `None` without a limit.
     spacing: Option<Duration>,
     burst: u32,
@@ -45,7 +45,7 @@ pub(in crate::http) struct Rate {
 
 impl Rate {
     /// At most `burst` requests at once, and `per_second` on average; 0: no limit.
-    pub(in crate::http) fn new(per_second: u32, burst: u32) -> Self {
+    pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         Self {
             spacing: (per_second > 0).then(|| Duration::from_secs(1) / per_second),
             burst: burst.max(1),
@@ -54,7 +54,7 @@ impl Rate {
     }
 
     /// At most `burst` requests at once, and then one each `spacing`.
-    pub(in crate::http) fn every(spacing: Duration, burst: u32) -> Self {
+    pub(crate) fn every(spacing: Duration, burst: u32) -> Self {
         Self {
             spacing: Some(spacing),
             ..Self::new(0, burst)
@@ -66,7 +66,7 @@ impl Rate {
     }
 
     /// Counts a request of `asker` at `now`, or returns how long to wait.
-    pub(in crate::http) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
         let Some(spacing) = self.spacing else {
             return Ok(());
         };

@@ -173,7 +173,7 @@ const ALL: [AnswerSpec; 12] = [
 macro_rules! sets {
     ($($(#[$doc:meta])* $set:ident: $($answer:ident),+;)+) => {$(
         $(#[$doc])*
-        pub(in super::super) struct $set;
+        pub(crate) struct $set;
 
         impl IntoResponses for $set {
             fn responses() -> BTreeMap<String, RefOr<Response>> {

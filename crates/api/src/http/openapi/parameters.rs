@@ -14,13 +14,13 @@ use recapd_core::domain::schema::ID_PATTERN;
 use super::super::request::page;
 
 /// `{id}`: an agent.
-pub(in super::super) struct AgentPath;
+pub(crate) struct AgentPath;
 
 /// `{id}`: a project.
-pub(in super::super) struct ProjectPath;
+pub(crate) struct ProjectPath;
 
 /// `limit` and `cursor`.
-pub(in super::super) struct Paging;
+pub(crate) struct Paging;
 
 impl IntoParams for AgentPath {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {

@@ -23,7 +23,7 @@ use recapd_core::{
 use recapd_store::operate::RunOutcome;
 
 /// A switch among the parameters.
-pub(in super::super) struct Switch;
+pub(crate) struct Switch;
 
 impl PartialSchema for Switch {
     fn schema() -> RefOr<Schema> {
@@ -38,7 +38,7 @@ impl PartialSchema for Switch {
 impl ToSchema for Switch {}
 
 /// How messages are written.
-pub(in super::super) struct MessageFormat;
+pub(crate) struct MessageFormat;
 
 impl PartialSchema for MessageFormat {
     fn schema() -> RefOr<Schema> {
@@ -59,7 +59,7 @@ impl ToSchema for MessageFormat {}
     dead_code,
     reason = "only described: `excerpt` reads it with the limits that belong to it"
 )]
-pub(in super::super) enum View {
+pub(crate) enum View {
     /// All of it.
     Full,
     /// Its newest lines.
@@ -103,7 +103,7 @@ struct BatchBody {
 }
 
 /// One message, several, or several with what the provider reported on the request behind the last one.
-pub(in super::super) struct MessagesBody;
+pub(crate) struct MessagesBody;
 
 impl PartialSchema for MessagesBody {
     fn schema() -> RefOr<Schema> {
@@ -143,7 +143,7 @@ impl ToSchema for MessagesBody {
     dead_code,
     reason = "only described: changes are read by `ItemEdit`, which names what is wrong"
 )]
-pub(in super::super) struct EditBody {
+pub(crate) struct EditBody {
     /// The detailed text.
     #[schema(min_length = 1, max_length = 700, nullable = false)]
     text: Option<String>,
@@ -169,7 +169,7 @@ pub(in super::super) struct EditBody {
     dead_code,
     reason = "only described: facts are read by `NewFact`, which names what is wrong"
 )]
-pub(in super::super) struct FactBody {
+pub(crate) struct FactBody {
     /// What it is about.
     kind: FactKind,
     /// One line.
@@ -185,7 +185,7 @@ pub(in super::super) struct FactBody {
     dead_code,
     reason = "only described: changes are read by `FactEdit`, which names what is wrong"
 )]
-pub(in super::super) struct FactEditBody {
+pub(crate) struct FactEditBody {
     /// What holds instead.
     #[schema(min_length = 1, max_length = 400, nullable = false)]
     text: Option<String>,

@@ -51,7 +51,7 @@ const SHORT: Limit = Limit {
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum BodyFormat {
+pub(crate) enum BodyFormat {
     /// One JSON document.
     Document,
     /// One JSON document on each line.
@@ -66,18 +66,18 @@ struct Limit {
 }
 
 /// Room for what is made of bodies of at most `bytes_max`.
-pub(in crate::http) fn room(bytes_max: usize) -> Arc<Quota> {
+pub(crate) fn room(bytes_max: usize) -> Arc<Quota> {
     Quota::new(bytes_max.saturating_mul(ROOM_PER_BYTE))
 }
 
 /// The room that a body takes, until this is dropped; `None` for no body.
-pub(in crate::http) type BodyShare = Option<QuotaShare>;
+pub(crate) type BodyShare = Option<QuotaShare>;
 
 /// A body. Whoever keeps the messages read from it keeps its share as well.
 #[derive(Default)]
-pub(in crate::http) struct BufferedBody {
-    pub(in crate::http) bytes: Vec<u8>,
-    pub(in crate::http) share: BodyShare,
+pub(crate) struct BufferedBody {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) share: BodyShare,
 }
 
 impl BufferedBody {
@@ -105,7 +105,7 @@ impl BufferedBody {
     }
 
     /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
-    pub(in crate::http) async fn parsed<T: Send + 'static>(
+    pub(crate) async fn parsed<T: Send + 'static>(
         self,
         parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<(T, BodyShare), Problem> {
@@ -127,10 +127,7 @@ impl BufferedBody {
 }
 
 /// Reads a body of messages.
-pub(in crate::http) async fn read(
-    app: &App,
-    request: Request,
-) -> Result<(BodyFormat, BufferedBody), Problem> {
+pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, BufferedBody), Problem> {
     let (parts, body) = request.into_parts();
     let writing = writing(&parts.headers)?;
     let limit = Limit {
@@ -141,14 +138,14 @@ pub(in crate::http) async fn read(
 }
 
 /// Reads a body without messages.
-pub(in crate::http) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
+pub(crate) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;
     short(app, &parts, body).await
 }
 
 /// Reads a body without messages, of whatever format.
-pub(in crate::http) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
+pub(crate) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
     arrived(app, parts, body, Limit { bytes, ..SHORT }).await
 }

@@ -16,7 +16,7 @@ use recapd_core::domain::agent::{AgentId, InvalidAgentId};
 const LIKENESS_MIN: f64 = 0.75;
 
 /// The agent of the path.
-pub(in crate::http) struct Agent(pub(in crate::http) AgentId);
+pub(crate) struct Agent(pub(crate) AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Agent {
     type Rejection = Problem;
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
 }
 
 /// The agent of the path, and the number behind it.
-pub(in crate::http) struct AgentNumber(pub(in crate::http) AgentId, pub(in crate::http) i64);
+pub(crate) struct AgentNumber(pub(crate) AgentId, pub(crate) i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
     type Rejection = Problem;
@@ -51,7 +51,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
 }
 
 /// The id of an agent, as a path names it.
-pub(in crate::http) fn agent_id(id: &str) -> Result<AgentId, Problem> {
+pub(crate) fn agent_id(id: &str) -> Result<AgentId, Problem> {
     id.parse().map_err(|error: InvalidAgentId| {
         Problem::new(INVALID_AGENT_ID, error.to_string())
             .hint("use the id under which the agent sends its messages")
@@ -59,11 +59,11 @@ pub(in crate::http) fn agent_id(id: &str) -> Result<AgentId, Problem> {
 }
 
 /// The parameters of a request, all of them known to its route.
-pub(in crate::http) struct Parameters(Vec<(String, String)>);
+pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// The parameters of `uri`, of which `known` are allowed.
-    pub(in crate::http) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+    pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
         for (place, (name, _)) in given.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Parameters {
         Ok(Self(given))
     }
 
-    pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let mut given = self.0.iter();
         given
             .find(|(other, _)| other == name)
@@ -85,11 +85,7 @@ impl Parameters {
     }
 
     /// The parameter as an integer within `range`.
-    pub(in crate::http) fn integer(
-        &self,
-        name: &str,
-        range: RangeInclusive<i64>,
-    ) -> Result<Option<i64>, Problem> {
+    pub(crate) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -101,7 +97,7 @@ impl Parameters {
     }
 
     /// The parameter as a span in whole seconds, with or without an `s`.
-    pub(in crate::http) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
+    pub(crate) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -113,7 +109,7 @@ impl Parameters {
     }
 
     /// The parameter as a switch: `all`, `all=1` and `all=true` turn it on.
-    pub(in crate::http) fn flag(&self, name: &str) -> Result<bool, Problem> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text(name) {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
@@ -123,7 +119,7 @@ impl Parameters {
 }
 
 /// The problem of an invalid parameter.
-pub(in crate::http) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
+pub(crate) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
     Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
         .hint(cure)
         .findings(vec![Finding {
@@ -147,7 +143,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
 }
 
 /// The hint about a name that isn't among the `known` ones.
-pub(in crate::http) fn proposal(name: &str, known: &[&str]) -> String {
+pub(crate) fn proposal(name: &str, known: &[&str]) -> String {
     let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
     let nearest = known
         .iter()

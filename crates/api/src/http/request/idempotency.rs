@@ -31,11 +31,11 @@ const ANSWERS_MAX: usize = 4_096;
 
 /// A key, together with its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::http) struct Key(AgentId, String);
+pub(crate) struct Key(AgentId, String);
 
 impl Key {
     /// The key that `headers` name for an append to `agent`, with or without quotes.
-    pub(in crate::http) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
+    pub(crate) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
         let mut given = headers.get_all(HEADER).iter();
         let Some(value) = given.next() else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl Key {
     }
 
     /// The key and the request that it stands for, as the store keeps them.
-    pub(in crate::http) fn of_request(&self, body: &[u8]) -> RequestKey {
+    pub(crate) fn of_request(&self, body: &[u8]) -> RequestKey {
         RequestKey {
             key: self.1.clone(),
             digest: digest_of(&String::from_utf8_lossy(body)),
@@ -66,7 +66,7 @@ impl Key {
     }
 
     /// Gives ids to messages that have none.
-    pub(in crate::http) fn name(&self, messages: &mut [Message]) {
+    pub(crate) fn name(&self, messages: &mut [Message]) {
         for (number, message) in messages.iter_mut().enumerate() {
             let id = || format!("{ID_PREFIX}{}:{number}", self.1);
             message.client_id.get_or_insert_with(id);
@@ -74,7 +74,7 @@ impl Key {
     }
 
     /// The problem for an append's error; another message under this key is a problem of the key.
-    pub(in crate::http) fn problem(&self, error: StoreError) -> Problem {
+    pub(crate) fn problem(&self, error: StoreError) -> Problem {
         match &error {
             StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
             _ => error.into(),
@@ -96,7 +96,7 @@ struct StoredAnswer {
 
 /// The latest answers.
 #[derive(Default)]
-pub(in crate::http) struct Answers(Mutex<AnswerCache>);
+pub(crate) struct Answers(Mutex<AnswerCache>);
 
 #[derive(Default)]
 struct AnswerCache {
@@ -107,7 +107,7 @@ struct AnswerCache {
 
 impl Answers {
     /// The answer to this key and digest, for the agent made at that time, if it is remembered.
-    pub(in crate::http) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
+    pub(crate) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
         let is_same = answered.created_at == created_at && answered.asked == asked;
@@ -115,7 +115,7 @@ impl Answers {
     }
 
     /// Remembers an answer, in place of the oldest one if need be.
-    pub(in crate::http) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
+    pub(crate) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
         let answered = StoredAnswer {

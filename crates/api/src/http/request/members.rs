@@ -12,7 +12,7 @@ use crate::http::response::problem::{Finding, Problem, RequestPlace};
 
 /// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
 /// for; or else with the known ones that are of a wrong type.
-pub(in crate::http) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
+pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
     let known = known::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));

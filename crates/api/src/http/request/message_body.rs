@@ -35,16 +35,16 @@ pub(super) const VALUES_MAX: usize = 500_000;
 
 /// What a body holds.
 #[derive(Debug)]
-pub(in crate::http) struct MessageBatch {
+pub(crate) struct MessageBatch {
     /// The messages, in order.
-    pub(in crate::http) messages: Vec<Message>,
+    pub(crate) messages: Vec<Message>,
     /// The provider's usage report on the request that the last answer among them came from.
-    pub(in crate::http) usage: Option<ReportedUsage>,
+    pub(crate) usage: Option<ReportedUsage>,
 }
 
 /// The messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
 /// is read in the format that it certainly has, or else in that of the first message with a certain one.
-pub(in crate::http) fn messages(
+pub(crate) fn messages(
     writing: BodyFormat,
     body: &[u8],
     format: Option<Format>,
@@ -70,7 +70,7 @@ pub(in crate::http) fn messages(
 }
 
 /// Refuses a body of very many values: each takes a hundred times its byte or two when it is parsed.
-pub(in crate::http) fn check_values(text: &[u8]) -> Result<(), Problem> {
+pub(crate) fn check_values(text: &[u8]) -> Result<(), Problem> {
     // A shorter body can't have that many.
     if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
         return Ok(());

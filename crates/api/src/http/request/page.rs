@@ -4,25 +4,22 @@ use std::str::FromStr;
 
 use super::extract::{Parameters, invalid};
 use crate::http::response::problem::Problem;
-pub(in crate::http) use recapd_core::domain::cursor::cut;
+pub(crate) use recapd_core::domain::cursor::cut;
 use recapd_core::domain::cursor::{Cursor, NoCursor, PagedList};
 
 /// The default number of entries on a page, and the largest.
-pub(in crate::http) const LIMIT: i64 = 50;
-pub(in crate::http) const LIMIT_MAX: i64 = 200;
+pub(crate) const LIMIT: i64 = 50;
+pub(crate) const LIMIT_MAX: i64 = 200;
 
 const CURE: &str = "give a `next_cursor` of this list as it came, or leave it out and the list begins anew";
 
 /// How many entries are requested. A list is read with one more, which tells [`cut`] whether there is a next page.
-pub(in crate::http) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
+pub(crate) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
 
 /// The entry of `list` after which the page begins.
-pub(in crate::http) fn cursor<T: FromStr>(
-    parameters: &Parameters,
-    list: PagedList<'_>,
-) -> Result<Option<T>, Problem> {
+pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
         Cursor::read(list, text).map_err(wrong)
@@ -31,7 +28,7 @@ pub(in crate::http) fn cursor<T: FromStr>(
 }
 
 /// The same in the dashboard's addresses, which people read: the entry by its name.
-pub(in crate::http) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
+pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {
             invalid(
@@ -46,6 +43,6 @@ pub(in crate::http) fn place<T: FromStr>(parameters: &Parameters) -> Result<Opti
 }
 
 /// Where the next page of `list` begins, if there is one.
-pub(in crate::http) fn next(list: PagedList<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
+pub(crate) fn next(list: PagedList<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
     entry.map(|entry| Cursor::behind(list, &entry))
 }

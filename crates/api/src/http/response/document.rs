@@ -28,14 +28,14 @@ const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
 /// The format in which a document is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum Form {
+pub(crate) enum Form {
     Markdown,
     Json,
 }
 
 impl Form {
     /// The format that the request's headers ask for.
-    pub(in crate::http) fn wanted(headers: &HeaderMap) -> Self {
+    pub(crate) fn wanted(headers: &HeaderMap) -> Self {
         match preferred(headers, &[MARKDOWN, JSON]) {
             JSON => Self::Json,
             _ => Self::Markdown,
@@ -44,27 +44,22 @@ impl Form {
 }
 
 /// A document and its headers.
-pub(in crate::http) struct Document<J> {
+pub(crate) struct Document<J> {
     /// Changes whenever the Markdown does.
-    pub(in crate::http) etag: String,
+    pub(crate) etag: String,
     /// Markdown.
-    pub(in crate::http) bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// The document as JSON, with its figures.
-    pub(in crate::http) json: J,
+    pub(crate) json: J,
     /// Set while the database is away: since when the copy is known to be right.
-    pub(in crate::http) stale_since: Option<Timestamp>,
+    pub(crate) stale_since: Option<Timestamp>,
     /// Headers of its own.
-    pub(in crate::http) headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
 }
 
 impl<J: Serialize> Document<J> {
     /// The response to a request with these headers, and how it counts in the metrics.
-    pub(in crate::http) fn answer(
-        self,
-        form: Form,
-        asked: &HeaderMap,
-        now: Timestamp,
-    ) -> (ReadResult, Response) {
+    pub(crate) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
         // The JSON holds the document's age, which changes while the document doesn't.
         let weak = if form == Form::Json { "W/" } else { "" };
         let etag = format!("{weak}{}", self.etag);
@@ -110,14 +105,14 @@ pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>
 }
 
 /// Adds a header, if its value can be one.
-pub(in crate::http) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
+pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(name, value);
     }
 }
 
 /// The response without a database and without a copy: a text that can be shown to a model as it is, or a problem.
-pub(in crate::http) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
+pub(crate) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
     let problem = Problem::from(error);
     let response = if form == Form::Json || !problem.may_pass() {
         problem.into_response()

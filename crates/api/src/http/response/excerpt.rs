@@ -16,15 +16,15 @@ use recapd_engine::snapshot::Lookup;
 use recapd_platform::threads;
 
 /// The parameters' names.
-pub(in crate::http) const VIEW: &str = "view";
-pub(in crate::http) const MAX_TOKENS: &str = "max_tokens";
-pub(in crate::http) const MAX_CHARS: &str = "max_chars";
+pub(crate) const VIEW: &str = "view";
+pub(crate) const MAX_TOKENS: &str = "max_tokens";
+pub(crate) const MAX_CHARS: &str = "max_chars";
 /// The largest limits that can be asked for: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
 /// The excerpt that the parameters ask for; `None` for the whole summary.
-pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
+pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
     let is_brief = match parameters.text(VIEW) {
         None | Some("full") => false,
         Some("brief") => true,
@@ -43,7 +43,7 @@ pub(in crate::http) fn wanted(parameters: &Parameters) -> Result<Option<BriefOpt
 
 /// The excerpt of what was read, made on another thread, since it takes a while. A brief says what runs, unless the database
 /// is away.
-pub(in crate::http) async fn made(
+pub(crate) async fn made(
     wanted: BriefOptions,
     app: &SharedApp,
     agent: &AgentId,

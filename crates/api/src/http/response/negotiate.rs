@@ -11,7 +11,7 @@ pub(super) const GZIP_MARK: &str = ".gz";
 
 /// The offer that the client prefers, of equal ones one that it names; the first one if it has no preference or accepts
 /// none.
-pub(in crate::http) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
+pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
     let mut best = (offers.first().copied().unwrap_or_default(), (0.0, false));
     for offer in offers {
         let quality = quality(headers, offer);
@@ -44,7 +44,7 @@ pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
 }
 
 /// Whether the client already has what `etag` names, compressed or not.
-pub(in crate::http) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || (opaque(known) == opaque(etag)))
 }
 

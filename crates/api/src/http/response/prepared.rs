@@ -37,7 +37,7 @@ const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
 /// The prepared responses of a snapshot, which are kept with it.
-pub(in crate::http) struct PreparedResponses {
+pub(crate) struct PreparedResponses {
     /// The document's own headers, sent with it in every format, and without it.
     own: HeaderMap,
     etag: Option<HeaderValue>,
@@ -73,12 +73,12 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 impl PreparedResponses {
     /// The answers that are kept with `snapshot`, prepared now if they weren't before, with its `own` headers. `None` if
     /// somebody keeps something else there.
-    pub(in crate::http) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
+    pub(crate) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
         snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
     }
 
     /// The answers of a snapshot with this tag and its `own` headers.
-    pub(in crate::http) fn new(etag: &str, own: HeaderMap) -> Self {
+    pub(crate) fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let said = etag.trim_matches('"');
         Self {
@@ -93,7 +93,7 @@ impl PreparedResponses {
     }
 
     /// The document as JSON, made by `make` if it wasn't made before.
-    pub(in crate::http) fn json(
+    pub(crate) fn json(
         &self,
         snapshots: &Snapshots,
         snapshot: &Snapshot,
@@ -123,7 +123,7 @@ impl PreparedResponses {
 
     /// The response to a request with the headers `asked`, and how it counts in the metrics. `json` is the body in that
     /// format.
-    pub(in crate::http) fn answer(
+    pub(crate) fn answer(
         &self,
         reading: &Lookup,
         snapshots: &Arc<Snapshots>,

@@ -16,7 +16,7 @@ use axum::{
 };
 use serde::Serialize;
 
-pub(in crate::http) use self::kinds::*;
+pub(crate) use self::kinds::*;
 use recapd_client::PROBLEM_TYPES;
 use recapd_core::domain::agent::AgentId;
 use recapd_platform::threads::ComputationPanic;
@@ -27,7 +27,7 @@ pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Something went wrong.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Problem {
+pub(crate) struct Problem {
     kind: ProblemKind,
     detail: String,
     hint: Option<Box<str>>,
@@ -41,19 +41,19 @@ pub(in crate::http) struct Problem {
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ProblemFinding)]
-pub(in crate::http) struct Finding {
+pub(crate) struct Finding {
     /// Where.
     #[serde(flatten)]
-    pub(in crate::http) place: RequestPlace,
+    pub(crate) place: RequestPlace,
     /// What, and what to do about it.
-    pub(in crate::http) detail: String,
+    pub(crate) detail: String,
 }
 
 /// A place in a request.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ProblemPlace)]
-pub(in crate::http) enum RequestPlace {
+pub(crate) enum RequestPlace {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
     /// A line of the body, from 1.
@@ -64,13 +64,13 @@ pub(in crate::http) enum RequestPlace {
 
 impl RequestPlace {
     /// The member `name` of the body.
-    pub(in crate::http) fn member(name: &str) -> Self {
+    pub(crate) fn member(name: &str) -> Self {
         Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
     }
 }
 
 impl Problem {
-    pub(in crate::http) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -82,14 +82,14 @@ impl Problem {
     }
 
     /// The problem with a time to retry.
-    pub(in crate::http) fn retry_after(self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(self, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),
             ..self
         }
     }
 
-    pub(in crate::http) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into().into()),
             ..self
@@ -97,26 +97,26 @@ impl Problem {
     }
 
     /// The problem with a list of what is wrong.
-    pub(in crate::http) fn findings(self, findings: Vec<Finding>) -> Self {
+    pub(crate) fn findings(self, findings: Vec<Finding>) -> Self {
         Self {
             findings: findings.into(),
             ..self
         }
     }
 
-    pub(in crate::http) fn unknown_agent(agent: &AgentId) -> Self {
+    pub(crate) fn unknown_agent(agent: &AgentId) -> Self {
         Self::new(UNKNOWN_AGENT, format!("agent `{agent}` is unknown"))
             .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
     }
 
     /// A defect of recapd. The details are in the log, with the request's id.
-    pub(in crate::http) fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         Self::new(INTERNAL, "recapd failed; its log says why")
             .hint("report it with the id of this request, and what the log says about it")
     }
 
     /// A library's error, with its text if it has one.
-    pub(in crate::http) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
+    pub(crate) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self::new(kind(status, "http_error", title), words.unwrap_or(title))
     }
@@ -142,33 +142,33 @@ impl Problem {
     }
 
     /// The problem that `response` carries or stands for, if any.
-    pub(in crate::http) fn taken(response: &mut Response) -> Option<Self> {
+    pub(crate) fn taken(response: &mut Response) -> Option<Self> {
         let carried = response.extensions_mut().remove::<Self>();
         carried.or_else(|| Self::behind(response))
     }
 
     /// What the database failed with under `response`, if it did.
-    pub(in crate::http) fn failed(response: &Response) -> Option<&'static str> {
+    pub(crate) fn failed(response: &Response) -> Option<&'static str> {
         response.extensions().get::<Self>()?.failed
     }
 
     /// After how many seconds asking again may help.
-    pub(in crate::http) fn may_pass_in(&self) -> Option<u32> {
+    pub(crate) fn may_pass_in(&self) -> Option<u32> {
         self.retry_after
     }
 
     /// What programs know it by.
-    pub(in crate::http) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         self.kind.code
     }
 
     /// The problem for people: title, what went wrong this time, and what to do about it.
-    pub(in crate::http) fn told(&self) -> (&str, &str, Option<&str>) {
+    pub(crate) fn told(&self) -> (&str, &str, Option<&str>) {
         (self.kind.title, &self.detail, self.hint.as_deref())
     }
 
     /// Whether a retry may help.
-    pub(in crate::http) fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
     }
 }
@@ -292,7 +292,7 @@ impl From<ComputationPanic> for Problem {
 /// Something went wrong (RFC 9457).
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
-pub(in crate::http) struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     /// `urn:recapd:problem:` and the code.
     r#type: String,
     /// The kind of problem, for people.
@@ -314,12 +314,12 @@ pub(in crate::http) struct Wire<'a> {
 }
 
 /// The codes of all kinds.
-pub(in crate::http) fn codes() -> Vec<&'static str> {
+pub(crate) fn codes() -> Vec<&'static str> {
     ALL.iter().map(|kind| kind.code).collect()
 }
 
 /// `response` with its problem written out, if it has one. `request_id` names the occurrence.
-pub(in crate::http) fn written(mut response: Response, request_id: &str) -> Response {
+pub(crate) fn written(mut response: Response, request_id: &str) -> Response {
     let Some(problem) = Problem::taken(&mut response) else {
         return response;
     };

@@ -98,7 +98,7 @@ pub(super) async fn list(
 }
 
 /// Agents that `caller` may see.
-pub(in crate::http) async fn rows(
+pub(crate) async fn rows(
     app: &App,
     caller: &Caller,
     after: Option<&AgentId>,
@@ -116,7 +116,7 @@ pub(in crate::http) async fn rows(
 }
 
 /// The agent, if it exists.
-pub(in crate::http) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+pub(crate) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
     let row = app.parts.store.agent(agent).await?;
     row.ok_or_else(|| Problem::unknown_agent(agent))
 }

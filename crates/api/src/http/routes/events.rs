@@ -91,7 +91,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
     responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always, answers::OfAgent),
 )]
-pub(in crate::http) async fn of_agent(
+pub(crate) async fn of_agent(
     Shared(app): Shared<SharedApp>,
     subscriber: Subscriber,
     Agent(agent): Agent,
@@ -125,7 +125,7 @@ pub(in crate::http) async fn of_agent(
     responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always),
 )]
-pub(in crate::http) async fn of_all(
+pub(crate) async fn of_all(
     Shared(app): Shared<SharedApp>,
     subscriber: Subscriber,
     uri: Uri,
@@ -142,7 +142,7 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
 }
 
 /// Who subscribes.
-pub(in crate::http) struct Subscriber {
+pub(crate) struct Subscriber {
     caller: Arc<Caller>,
     /// Of a browser that is signed in.
     session: Option<SessionKey>,

@@ -42,7 +42,7 @@ use recapd_engine::snapshot::{
 use recapd_store::{ProjectFigures, StoreResult};
 
 /// The project of the path.
-pub(in crate::http) struct Project(ProjectId);
+pub(crate) struct Project(ProjectId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Project {
     type Rejection = Problem;
@@ -73,13 +73,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Membership {
     }
 }
 
-pub(in crate::http) fn project_id(text: &str) -> Result<ProjectId, Problem> {
+pub(crate) fn project_id(text: &str) -> Result<ProjectId, Problem> {
     text.parse::<ProjectId>().map_err(|error| {
         Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("name the project by such an id")
     })
 }
 
-pub(in crate::http) fn unknown(project: &ProjectId) -> Problem {
+pub(crate) fn unknown(project: &ProjectId) -> Problem {
     Problem::new(
         UNKNOWN_PROJECT,
         format!("project `{project}` is unknown: no agent belongs to it"),

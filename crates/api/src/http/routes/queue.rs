@@ -104,7 +104,7 @@ async fn queue_of(
 }
 
 /// A page of the rows of `agents`; it may have fewer rows than a page holds although more follow.
-pub(in crate::http) async fn some(
+pub(crate) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
     limit: i64,
@@ -166,7 +166,7 @@ async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Probl
     row.map(Json).ok_or_else(|| not_queued(agent))
 }
 
-pub(in crate::http) fn not_queued(agent: &AgentId) -> Problem {
+pub(crate) fn not_queued(agent: &AgentId) -> Problem {
     Problem::new(UNKNOWN_QUEUE_ROW, format!("agent `{agent}` isn't in the queue"))
         .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
 }

@@ -59,9 +59,9 @@ pub(super) async fn search(
 }
 
 /// An exchange of an agent, as the path names it.
-pub(in crate::http) struct ExchangePath {
-    pub(in crate::http) agent: AgentId,
-    pub(in crate::http) exchange: i64,
+pub(crate) struct ExchangePath {
+    pub(crate) agent: AgentId,
+    pub(crate) exchange: i64,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
@@ -123,7 +123,7 @@ pub(super) async fn expand(
     }
 }
 
-pub(in crate::http) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
+pub(crate) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     Problem::new(
         UNKNOWN_EXCHANGE,
         format!("agent `{agent}` has no exchange #{exchange}"),

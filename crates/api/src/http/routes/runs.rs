@@ -110,7 +110,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
 }
 
 /// The problem of a token for some agents that asks for the runs of all.
-pub(in crate::http) fn which_agent() -> Problem {
+pub(crate) fn which_agent() -> Problem {
     invalid(
         "agent",
         "is missing",
@@ -119,7 +119,7 @@ pub(in crate::http) fn which_agent() -> Problem {
 }
 
 /// The number of the path.
-pub(in crate::http) struct Number(i64);
+pub(crate) struct Number(i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for Number {
     type Rejection = Problem;
@@ -153,11 +153,7 @@ pub(super) async fn read(
 }
 
 /// The run of that number, if `caller` may see it.
-pub(in crate::http) async fn run_of(
-    app: &App,
-    caller: &Caller,
-    Number(number): Number,
-) -> Result<Run, Problem> {
+pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
     let seen = match run {
         Some(run) if app.parts.access.sees(caller, &run.agent_id).await? => Some(run),

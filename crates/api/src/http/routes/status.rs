@@ -31,7 +31,7 @@ pub(super) struct Status {
 
 /// Which recapd this is.
 #[derive(Serialize, utoipa::ToSchema)]
-pub(in crate::http) struct VersionReply {
+pub(crate) struct VersionReply {
     name: &'static str,
     version: &'static str,
 }

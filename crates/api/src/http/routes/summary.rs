@@ -39,7 +39,7 @@ const WAIT_SECONDS_MAX: u64 = 60;
 /// The longest wait, as a part of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
 /// The route that [`read`] answers.
-pub(in crate::http) const PATH: &str = "/v1/agents/{id}/summary";
+pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
 /// After how many seconds somebody may have stopped waiting.
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
@@ -105,7 +105,7 @@ fn too_many_waits(lack: Lack) -> Problem {
 }
 
 /// The answer to a request for the whole document, whose `reading` was at hand.
-pub(in crate::http) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
+pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
     let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
     observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));

@@ -160,7 +160,7 @@ pub(super) async fn rebuild(
 }
 
 /// A version, or the error that says which ones are kept.
-pub(in crate::http) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
+pub(crate) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);
     }

@@ -232,7 +232,7 @@ pub(super) mod time {
         clippy::trivially_copy_pass_by_ref,
         reason = "serde passes a reference to the field"
     )]
-    pub(in super::super) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
         let text = time.to_string();
         if Timestamp::parse(&text) == Some(*time) {
             text.serialize(to)
@@ -241,7 +241,7 @@ pub(super) mod time {
         }
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
         match TimeForm::deserialize(from)? {
             TimeForm::Ms(time_ms) => Ok(Timestamp(time_ms)),
             TimeForm::Text(text) => Timestamp::parse(&text)
@@ -260,16 +260,11 @@ pub(super) mod optional_time {
     struct Exact(#[serde(with = "super::time")] Timestamp);
 
     #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
-    pub(in super::super) fn serialize<S: Serializer>(
-        time: &Option<Timestamp>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
         time.map(Exact).serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Timestamp>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
         Ok(Option::<Exact>::deserialize(from)?.map(|exact| exact.0))
     }
 }

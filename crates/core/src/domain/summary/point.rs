@@ -38,11 +38,7 @@ fn bit(place: usize) -> u64 {
 
 /// The points of `text`, each cleaned by `clean`, which gets a line and the most characters that it may have. Together they
 /// have at most `chars_max` characters; empty if nothing is left.
-pub(in crate::domain) fn points(
-    text: &str,
-    chars_max: usize,
-    clean: impl Fn(&str, usize) -> String,
-) -> Vec<String> {
+pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

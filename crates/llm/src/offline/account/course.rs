@@ -45,29 +45,29 @@ const ANSWER_CHARS_MAX: usize = 300;
 
 /// An exchange in the order in which it went.
 #[derive(Debug)]
-pub(in crate::offline) struct Course {
+pub(crate) struct Course {
     /// What the user asked, paragraph by paragraph, in whole sentences.
-    pub(in crate::offline) request: Vec<Vec<String>>,
+    pub(crate) request: Vec<Vec<String>>,
     /// What the user answered to questions, or said on refusing a call.
-    pub(in crate::offline) answers: Vec<String>,
+    pub(crate) answers: Vec<String>,
     /// What the model said in the end, paragraph by paragraph.
-    pub(in crate::offline) outcome: Vec<Vec<String>>,
+    pub(crate) outcome: Vec<Vec<String>>,
     /// What the model said on the way: the first sentence of each text.
-    pub(in crate::offline) steps: Vec<String>,
+    pub(crate) steps: Vec<String>,
     /// What the model said before its last calls, if it said nothing after them: no answer, but how far it has come.
-    pub(in crate::offline) latest: Vec<String>,
+    pub(crate) latest: Vec<String>,
     /// Calls come last: it was broken off, or a later leg goes on with it.
-    pub(in crate::offline) goes_on: bool,
+    pub(crate) goes_on: bool,
     /// What was changed.
-    pub(in crate::offline) effects: Effects,
+    pub(crate) effects: Effects,
     /// What the user asked for in the exchange before, which `/undo` takes back; empty if that isn't known.
-    pub(in crate::offline) undone: String,
+    pub(crate) undone: String,
     /// The user interrupted it.
-    pub(in crate::offline) interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Course {
-    pub(in crate::offline) fn of(transcript: &Transcript) -> Self {
+    pub(crate) fn of(transcript: &Transcript) -> Self {
         let lines = &transcript.lines;
         let last = lines.iter().rposition(is_said_by_model);
         let outcome = last.and_then(|at| lines.get(at)).map(|line| told(&line.text));
@@ -95,7 +95,7 @@ impl Course {
     }
 
     /// What the model asked the user in the end.
-    pub(in crate::offline) fn question(&self) -> Option<&String> {
+    pub(crate) fn question(&self) -> Option<&String> {
         let last = self.outcome.iter().flatten().next_back()?;
         let ends = last.trim_end_matches(['*', '_', '`', ')', '”', '"', ' ']);
         Some(last).filter(|_| ends.ends_with(['?', '？']))

@@ -74,7 +74,7 @@ fn cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
 
 /// The first exchange with enough tokens before it, or the floor: one index look-up among the stored ones, whose totals
 /// are all below those of this append.
-pub(in super::super) async fn find_cut(
+pub(crate) async fn find_cut(
     tx: &mut Connection,
     agent: &AgentId,
     overflow: Overflow,

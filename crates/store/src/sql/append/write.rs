@@ -53,11 +53,7 @@ pub(super) async fn state(
 }
 
 /// Makes a new agent with an empty summary. Returns false if another caller made it meanwhile.
-pub(in super::super) async fn create(
-    tx: &mut Connection,
-    agent: &AgentId,
-    now: Timestamp,
-) -> StoreResult<bool> {
+pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
     let row = sql!(
         "-- sql/append.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES ($1, $2, $2) \
                     ON CONFLICT (agent_id) DO NOTHING"
@@ -79,7 +75,7 @@ pub(in super::super) async fn create(
 
 /// `rows` in runs of 64, 32 and so on: few statements to run, however many rows there are, and just seven different
 /// ones to prepare.
-pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+pub(crate) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
         let (run, rest) = rows.split_at(1 << exponent);
@@ -172,7 +168,7 @@ async fn note_important(
 }
 
 /// Writes exchanges, new or grown.
-pub(in super::super) async fn upsert_exchanges(
+pub(crate) async fn upsert_exchanges(
     tx: &mut Connection,
     agent: &AgentId,
     role: &str,
@@ -218,7 +214,7 @@ pub(in super::super) async fn upsert_exchanges(
 }
 
 /// Writes sessions that began, and the ends of those before them.
-pub(in super::super) async fn open_sessions(
+pub(crate) async fn open_sessions(
     tx: &mut Connection,
     agent: &AgentId,
     sessions: &[NewSession],
@@ -233,7 +229,7 @@ pub(in super::super) async fn open_sessions(
 }
 
 /// Writes the evictions, with the summary's version at that time; the agent's row counts them.
-pub(in super::super) async fn write_evictions(
+pub(crate) async fn write_evictions(
     tx: &mut Connection,
     agent: &AgentId,
     evictions: &[Eviction],

@@ -430,7 +430,7 @@ async fn replace_sessions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
     write_sessions(tx, &head.agent_id, &head.sessions).await
 }
 
-pub(in super::super) async fn write_sessions(
+pub(crate) async fn write_sessions(
     tx: &mut Connection,
     agent: &AgentId,
     sessions: &[SessionRecord],
@@ -491,7 +491,7 @@ async fn replace_marks(tx: &mut Connection, head: &Head) -> StoreResult<()> {
     write_marks(tx, &head.agent_id, &head.marks).await
 }
 
-pub(in super::super) async fn write_marks(
+pub(crate) async fn write_marks(
     tx: &mut Connection,
     agent: &AgentId,
     marks: &[MarkRecord],

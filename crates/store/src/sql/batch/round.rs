@@ -15,13 +15,13 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-pub(in super::super) use close::account_unused;
+pub(crate) use close::account_unused;
 pub(super) use close::close;
 pub(super) use gather::gather;
 pub(super) use outdated::clear_outdated;
 
 /// Brings every batch's next look to [`LOOK_MS`] from now at the latest: a later one was set by a clock that ran ahead.
-pub(in super::super) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+pub(crate) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.look_in_time\nUPDATE provider_batches SET next_at = $1 WHERE state <> 'closed' AND next_at > $1"
     );
@@ -153,7 +153,7 @@ pub(super) async fn known(
         .await?)
 }
 
-pub(in crate::sql) async fn figures(connection: &mut Connection) -> StoreResult<BatchFigures> {
+pub(crate) async fn figures(connection: &mut Connection) -> StoreResult<BatchFigures> {
     let sql = sql!(
         "-- sql/round.figures\nSELECT count(*) FILTER (WHERE state = 'intent'), \
                count(*) FILTER (WHERE state = 'submitted'), min(created_at), \

@@ -7,11 +7,7 @@ use crate::{
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, summary::item::Item};
 
 /// Takes the next item numbers. Returns the first.
-pub(in super::super) async fn reserve_items(
-    tx: &mut Connection,
-    agent: &AgentId,
-    patch: &Patch,
-) -> StoreResult<i64> {
+pub(crate) async fn reserve_items(tx: &mut Connection, agent: &AgentId, patch: &Patch) -> StoreResult<i64> {
     let count = i64_or_max(patch.added.len());
     let sql = sql!(
         "-- sql/complete.reserve_items\nUPDATE agents SET last_item = last_item + $2 WHERE agent_id = $1 \
@@ -25,7 +21,7 @@ pub(in super::super) async fn reserve_items(
         .try_get(0)?)
 }
 
-pub(in super::super) async fn write_items(
+pub(crate) async fn write_items(
     tx: &mut Connection,
     agent: &AgentId,
     patch: &Patch,
@@ -140,11 +136,7 @@ pub(super) async fn guard_coverage(
     ))
 }
 
-pub(in super::super) async fn retire_items(
-    tx: &mut Connection,
-    agent: &AgentId,
-    patch: &Patch,
-) -> StoreResult<()> {
+pub(crate) async fn retire_items(tx: &mut Connection, agent: &AgentId, patch: &Patch) -> StoreResult<()> {
     let dropped = sql!(
         "-- sql/complete.drop_items\nUPDATE summary_items SET dropped_version = $3 WHERE agent_id = $1 \
                    AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND dropped_version IS NULL AND removed_version IS NULL"

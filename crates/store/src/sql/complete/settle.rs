@@ -14,7 +14,7 @@ use recapd_core::domain::work::Lease;
 ///
 /// It needs no lock: moving the boundary forward moves the wake counter in the same transaction, and taking something
 /// back takes the lease.
-pub(in super::super) async fn settle_at_once(
+pub(crate) async fn settle_at_once(
     connection: &mut Connection,
     lease: &Lease,
     settle: &Settle,
@@ -43,11 +43,7 @@ pub(in super::super) async fn settle_at_once(
 }
 
 /// Finishes a lease that had nothing to write. Only set-aside exchanges may lie between the watermarks.
-pub(in super::super) async fn settle(
-    tx: &mut Connection,
-    lease: Lease,
-    settle: Settle,
-) -> StoreResult<Completion> {
+pub(crate) async fn settle(tx: &mut Connection, lease: Lease, settle: Settle) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     let boundary = move_watermark(tx, &lease.agent, settle.lo, settle.hi, settle.now).await?;
     if count_live(tx, &lease.agent, settle.lo, settle.hi).await? != 0 {

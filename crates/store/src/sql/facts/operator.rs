@@ -24,7 +24,7 @@ use recapd_core::domain::{
 };
 
 /// See [`super::super::super::Store::change_fact`].
-pub(in super::super) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
+pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
     let FactRequest {
         agent,
         hand,

@@ -9,7 +9,7 @@ use super::{
 use recapd_core::domain::{agent::AgentId, journal::FactRecord, transcript::Voice};
 
 /// The facts of `agent`, right after the fork.
-pub(in super::super) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<FactRecord>> {
+pub(crate) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<FactRecord>> {
     let sql = sql!(
         "-- sql/facts.records\nSELECT ",
         fact_columns!(),
@@ -33,11 +33,7 @@ pub(in super::super) async fn records(tx: &mut Connection, agent: &AgentId) -> S
 }
 
 /// Writes a fact of the record. A voice that this version doesn't know is the summariser's.
-pub(in super::super) async fn restore(
-    tx: &mut Connection,
-    agent: &AgentId,
-    record: &FactRecord,
-) -> StoreResult<()> {
+pub(crate) async fn restore(tx: &mut Connection, agent: &AgentId, record: &FactRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/facts.restore\nINSERT INTO summary_facts (agent_id, fact, added_version, kind, text, voice, speaker, \
                since, exchange, source_agent_id) VALUES ($1, $2, 1, $3, $4, $5, $6, $7, $8, $9)"

@@ -14,11 +14,7 @@ use recapd_core::domain::{
 };
 
 /// Withdraws the facts from exchanges after `through`; what such exchanges closed holds again.
-pub(in super::super) async fn beyond(
-    tx: &mut Connection,
-    agent: &AgentId,
-    through: i64,
-) -> StoreResult<FactUpdate> {
+pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<FactUpdate> {
     let held = holding(tx, agent).await?;
     let sql = sql!(
         "-- sql/facts.reopened\nSELECT ",
@@ -41,7 +37,7 @@ pub(in super::super) async fn beyond(
 
 /// Makes the facts those that held as of `version`, but for those from exchanges after `through` or set aside since, and
 /// those that were forgotten.
-pub(in super::super) async fn as_of(
+pub(crate) async fn as_of(
     tx: &mut Connection,
     agent: &AgentId,
     version: i64,
@@ -75,7 +71,7 @@ pub(in super::super) async fn as_of(
 }
 
 /// Withdraws the facts from those exchanges.
-pub(in super::super) async fn about(
+pub(crate) async fn about(
     tx: &mut Connection,
     agent: &AgentId,
     exchanges: &BTreeSet<i64>,
@@ -89,7 +85,7 @@ pub(in super::super) async fn about(
 }
 
 /// Removes the texts of all facts from those exchanges, which no longer hold.
-pub(in super::super) async fn blank(
+pub(crate) async fn blank(
     tx: &mut Connection,
     agent: &AgentId,
     exchanges: &BTreeSet<i64>,

@@ -20,7 +20,7 @@ const LONG: [&str; 2] = ["summary_versions", "model_answers"];
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
 
 /// See [`super::super::super::Store::begin_delete`].
-pub(in super::super) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     if is_begun(tx, agent).await? {
         return Ok(());
     }
@@ -65,7 +65,7 @@ async fn is_begun(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
 }
 
 /// See [`super::super::super::Store::deletions_due`].
-pub(in super::super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
+pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.deletions_due\nSELECT agent_id FROM agents WHERE deleted_at IS NOT NULL ORDER BY agent_id LIMIT $1"
     );
@@ -75,7 +75,7 @@ pub(in super::super) async fn due(connection: &mut Connection, limit: i64) -> St
 
 /// See [`super::super::super::Store::delete_some`]. Rows are deleted from every table that names agents, so that none can be
 /// overlooked that is added later; the agent's own is the last.
-pub(in super::super) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
+pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
     let gone = DeleteStep {
         messages: 0,
         is_gone: true,

@@ -21,7 +21,7 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// Messages of an exchange that are to be forgotten: a row of `forgettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct ForgettingRow {
+pub(crate) struct ForgettingRow {
     pub(super) exchange: i64,
     pub(super) first_seq: i64,
     pub(super) last_seq: i64,
@@ -57,7 +57,7 @@ impl ForgettingRow {
 }
 
 /// What a request comes to, and what has to be noted for it.
-pub(in super::super) async fn plan(
+pub(crate) async fn plan(
     tx: &mut Connection,
     request: &Forget,
 ) -> StoreResult<(Forgotten, Vec<ForgettingRow>)> {
@@ -120,7 +120,7 @@ async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Forgett
 }
 
 /// Notes what is to be forgotten.
-pub(in super::super) async fn note(
+pub(crate) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
     wanted: &[ForgettingRow],
@@ -185,14 +185,14 @@ pub(super) async fn strike_off(
 }
 
 /// See [`super::super::super::Store::forgettings_left`].
-pub(in super::super) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
+pub(crate) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!("-- sql/forget.left\nSELECT count(*) FROM forgettings WHERE agent_id = $1");
     let query = query(sql).bind(agent.as_str());
     Ok(query.fetch_one(connection).await?.try_get(0)?)
 }
 
 /// See [`super::super::super::Store::forgettings_due`].
-pub(in super::super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
+pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.due\nSELECT f.agent_id FROM forgettings f JOIN agents a ON a.agent_id = f.agent_id \
                WHERE a.deleted_at IS NULL GROUP BY f.agent_id ORDER BY f.agent_id LIMIT $1"

@@ -13,7 +13,7 @@ use super::{
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
 /// See [`super::super::super::Store::begin_forget`]. It is read beside the writer, what is named.
-pub(in super::super) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
+pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
     let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
     if wanted.is_empty() {
         return Ok(forgotten);
@@ -28,7 +28,7 @@ pub(in super::super) async fn begin_forget(store: &SqlStore, request: &Forget) -
 }
 
 /// See [`super::super::super::Store::forget_some`].
-pub(in super::super) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
+pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
     store
         .write_extent(
             Lock::Family(request.agent.clone()),
@@ -39,7 +39,7 @@ pub(in super::super) async fn forget_some(store: &SqlStore, request: Forget) -> 
 }
 
 /// See [`super::super::super::Store::settle_totals`].
-pub(in super::super) async fn settle_totals(
+pub(crate) async fn settle_totals(
     store: &SqlStore,
     agent: &AgentId,
     rules: &AppendRules,
@@ -57,11 +57,7 @@ pub(in super::super) async fn settle_totals(
 }
 
 /// See [`super::super::super::Store::begin_delete`].
-pub(in super::super) async fn begin_delete(
-    store: &SqlStore,
-    agent: AgentId,
-    now: Timestamp,
-) -> StoreResult<()> {
+pub(crate) async fn begin_delete(store: &SqlStore, agent: AgentId, now: Timestamp) -> StoreResult<()> {
     store
         .write(Lock::Agent(agent.clone()), move |tx| {
             Box::pin(async move { delete::begin(tx, &agent, now).await })
@@ -70,7 +66,7 @@ pub(in super::super) async fn begin_delete(
 }
 
 /// See [`super::super::super::Store::delete_some`].
-pub(in super::super) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
+pub(crate) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
     store
         .write_extent(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {
             Box::pin(async move { delete::delete_some(tx, &agent).await })

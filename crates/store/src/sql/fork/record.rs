@@ -31,11 +31,7 @@ async fn write(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> Sto
 }
 
 /// Replaces the record.
-pub(in super::super) async fn replace(
-    tx: &mut Connection,
-    agent: &AgentId,
-    record: &ForkRecord,
-) -> StoreResult<()> {
+pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> StoreResult<()> {
     let sql = sql!("-- sql/fork.replace\nUPDATE forks SET record = $2, digest = $3 WHERE agent_id = $1");
     let json = serde_json::json!(record).to_string();
     let digest = seal::of_fork(&json);
@@ -49,10 +45,7 @@ pub(in super::super) async fn replace(
 }
 
 /// The record of `agent`, if there is one.
-pub(in super::super) async fn found(
-    tx: &mut Connection,
-    agent: &AgentId,
-) -> StoreResult<Option<Box<ForkRecord>>> {
+pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Box<ForkRecord>>> {
     match kept(tx, agent).await {
         Ok(record) => Ok(record),
         Err(ArchiveError::Store(error)) => Err(error),
@@ -64,7 +57,7 @@ pub(in super::super) async fn found(
 ///
 /// # Errors
 /// [`ArchiveError::Forked`] for a fork without a record.
-pub(in super::super) async fn kept(
+pub(crate) async fn kept(
     tx: &mut Connection,
     agent: &AgentId,
 ) -> Result<Option<Box<ForkRecord>>, ArchiveError> {
@@ -228,7 +221,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
 ///
 /// # Errors
 /// [`JournalError::NoParent`] when the messages that it shares don't exist.
-pub(in super::super) async fn bring_back(
+pub(crate) async fn bring_back(
     tx: &mut Connection,
     agent: &AgentId,
     record: &ForkRecord,

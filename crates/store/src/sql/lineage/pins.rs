@@ -20,7 +20,7 @@ struct PinTarget {
 }
 
 /// Notes that a message is important to its session, as it says itself.
-pub(in super::super) async fn note_important(
+pub(crate) async fn note_important(
     tx: &mut Connection,
     agent: &AgentId,
     (seq, exchange, session): (i64, i64, i64),
@@ -40,7 +40,7 @@ pub(in super::super) async fn note_important(
 }
 
 /// Pins a message, unless the request is a live one and the copies would not fit. Pinning twice changes nothing.
-pub(in super::super) async fn pin_within(
+pub(crate) async fn pin_within(
     tx: &mut Connection,
     request: &AppendRequest,
     seq: i64,
@@ -65,11 +65,7 @@ pub(in super::super) async fn pin_within(
 }
 
 /// Pins a message.
-pub(in super::super) async fn pin(
-    tx: &mut Connection,
-    agent: &AgentId,
-    seq: i64,
-) -> StoreResult<StepOutcome> {
+pub(crate) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<StepOutcome> {
     match find(tx, agent, seq).await? {
         Some(found) => write(tx, agent, seq, &found).await,
         None => Ok(StepOutcome::NotThere { seq }),
@@ -77,11 +73,7 @@ pub(in super::super) async fn pin(
 }
 
 /// Unpins a message. One that is important by itself stays so.
-pub(in super::super) async fn unpin(
-    tx: &mut Connection,
-    agent: &AgentId,
-    seq: i64,
-) -> StoreResult<StepOutcome> {
+pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<StepOutcome> {
     let plain = sql!(
         "-- sql/pins.forget\nDELETE FROM pins WHERE agent_id = $1 AND seq = $2 AND pinned = {true} AND important = {false}"
     );
@@ -108,7 +100,7 @@ pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) ->
 }
 
 /// The child's pins: all pinned messages, and the important ones of the running session and of exchanges it has.
-pub(in super::super) async fn copy(
+pub(crate) async fn copy(
     tx: &mut Connection,
     parent: &AgentId,
     child: &AgentId,
@@ -130,7 +122,7 @@ pub(in super::super) async fn copy(
 }
 
 /// See [`super::super::super::Store::pins`].
-pub(in super::super) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
     let sql = sql!(
         "-- sql/pins.load\nWITH chosen AS (SELECT seq, source_agent_id, exchange, pinned FROM (\
                SELECT seq, source_agent_id, exchange, pinned FROM pins WHERE agent_id = $1 AND pinned = {true} \

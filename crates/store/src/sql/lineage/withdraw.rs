@@ -68,7 +68,7 @@ async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> 
 }
 
 /// The live exchanges up to `through` that `items` cover.
-pub(in super::super) async fn covered_before(
+pub(crate) async fn covered_before(
     tx: &mut Connection,
     agent: &AgentId,
     items: &[i64],

@@ -11,7 +11,7 @@ const ROWS_LOOKED_AT: i64 = 1_000;
 
 /// Whether a claim would find anything. Nothing is found while all updates are paused.
 /// On PostgreSQL the claim itself is the look.
-pub(in super::super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
+pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let now = connection.now(now).await?;
     let sql = sql!(
         "-- sqlite/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
@@ -22,10 +22,7 @@ pub(in super::super) async fn is_any_due(connection: &mut Connection, now: Times
 
 /// In how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows falls due, if any can. It is zero if one is due,
 /// or would be if updates weren't paused, and if there are more rows, of which one may be due at any time.
-pub(in super::super) async fn next_due_ms(
-    connection: &mut Connection,
-    now: Timestamp,
-) -> StoreResult<Option<i64>> {
+pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
                WHERE parked_at IS NULL LIMIT $1) AS first_rows"
@@ -47,7 +44,7 @@ pub(in super::super) async fn next_due_ms(
 /// Leases rows that are due, those that were due first before others. Each row gets a fencing token of its own.
 ///
 /// With one writer, row by row.
-pub(in super::super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
     let next_due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at, lease_token IS NOT NULL FROM summary_update_queue \
                WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
@@ -109,7 +106,7 @@ pub(crate) async fn claim_at_once(
 }
 
 /// As [`claim`], for one agent's row only.
-pub(in super::super) async fn claim_one(
+pub(crate) async fn claim_one(
     tx: &mut Connection,
     agent: &AgentId,
     claim: ClaimRequest,
@@ -196,7 +193,7 @@ fn read_lease(row: &Row) -> StoreResult<Lease> {
 }
 
 /// The next fencing token.
-pub(in super::super) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
+pub(crate) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value",
         postgres: "-- sql/queue.next_token\nSELECT nextval('lease_token')",

@@ -17,7 +17,7 @@ fn in_order(leases: &mut [Lease]) {
 }
 
 /// Renews the leases that are still held, and returns which they are.
-pub(in super::super) async fn renew(
+pub(crate) async fn renew(
     tx: &mut Connection,
     mut leases: Vec<Lease>,
     now: Timestamp,
@@ -77,7 +77,7 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
 
 /// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
 /// was woken during the attempt isn't parked but tried once more after the wait, since nobody may wake it again.
-pub(in super::super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
+pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
     let now = tx.now(failure.run.finished_at).await?;
     let visible_at = now.plus_ms(failure.backoff_ms);
     let low = Priority::Low.level();
@@ -115,16 +115,12 @@ pub(in super::super) async fn fail(tx: &mut Connection, lease: Lease, failure: F
 }
 
 /// An error as the row keeps it.
-pub(in super::super) fn error_text(error: &AttemptError) -> String {
+pub(crate) fn error_text(error: &AttemptError) -> String {
     cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
 }
 
 /// Gives leases back; it doesn't count as an attempt.
-pub(in super::super) async fn release(
-    tx: &mut Connection,
-    mut leases: Vec<Lease>,
-    now: Timestamp,
-) -> StoreResult<u64> {
+pub(crate) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
     in_order(&mut leases);
     let now = tx.now(now).await?;
     let sql = sql!(
@@ -142,7 +138,7 @@ pub(in super::super) async fn release(
 
 /// See [`crate::Store::disclaim`]. The count is set back only if it is higher than it was when the lease was given out:
 /// then it was raised for this lease.
-pub(in super::super) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
+pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
     in_order(&mut leases);
     let given_back = sql!(
         "-- sql/queue.disclaim_held\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
@@ -165,11 +161,7 @@ pub(in super::super) async fn disclaim(tx: &mut Connection, mut leases: Vec<Leas
 }
 
 /// Makes leases of the owner's earlier run due at once. The token stays, so that the next claim counts the crash.
-pub(in super::super) async fn reclaim(
-    tx: &mut Connection,
-    owner: String,
-    now: Timestamp,
-) -> StoreResult<u64> {
+pub(crate) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) -> StoreResult<u64> {
     let now = tx.now(now).await?;
     let sql = sql!(
         "-- sql/queue.reclaim\nUPDATE summary_update_queue SET visible_at = $2 \

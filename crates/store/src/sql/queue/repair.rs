@@ -17,11 +17,7 @@ use recapd_core::domain::{
 const RECONCILED_MAX: i64 = 1_000;
 
 /// See [`crate::Store::set_back`].
-pub(in super::super) async fn set_back(
-    tx: &mut Connection,
-    ahead_ms: Option<i64>,
-    now: Timestamp,
-) -> StoreResult<u64> {
+pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
     // Batches are looked at by the daemons' own clocks, even where leases aren't judged by them.
     batch::look_in_time(tx, now).await?;
     let Some(now) = tx.judging(now) else {
@@ -61,7 +57,7 @@ async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
 }
 
 /// See [`crate::Store::reconcile`]. It goes in steps, so that nobody waits for long.
-pub(in super::super) async fn reconcile(
+pub(crate) async fn reconcile(
     store: &SqlStore,
     pending_before: Timestamp,
     now: Timestamp,
@@ -108,7 +104,7 @@ async fn reconcile_some(
 
 /// Gives rows that were parked long ago one more attempt; they are parked again if it fails. Where the holders of a row
 /// vanished, it may have been for another row's sake: that one comes back soon, once.
-pub(in super::super) async fn probe_parked(
+pub(crate) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,
     attempts_max: i64,

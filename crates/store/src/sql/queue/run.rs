@@ -8,19 +8,19 @@ use recapd_core::domain::{text::cut, work::Lease};
 
 /// What the runs table keeps of an attempt, beside the attempt itself.
 #[derive(Default)]
-pub(in super::super) struct RunOutcome<'a> {
-    pub(in super::super) path: Option<&'static str>,
-    pub(in super::super) version: Option<i64>,
-    pub(in super::super) covers: Option<(i64, i64)>,
-    pub(in super::super) exchanges: i64,
-    pub(in super::super) items_added: i64,
-    pub(in super::super) items_dropped: i64,
-    pub(in super::super) document_tokens: Option<i64>,
-    pub(in super::super) error: Option<&'a AttemptError>,
+pub(crate) struct RunOutcome<'a> {
+    pub(crate) path: Option<&'static str>,
+    pub(crate) version: Option<i64>,
+    pub(crate) covers: Option<(i64, i64)>,
+    pub(crate) exchanges: i64,
+    pub(crate) items_added: i64,
+    pub(crate) items_dropped: i64,
+    pub(crate) document_tokens: Option<i64>,
+    pub(crate) error: Option<&'a AttemptError>,
 }
 
 /// Records an attempt. The cost of a batch's answer is accounted for once, even if no update used it.
-pub(in super::super) async fn record_run(
+pub(crate) async fn record_run(
     tx: &mut Connection,
     lease: &Lease,
     outcome: &str,
@@ -33,7 +33,7 @@ pub(in super::super) async fn record_run(
 }
 
 /// Writes the row of a run.
-pub(in super::super) async fn insert_run(
+pub(crate) async fn insert_run(
     tx: &mut Connection,
     lease: &Lease,
     outcome: &str,

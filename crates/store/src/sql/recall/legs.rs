@@ -21,11 +21,7 @@ const FEW: i64 = 4;
 const MANY: i64 = 500;
 
 /// See [`super::super::super::Store::legs`].
-pub(in super::super) async fn legs(
-    tx: &mut Connection,
-    agent: &AgentId,
-    exchange: i64,
-) -> StoreResult<Vec<Exchange>> {
+pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
     let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(Vec::new());
     };

@@ -24,14 +24,14 @@ pub(super) struct Member {
 
 /// The agent, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own begin
 /// after its parent's.
-pub(in super::super) struct AncestorLine {
+pub(crate) struct AncestorLine {
     ledger: Ledger,
     members: Vec<Member>,
 }
 
 impl AncestorLine {
     /// The line of `agent`; `None` for an unknown one.
-    pub(in super::super) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
+    pub(crate) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
         let Some(found) = agent::load(tx, agent).await? else {
             return Ok(None);
         };
@@ -49,7 +49,7 @@ impl AncestorLine {
         }))
     }
 
-    pub(in super::super) fn agents(&self) -> impl Iterator<Item = &AgentId> {
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &AgentId> {
         self.members.iter().map(|member| &member.agent)
     }
 
@@ -68,7 +68,7 @@ impl AncestorLine {
     }
 
     /// The exchange of that number, live or set aside, with those of its messages that are shared.
-    pub(in super::super) async fn find(
+    pub(crate) async fn find(
         &self,
         tx: &mut Connection,
         exchange: i64,
@@ -110,11 +110,7 @@ impl AncestorLine {
     }
 
     /// The exchange of the message of that number.
-    pub(in super::super) async fn exchange_of(
-        &self,
-        tx: &mut Connection,
-        seq: i64,
-    ) -> StoreResult<Option<i64>> {
+    pub(crate) async fn exchange_of(&self, tx: &mut Connection, seq: i64) -> StoreResult<Option<i64>> {
         let sql = sql!(
             "-- sql/recall.exchange_of\nSELECT exchange FROM message_log WHERE agent_id = $1 AND seq = $2"
         );

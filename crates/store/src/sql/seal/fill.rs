@@ -110,7 +110,7 @@ async fn found(
 }
 
 /// Makes digests of the agent's items. Returns how many.
-pub(in super::super) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
+pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
@@ -130,7 +130,7 @@ pub(in super::super) async fn items(tx: &mut Connection, agent: &AgentId, rows_m
 }
 
 /// Makes digests of the agent's facts. Returns how many.
-pub(in super::super) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
+pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.facts\nSELECT f.fact, f.kind, f.text, f.voice, f.speaker, f.since, f.exchange, f.pinned \
                FROM summary_facts f WHERE f.agent_id = $1 AND f.digest IS NULL ORDER BY f.fact LIMIT $2"
@@ -169,11 +169,7 @@ async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> Store
 
 /// Makes digests of the agent's versions. What the newest one is composed of stands there; of an earlier one it isn't known any
 /// more. Returns how many.
-pub(in super::super) async fn versions(
-    tx: &mut Connection,
-    agent: &AgentId,
-    rows_max: i64,
-) -> StoreResult<i64> {
+pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.versions\nSELECT v.version, v.kind, v.covers_after, v.covers_through, v.exchanges, v.path, v.content, \
                v.as_of, v.created_at, v.purged_at IS NOT NULL, v.version = s.version FROM summary_versions v \
@@ -219,7 +215,7 @@ pub(in super::super) async fn versions(
 }
 
 /// The digests of the items and facts of which the document is composed now, in one. Those that have none get one first.
-pub(in super::super) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
+pub(crate) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
     if let Some([items, facts]) = shown(tx, agent).await? {
         return Ok(seal::made_of(&items, &facts));
     }

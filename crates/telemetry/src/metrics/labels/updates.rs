@@ -8,10 +8,10 @@ use recapd_core::domain::work::Reason;
 
 /// Why an update was queued; the reasons of the queue, by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Trigger(pub(in super::super) Reason);
+pub(crate) struct Trigger(pub(crate) Reason);
 
 impl Trigger {
-    pub(in super::super) fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         Reason::ALL.into_iter().map(Self)
     }
 }

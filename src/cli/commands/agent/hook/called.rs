@@ -11,7 +11,7 @@ use super::Command;
 use crate::{cli::GlobalOptions, hook::Event};
 
 /// The command line by which a host calls, with the event in its own spelling; none if it is a person's.
-pub(in crate::cli) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
+pub(crate) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = command_words(arguments).into_iter();
     words.next().filter(|(_, word)| word == "hook")?;
     let mut call = arguments.to_vec();

@@ -6,7 +6,7 @@ use recapd_core::domain::access::Scope::{self, Admin, Read, Write};
 
 /// What a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum Whose {
+pub(crate) enum Whose {
     /// Nothing: it reveals nothing, so no token is needed.
     Open,
     /// The agent `{id}` of the path.
@@ -22,7 +22,7 @@ use Whose::{Agent, All, Caller, Open, Project};
 
 impl Whose {
     /// Its name in the reference.
-    pub(in crate::http) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Open => "open",
             Agent => "agent",
@@ -35,9 +35,9 @@ impl Whose {
 
 /// What a route demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct RouteRule {
-    pub(in super::super) scope: Scope,
-    pub(in super::super) whose: Whose,
+pub(crate) struct RouteRule {
+    pub(crate) scope: Scope,
+    pub(crate) whose: Whose,
 }
 
 /// A method that stands for every one.
@@ -156,17 +156,17 @@ fn is_page(path: &str) -> bool {
 }
 
 /// Every route: method, path, and what it demands.
-pub(in crate::http) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied()
 }
 
 /// Every route except the pages, in reading order: method, path, and what it demands.
-pub(in crate::http) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+pub(crate) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
 /// Method and path of each page, as they are registered.
-pub(in crate::http) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     let routes = RULES.iter().map(|(method, path, ..)| (*method, *path));
     routes.filter(|(_, path)| is_page(path))
 }

@@ -12,7 +12,7 @@ const NETWORK_BITS: u32 = 64;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::http) enum Peer {
+pub(crate) enum Peer {
     /// An address, or the network of one.
     Address(IpAddr),
     /// A program on this machine, by the Unix socket.

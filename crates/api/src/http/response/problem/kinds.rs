@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct ProblemKind {
+pub(crate) struct ProblemKind {
     pub(super) status: StatusCode,
     pub(super) code: &'static str,
     pub(super) title: &'static str,
@@ -13,145 +13,132 @@ pub(super) const fn kind(status: StatusCode, code: &'static str, title: &'static
     ProblemKind { status, code, title }
 }
 
-pub(in crate::http) const INVALID_BODY: ProblemKind =
-    kind(StatusCode::BAD_REQUEST, "invalid_body", "Unreadable body");
-pub(in crate::http) const INVALID_MESSAGE: ProblemKind =
+pub(crate) const INVALID_BODY: ProblemKind = kind(StatusCode::BAD_REQUEST, "invalid_body", "Unreadable body");
+pub(crate) const INVALID_MESSAGE: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_message", "Unreadable message");
-pub(in crate::http) const INVALID_AGENT_ID: ProblemKind =
+pub(crate) const INVALID_AGENT_ID: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_agent_id", "Invalid agent id");
-pub(in crate::http) const UNKNOWN_PARAMETER: ProblemKind = kind(
+pub(crate) const UNKNOWN_PARAMETER: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "unknown_parameter",
     "Unknown query parameter",
 );
-pub(in crate::http) const INVALID_PARAMETER: ProblemKind = kind(
+pub(crate) const INVALID_PARAMETER: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_parameter",
     "Invalid query parameter",
 );
-pub(in super::super) const UNKNOWN_AGENT: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
-pub(in crate::http) const INVALID_PROJECT_ID: ProblemKind = kind(
+pub(crate) const UNKNOWN_AGENT: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
+pub(crate) const INVALID_PROJECT_ID: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_project_id",
     "Invalid project id",
 );
-pub(in crate::http) const UNKNOWN_PROJECT: ProblemKind =
+pub(crate) const UNKNOWN_PROJECT: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_project", "Unknown project");
-pub(in super::super) const UNKNOWN_MARK: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
-pub(in super::super) const UNKNOWN_MESSAGE: ProblemKind =
+pub(crate) const UNKNOWN_MARK: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
+pub(crate) const UNKNOWN_MESSAGE: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");
-pub(in super::super) const UNKNOWN_VERSION: ProblemKind =
+pub(crate) const UNKNOWN_VERSION: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_version", "Unknown version");
-pub(in super::super) const UNKNOWN_ITEM: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
-pub(in super::super) const UNKNOWN_FACT: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_fact", "Unknown fact");
-pub(in super::super) const FACT_CONFLICT: ProblemKind =
+pub(crate) const UNKNOWN_ITEM: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
+pub(crate) const UNKNOWN_FACT: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_fact", "Unknown fact");
+pub(crate) const FACT_CONFLICT: ProblemKind =
     kind(StatusCode::CONFLICT, "fact_conflict", "No such fact can be added");
-pub(in crate::http) const INVALID_FACT: ProblemKind = kind(
+pub(crate) const INVALID_FACT: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_fact",
     "Invalid fact, or change of one",
 );
-pub(in crate::http) const INVALID_EDIT: ProblemKind = kind(
+pub(crate) const INVALID_EDIT: ProblemKind = kind(
     StatusCode::BAD_REQUEST,
     "invalid_edit",
     "Invalid change of an item",
 );
-pub(in crate::http) const UNKNOWN_QUEUE_ROW: ProblemKind =
+pub(crate) const UNKNOWN_QUEUE_ROW: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_queue_row", "Not in the queue");
-pub(in crate::http) const UNKNOWN_RUN: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
-pub(in crate::http) const UNKNOWN_EXCHANGE: ProblemKind =
+pub(crate) const UNKNOWN_RUN: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
+pub(crate) const UNKNOWN_EXCHANGE: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
-pub(in crate::http) const EXCHANGE_TOO_LARGE: ProblemKind =
+pub(crate) const EXCHANGE_TOO_LARGE: ProblemKind =
     kind(StatusCode::CONFLICT, "exchange_too_large", "Exchange too large");
-pub(in super::super) const HAS_FORKS: ProblemKind =
-    kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
-pub(in super::super) const PINS_FULL: ProblemKind =
-    kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
-pub(in crate::http) const UNKNOWN_SPEAKER: ProblemKind =
+pub(crate) const HAS_FORKS: ProblemKind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
+pub(crate) const PINS_FULL: ProblemKind = kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
+pub(crate) const UNKNOWN_SPEAKER: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_speaker", "Unknown speaker");
-pub(in crate::http) const UNKNOWN_ROUTE: ProblemKind =
-    kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
-pub(in super::super) const WRONG_METHOD: ProblemKind = kind(
+pub(crate) const UNKNOWN_ROUTE: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
+pub(crate) const WRONG_METHOD: ProblemKind = kind(
     StatusCode::METHOD_NOT_ALLOWED,
     "wrong_method",
     "Method not allowed",
 );
-pub(in super::super) const AGENT_EXISTS: ProblemKind =
+pub(crate) const AGENT_EXISTS: ProblemKind =
     kind(StatusCode::CONFLICT, "agent_exists", "Agent exists already");
-pub(in super::super) const CLIENT_ID_REUSED: ProblemKind =
+pub(crate) const CLIENT_ID_REUSED: ProblemKind =
     kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
-pub(in super::super) const WOULD_OVERFLOW: ProblemKind =
+pub(crate) const WOULD_OVERFLOW: ProblemKind =
     kind(StatusCode::CONFLICT, "would_overflow", "Exchange over the budget");
-pub(in crate::http) const INVALID_SETTING: ProblemKind =
+pub(crate) const INVALID_SETTING: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_setting", "Invalid setting");
-pub(in crate::http) const BODY_TOO_SLOW: ProblemKind = kind(
+pub(crate) const BODY_TOO_SLOW: ProblemKind = kind(
     StatusCode::REQUEST_TIMEOUT,
     "body_too_slow",
     "Body came too slowly",
 );
-pub(in crate::http) const BODY_TOO_LARGE: ProblemKind =
+pub(crate) const BODY_TOO_LARGE: ProblemKind =
     kind(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large");
-pub(in crate::http) const TOO_MANY_MESSAGES: ProblemKind = kind(
+pub(crate) const TOO_MANY_MESSAGES: ProblemKind = kind(
     StatusCode::PAYLOAD_TOO_LARGE,
     "too_many_messages",
     "Too many messages",
 );
-pub(in crate::http) const UNSUPPORTED_BODY: ProblemKind = kind(
+pub(crate) const UNSUPPORTED_BODY: ProblemKind = kind(
     StatusCode::UNSUPPORTED_MEDIA_TYPE,
     "unsupported_media_type",
     "Unsupported media type",
 );
-pub(in super::super) const INTERNAL: ProblemKind =
+pub(crate) const INTERNAL: ProblemKind =
     kind(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error");
-pub(in super::super) const DATABASE_UNAVAILABLE: ProblemKind = kind(
+pub(crate) const DATABASE_UNAVAILABLE: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "database_unavailable",
     "Database unavailable",
 );
-pub(in crate::http) const INVALID_HEADER: ProblemKind =
+pub(crate) const INVALID_HEADER: ProblemKind =
     kind(StatusCode::BAD_REQUEST, "invalid_header", "Invalid header");
-pub(in super::super) const IDEMPOTENCY_KEY_REUSED: ProblemKind = kind(
+pub(crate) const IDEMPOTENCY_KEY_REUSED: ProblemKind = kind(
     StatusCode::UNPROCESSABLE_ENTITY,
     "idempotency_key_reused",
     "Idempotency key used before",
 );
-pub(in crate::http) const TOO_MANY_REQUESTS: ProblemKind = kind(
+pub(crate) const TOO_MANY_REQUESTS: ProblemKind = kind(
     StatusCode::TOO_MANY_REQUESTS,
     "too_many_requests",
     "Too many requests",
 );
-pub(in crate::http) const TOO_MANY_SUBSCRIBERS: ProblemKind = kind(
+pub(crate) const TOO_MANY_SUBSCRIBERS: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_subscribers",
     "Too many subscribers",
 );
-pub(in crate::http) const TOO_MANY_ANSWERS: ProblemKind = kind(
+pub(crate) const TOO_MANY_ANSWERS: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_answers",
     "Too many long answers",
 );
-pub(in crate::http) const TOO_MANY_BODIES: ProblemKind = kind(
+pub(crate) const TOO_MANY_BODIES: ProblemKind = kind(
     StatusCode::SERVICE_UNAVAILABLE,
     "too_many_bodies",
     "Too many long bodies",
 );
-pub(in crate::http) const NOT_READY: ProblemKind =
-    kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
-pub(in super::super) const TIMED_OUT: ProblemKind =
-    kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
+pub(crate) const NOT_READY: ProblemKind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
+pub(crate) const TIMED_OUT: ProblemKind = kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
 
-pub(in crate::http) const UNAUTHORIZED: ProblemKind =
-    kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
-pub(in crate::http) const FORBIDDEN: ProblemKind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
-pub(in crate::http) const FOREIGN_ORIGIN: ProblemKind =
+pub(crate) const UNAUTHORIZED: ProblemKind = kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
+pub(crate) const FORBIDDEN: ProblemKind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
+pub(crate) const FOREIGN_ORIGIN: ProblemKind =
     kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
-pub(in crate::http) const FOREIGN_HOST: ProblemKind =
-    kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
+pub(crate) const FOREIGN_HOST: ProblemKind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
 pub(super) const ALL: [ProblemKind; 47] = [

@@ -205,11 +205,11 @@ impl AgentTables {
 }
 
 impl Tables {
-    pub(in super::super) fn append(&mut self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+    pub(crate) fn append(&mut self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         self.append_by(request, false)
     }
 
-    pub(in super::super) fn rewind(&mut self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+    pub(crate) fn rewind(&mut self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         self.append_by(request, true)
     }
 

@@ -9,11 +9,10 @@ use recapd_core::domain::{
 use recapd_store::{CRASHED, Completion, Fence, Patch, Settle, StoreError, StoreResult};
 
 /// The fences of a completion, in the order in which they are met.
-pub(in super::super) const FENCES: [Fence; 4] =
-    [Fence::Lease, Fence::Version, Fence::Watermark, Fence::Exchanges];
+pub(crate) const FENCES: [Fence; 4] = [Fence::Lease, Fence::Version, Fence::Watermark, Fence::Exchanges];
 
 /// Which of the [`FENCES`] let a completion pass.
-pub(in super::super) type Verdicts = [bool; 4];
+pub(crate) type Verdicts = [bool; 4];
 
 impl AgentTables {
     fn verdicts(&self, lease: &Lease, patch: &Patch) -> Verdicts {
@@ -122,7 +121,7 @@ impl Revision {
 
 impl Tables {
     /// Nobody pays for answers here.
-    pub(in super::super) fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
+    pub(crate) fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
         self.change(&lease.agent, |kept| {
             kept.held(lease)?;
             if kept.version != patch.version {
@@ -136,7 +135,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
+    pub(crate) fn complete(&mut self, lease: &Lease, patch: Patch) -> StoreResult<Completion> {
         let now = self.time(patch.run.finished_at);
         let found = self.kept(&lease.agent)?.verdicts(lease, &patch);
         let mut verdicts = found;
@@ -170,7 +169,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn settle(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
+    pub(crate) fn settle(&mut self, lease: &Lease, settle: Settle) -> StoreResult<Completion> {
         let now = self.time(settle.now);
         self.change(&lease.agent, |kept| {
             kept.held(lease)?;

@@ -8,15 +8,15 @@ use recapd_core::domain::summary::{
 
 /// A fact, and what became of it.
 #[derive(Clone)]
-pub(in super::super) struct KeptFact {
-    pub(in super::super) fact: Fact,
-    pub(in super::super) is_closed: bool,
+pub(crate) struct KeptFact {
+    pub(crate) fact: Fact,
+    pub(crate) is_closed: bool,
     /// The exchange that ended it, until that is set aside.
-    pub(in super::super) ended_by: Option<i64>,
+    pub(crate) ended_by: Option<i64>,
 }
 
 impl AgentTables {
-    pub(in super::super) fn holding(&self) -> Vec<Fact> {
+    pub(crate) fn holding(&self) -> Vec<Fact> {
         let open = self.facts.iter().filter(|kept| !kept.is_closed);
         open.map(|kept| kept.fact.clone()).collect()
     }

@@ -15,12 +15,12 @@ use recapd_store::{
 const AGEING_REST_MS: i64 = 10 * MINUTE_MS;
 
 #[derive(Clone, Debug)]
-pub(in super::super) struct Row {
-    pub(in super::super) wake_seq: i64,
-    pub(in super::super) claimed_wake: i64,
-    pub(in super::super) visible_at: Timestamp,
-    pub(in super::super) token: Option<i64>,
-    pub(in super::super) parked_at: Option<Timestamp>,
+pub(crate) struct Row {
+    pub(crate) wake_seq: i64,
+    pub(crate) claimed_wake: i64,
+    pub(crate) visible_at: Timestamp,
+    pub(crate) token: Option<i64>,
+    pub(crate) parked_at: Option<Timestamp>,
     pub(super) owner: String,
     pub(super) priority: i64,
     reasons: i64,
@@ -146,7 +146,7 @@ fn revive(row: &mut Row, attempts: i64, now: Timestamp) {
 }
 
 impl Tables {
-    pub(in super::super) fn enqueue(
+    pub(crate) fn enqueue(
         &mut self,
         agent: &AgentId,
         reason: Reason,
@@ -162,11 +162,7 @@ impl Tables {
         self.change(agent, |kept| Ok(kept.enqueue(wake)))
     }
 
-    pub(in super::super) fn end_session(
-        &mut self,
-        agent: &AgentId,
-        now: Timestamp,
-    ) -> StoreResult<SessionEnded> {
+    pub(crate) fn end_session(&mut self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let wake = Wake {
             reason: Reason::SessionEnd,
             delay_ms: 0,
@@ -186,7 +182,7 @@ impl Tables {
     }
 
     /// Leases what is due, most urgent first. Whoever held it before has vanished.
-    pub(in super::super) fn claim(&mut self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+    pub(crate) fn claim(&mut self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
         let now = self.time(claim.now);
         let mut leases = Vec::new();
         for _ in 0..claim.limit {
@@ -228,12 +224,7 @@ impl Tables {
         Ok(leases)
     }
 
-    pub(in super::super) fn renew(
-        &mut self,
-        leases: &[Lease],
-        now: Timestamp,
-        lease_ms: i64,
-    ) -> StoreResult<Vec<i64>> {
+    pub(crate) fn renew(&mut self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
         let visible_at = self.time(now).plus_ms(lease_ms);
         let mut held = Vec::new();
         for lease in leases {
@@ -246,7 +237,7 @@ impl Tables {
         Ok(held)
     }
 
-    pub(in super::super) fn fail(&mut self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
+    pub(crate) fn fail(&mut self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
         let now = self.time(failure.run.finished_at);
         self.change(&lease.agent, |kept| {
             let row = kept.held(lease)?;
@@ -262,7 +253,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn release(&mut self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
+    pub(crate) fn release(&mut self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
         let now = self.time(now);
         let mut released = 0;
         for lease in leases {
@@ -278,11 +269,7 @@ impl Tables {
         Ok(released)
     }
 
-    pub(in super::super) fn postpone(
-        &mut self,
-        lease: &Lease,
-        postponement: Postponement,
-    ) -> StoreResult<()> {
+    pub(crate) fn postpone(&mut self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
         // A provider's rest is told as a span of the daemon's time.
         let wait_ms = postponement.until.since_ms(postponement.run.finished_at);
         let now = self.time(postponement.run.finished_at);
@@ -296,7 +283,7 @@ impl Tables {
         })
     }
 
-    pub(in super::super) fn disclaim(&mut self, leases: &[Lease]) -> StoreResult<u64> {
+    pub(crate) fn disclaim(&mut self, leases: &[Lease]) -> StoreResult<u64> {
         let mut changed = 0;
         for lease in leases {
             let done = self.change(&lease.agent, |kept| {
@@ -317,13 +304,13 @@ impl Tables {
         Ok(changed)
     }
 
-    pub(in super::super) fn reclaim(&mut self, owner: &str, now: Timestamp) -> StoreResult<u64> {
+    pub(crate) fn reclaim(&mut self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         let now = self.time(now);
         let is_of_owner = |row: &Row| row.token.is_some() && row.owner == owner && row.visible_at > now;
         self.change_rows(|_, row| is_of_owner(row), |row| row.visible_at = now)
     }
 
-    pub(in super::super) fn probe_parked(
+    pub(crate) fn probe_parked(
         &mut self,
         parked_before: Timestamp,
         attempts_max: i64,
@@ -359,17 +346,13 @@ impl Tables {
         Ok(agents.len() as u64)
     }
 
-    pub(in super::super) fn reconcile(
-        &mut self,
-        pending_before: Timestamp,
-        now: Timestamp,
-    ) -> StoreResult<u64> {
+    pub(crate) fn reconcile(&mut self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
         let before = self.time(now).plus_ms(-now.since_ms(pending_before));
         let is_late = |kept: &AgentTables| kept.pending_since.is_some_and(|since| since < before);
         self.make_rows(Reason::Reconcile, now, is_late)
     }
 
-    pub(in super::super) fn enqueue_revisits(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
+    pub(crate) fn enqueue_revisits(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
         let is_provisional = |kept: &AgentTables| kept.shown().iter().any(|item| item.provisional);
         self.make_rows(Reason::Ageing, now, is_provisional)
     }
@@ -396,7 +379,7 @@ impl Tables {
         Ok(agents.len() as u64)
     }
 
-    pub(in super::super) fn enqueue_ageing(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
+    pub(crate) fn enqueue_ageing(&mut self, now: Timestamp, _limit: i64) -> StoreResult<u64> {
         let now = self.time(now);
         let is_old = |kept: &AgentTables| kept.next_ageing_at.is_some_and(|at| at <= now);
         let old = self.agents.iter().filter(|(_, kept)| is_old(kept));
@@ -428,7 +411,7 @@ impl Tables {
     }
 
     /// Somebody empties the queue by hand.
-    pub(in super::super) fn lose_row(&mut self, agent: &AgentId) -> StoreResult<()> {
+    pub(crate) fn lose_row(&mut self, agent: &AgentId) -> StoreResult<()> {
         self.change(agent, |kept| {
             kept.row = None;
             Ok(())

@@ -80,11 +80,11 @@ impl AgentTables {
 }
 
 impl Tables {
-    pub(in super::super) fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
+    pub(crate) fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
         Ok(self.kept(&lease.agent)?.material(limits))
     }
 
-    pub(in super::super) fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    pub(crate) fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
         Ok(self.agents.get(agent).map(|kept| AgentRow {
             agent: agent.clone(),
             project: None,
@@ -103,7 +103,7 @@ impl Tables {
         }))
     }
 
-    pub(in super::super) fn change_settings(
+    pub(crate) fn change_settings(
         &mut self,
         agent: &AgentId,
         patch: &SettingsPatch,
@@ -116,7 +116,7 @@ impl Tables {
     }
 
     /// Nobody changes models here.
-    pub(in super::super) fn recount_batch(
+    pub(crate) fn recount_batch(
         &self,
         agent: &AgentId,
         _messages_max: i64,
@@ -124,11 +124,11 @@ impl Tables {
         self.kept(agent).map(|_| None)
     }
 
-    pub(in super::super) fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>> {
+    pub(crate) fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>> {
         self.kept(&recount.agent).map(|_| None)
     }
 
-    pub(in super::super) fn settle_totals(
+    pub(crate) fn settle_totals(
         &self,
         agent: &AgentId,
         _rules: &AppendRules,
@@ -137,25 +137,17 @@ impl Tables {
         self.kept(agent).map(|_| None)
     }
 
-    pub(in super::super) fn journalled(
-        &self,
-        agent: &AgentId,
-        key: &str,
-    ) -> StoreResult<Option<JournalledAnswer>> {
+    pub(crate) fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
         Ok(self.kept(agent)?.answers.get(key).cloned())
     }
 
-    pub(in super::super) fn journalled_among(
-        &self,
-        agent: &AgentId,
-        keys: &[String],
-    ) -> StoreResult<Vec<String>> {
+    pub(crate) fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>> {
         let answers = &self.kept(agent)?.answers;
         let found = keys.iter().filter(|key| answers.contains_key(*key));
         Ok(found.cloned().collect())
     }
 
-    pub(in super::super) fn journal(
+    pub(crate) fn journal(
         &mut self,
         agent: &AgentId,
         key: &str,
@@ -169,14 +161,14 @@ impl Tables {
     }
 
     /// Models cost nothing here.
-    pub(in super::super) fn spending(&self, agent: &AgentId, _since: Timestamp) -> StoreResult<Spending> {
+    pub(crate) fn spending(&self, agent: &AgentId, _since: Timestamp) -> StoreResult<Spending> {
         Ok(Spending {
             settings: self.kept(agent)?.settings.clone(),
             ..Spending::default()
         })
     }
 
-    pub(in super::super) fn record_run(&self, lease: &Lease, _run: RunRecord) -> StoreResult<()> {
+    pub(crate) fn record_run(&self, lease: &Lease, _run: RunRecord) -> StoreResult<()> {
         self.kept(&lease.agent).map(drop)
     }
 }

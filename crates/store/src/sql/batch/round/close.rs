@@ -13,11 +13,7 @@ use crate::{
 use recapd_core::domain::{agent::AgentId, batch::QuestionOutcome, time::Timestamp, work::Lease};
 
 /// See [`BatchStore::close_batch`].
-pub(in super::super) async fn close(
-    tx: &mut Connection,
-    batch: i64,
-    end: BatchEnd,
-) -> StoreResult<BatchClosed> {
+pub(crate) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
     lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
     for question in out(tx, batch).await? {
@@ -190,11 +186,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
 }
 
 /// Accounts for answers that came in time but were used by no update, because the summary has moved on.
-pub(in crate::sql) async fn account_unused(
-    tx: &mut Connection,
-    agent: &AgentId,
-    now: Timestamp,
-) -> StoreResult<()> {
+pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.unaccounted\nSELECT r.journal_key, r.provider, r.model, r.cost_microusd, \
                coalesce(m.input_tokens, 0), coalesce(m.output_tokens, 0) FROM batch_requests r \

@@ -14,7 +14,7 @@ use recapd_core::domain::{
 
 /// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for one: the question
 /// of an agent that another transaction holds goes with a later batch. If no batch is due, no agent is locked.
-pub(in super::super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
+pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
     }

@@ -28,7 +28,7 @@ macro_rules! asks_nothing {
 
 /// Withdraws waiting questions about summaries that have moved on, and makes rows due that wait for a question which is
 /// gone. Returns how many questions were withdrawn.
-pub(in super::super) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+pub(crate) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let outdated = sql!(
         "-- sql/round.lock_outdated\nSELECT a.agent_id FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
                WHERE r.state = 'waiting' AND NOT ",
