@@ -83,7 +83,7 @@ impl StatusCommand {
                 let now = SystemClock.now();
                 let figures = StatusFigures {
                     not_ready: not_ready(config, shared).await,
-                    ..figures(&api, config, self.window).await?
+                    ..figures(&api, self.window).await?
                 };
                 if shared.json {
                     output::json(&figures)?;
@@ -150,17 +150,14 @@ struct StatusSpan {
 /// The figures of the last day, as JSON has them.
 pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let api = Api::reading(config, shared).await?;
-    let found = figures(&api, config, DAY_MS / HOUR_MS).await?;
+    let found = figures(&api, DAY_MS / HOUR_MS).await?;
     Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
 }
 
-async fn figures(api: &Api, config: &Config, window_hours: i64) -> Result<StatusFigures, CommandFailure> {
+async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandFailure> {
     let paused_since = api.queue(None, 1).await?.paused_since;
     let span: StatusSpan = api.read(&format!("/v1/stats?window={window_hours}h")).await?;
-    let figures = StatusFigures {
-        spend_limits: config.spend.limits().all,
-        ..api.read("/v1/status").await?
-    };
+    let figures = api.read("/v1/status").await?;
     Ok(StatusFigures {
         window_hours,
         updates: span.updates,
