@@ -267,7 +267,7 @@ impl Parts {
     }
 }
 
-/// A ingestor for commands that change something beside the daemon, with what the database knows about counters. It redacts as
+/// An ingestor for commands that change something beside the daemon, with what the database knows about counters. It redacts as
 /// the daemon does.
 ///
 /// # Errors
@@ -282,11 +282,6 @@ pub async fn ingestor_alone(
         ingestor(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
     ingestor.recall_calibrations().await?;
     Ok(ingestor)
-}
-
-/// An operator for commands that look at the queue beside the daemon, or change it where none runs.
-pub fn operator_alone(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>) -> Operator {
-    Operator::new(store, clock, Notices::default())
 }
 
 fn ingestor(

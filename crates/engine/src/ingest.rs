@@ -87,7 +87,7 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// A ingestor over `store` that counts with `counter` and decides by `rules`.
+    /// An ingestor over `store` that counts with `counter` and decides by `rules`.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,

@@ -202,14 +202,22 @@ impl Api {
             .await
     }
 
-    /// Changes what stands at `path` by a merge patch.
-    pub(crate) async fn patch(&self, path: &str, change: &Value) -> Result<String, CommandFailure> {
-        self.ask(self.request(Method::PATCH, path).json(change)).await
+    /// Changes what stands at `path` by a merge patch, and reads the answer.
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        change: &Value,
+    ) -> Result<T, CommandFailure> {
+        parsed(&self.ask(self.request(Method::PATCH, path).json(change)).await?)
     }
 
-    /// Posts `body` to `path`.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<String, CommandFailure> {
-        self.ask(self.request(Method::POST, path).json(body)).await
+    /// Posts `body` to `path`, and reads the answer.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, CommandFailure> {
+        parsed(&self.ask(self.request(Method::POST, path).json(body)).await?)
     }
 
     /// Posts JSON that is written already.
@@ -222,18 +230,17 @@ impl Api {
 
     /// What stands at `path`, read from JSON.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
-        let text = self.get(path, "application/json").await?;
-        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+        parsed(&self.get(path, "application/json").await?)
     }
 
-    /// Makes `path` be there.
-    pub(crate) async fn put(&self, path: &str) -> Result<String, CommandFailure> {
-        self.ask(self.request(Method::PUT, path)).await
+    /// Puts something at `path`, and reads the answer.
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
+        parsed(&self.ask(self.request(Method::PUT, path)).await?)
     }
 
-    /// Takes what stands at `path` away.
-    pub(crate) async fn delete(&self, path: &str) -> Result<String, CommandFailure> {
-        self.ask(self.request(Method::DELETE, path)).await
+    /// Deletes what stands at `path`, and reads the answer.
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
+        parsed(&self.ask(self.request(Method::DELETE, path)).await?)
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -289,6 +296,10 @@ impl Api {
             .collect();
         likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
     }
+}
+
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, CommandFailure> {
+    Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 
 impl InProcess {

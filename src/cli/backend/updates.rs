@@ -1,6 +1,9 @@
 //! Updates, as operators see and change them.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::{Value, json};
 
 use super::api::{Api, behind};
@@ -83,7 +86,7 @@ impl Api {
     pub(crate) async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> Result<(), CommandFailure> {
         let action = pause_action(paused);
         let path = format!("/v1/agents/{agent}/{action}");
-        self.post(&path, &json!({})).await.map(drop)
+        self.post(&path, &json!({})).await.map(|IgnoredAny| ())
     }
 
     /// Pauses all updates, or goes on with them. Returns since when they are paused.
@@ -95,8 +98,7 @@ impl Api {
 
     /// Has documents aged, or says which would be.
     pub(crate) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
-        let text = self.post("/v1/age", &json!({ "dry_run": dry_run })).await?;
-        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+        self.post("/v1/age", &json!({ "dry_run": dry_run })).await
     }
 
     /// A page of runs, newest first.
@@ -138,8 +140,7 @@ impl Api {
 
     /// Posts to a path that needs nothing more.
     async fn act<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
-        let text = self.post(path, &json!({})).await?;
-        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+        self.post(path, &json!({})).await
     }
 }
 

@@ -128,7 +128,7 @@ impl Worker {
             let failed = match answer {
                 Ok(answer) => {
                     let told = self
-                        .rendered_by(model, answer, may_be_back, guard, question)
+                        .answered_by(model, answer, may_be_back, guard, question)
                         .await;
                     let is_by_first = place == FIRST;
                     return Ok(AskAnswer { is_by_first, ..told });
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    async fn rendered_by(
+    async fn answered_by(
         &self,
         model: &dyn ChatModel,
         answer: Answer,

@@ -148,7 +148,7 @@ fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(u
         .collect()
 }
 
-fn rendered_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
+fn said_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = (usize, &Candidate)> {
     candidates
         .iter()
         .enumerate()
@@ -164,7 +164,7 @@ fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let is_aim = |one: &Candidate| {
         one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
     };
-    let said = || rendered_by(candidates, PieceVoice::User);
+    let said = || said_by(candidates, PieceVoice::User);
     said()
         .find(|(_, one)| is_aim(one))
         .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
@@ -173,7 +173,7 @@ fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
 
 /// The greatest changes, the greatest first.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
-    let mut changes: Vec<(usize, &Candidate)> = rendered_by(candidates, PieceVoice::Call)
+    let mut changes: Vec<(usize, &Candidate)> = said_by(candidates, PieceVoice::Call)
         .filter(|(_, one)| one.is_change)
         .collect();
     changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
@@ -190,10 +190,10 @@ fn changes(candidates: &[Candidate]) -> Vec<usize> {
 /// The most telling thing the model says in the last exchange in which it says anything.
 fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let exchange = |candidate: &Candidate| candidate.piece.place.0;
-    let last = rendered_by(candidates, PieceVoice::Model)
+    let last = said_by(candidates, PieceVoice::Model)
         .map(|(_, one)| exchange(one))
         .max()?;
-    rendered_by(candidates, PieceVoice::Model)
+    said_by(candidates, PieceVoice::Model)
         .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
         .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
         .map(|(at, _)| at)

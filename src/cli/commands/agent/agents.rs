@@ -5,7 +5,7 @@ mod list;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{
@@ -131,10 +131,9 @@ async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSe
     let url = format!("/v1/agents/{agent}");
     if let Some(patch) = patch {
         SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
-        api.patch(&url, &patch).await?;
+        api.patch::<IgnoredAny>(&url, &patch).await?;
     }
-    let shown = api.get(&url, "application/json").await?;
-    Ok(serde_json::from_str(&shown).map_err(anyhow::Error::new)?)
+    api.read(&url).await
 }
 
 /// What was typed, as a merge patch.

@@ -4,7 +4,6 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -94,7 +93,7 @@ impl Forget {
         let reply: ForgetReply = open::block_on(async {
             if let Some(server) = &shared.server {
                 let path = format!("/v1/agents/{agent}/forget");
-                return read(&Api::new(server)?.post(&path, &body).await?);
+                return Api::new(server)?.post(&path, &body).await;
             }
             let (ingestor, store) = ingestor(config, agent).await?;
             Ok(told_meanwhile(store.as_ref(), agent, ingestor.forget(agent, what)).await?)
@@ -130,7 +129,7 @@ impl Forget {
             match &shared.server {
                 Some(server) => {
                     let path = format!("/v1/agents/{agent}?confirm={agent}");
-                    read(&Api::new(server)?.delete(&path).await?)
+                    Api::new(server)?.delete(&path).await
                 }
                 None => delete_here(config, agent).await,
             }
@@ -218,10 +217,6 @@ async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl 
             }
         }
     }
-}
-
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, CommandFailure> {
-    Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 
 fn told(agent: &AgentId, reply: &ForgetReply) -> String {

@@ -124,10 +124,7 @@ pub(super) fn ask(
     (action, body): (&str, Value),
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{action}");
-    open::block_on(async {
-        let text = Api::changing(config, shared).await?.post(&path, &body).await?;
-        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
-    })
+    open::block_on(async { Api::changing(config, shared).await?.post(&path, &body).await })
 }
 
 /// Changes something of an agent's by a merge patch.
@@ -138,10 +135,7 @@ pub(super) fn change(
     (what, change): (&str, &Value),
 ) -> Result<Value, CommandFailure> {
     let path = format!("/v1/agents/{agent}/{what}");
-    open::block_on(async {
-        let text = Api::changing(config, shared).await?.patch(&path, change).await?;
-        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
-    })
+    open::block_on(async { Api::changing(config, shared).await?.patch(&path, change).await })
 }
 
 pub(super) fn print(

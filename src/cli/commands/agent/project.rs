@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::cli::{
@@ -120,9 +121,9 @@ fn change(
         for agent in agents {
             let path = format!("/v1/projects/{project}/agents/{agent}");
             if joins {
-                api.put(&path).await?;
+                api.put::<IgnoredAny>(&path).await?;
             } else {
-                api.delete(&path).await?;
+                api.delete::<IgnoredAny>(&path).await?;
             }
         }
         Ok(())

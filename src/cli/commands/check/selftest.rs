@@ -28,7 +28,7 @@ recapd-selftest is a program of its own, which stands beside this one. Examples:
   recapd selftest window chats/ --budgets 20       judge every request built from these conversations"
 )]
 pub(crate) struct Selftest {
-    /// What recapd-selftest is told
+    /// The arguments of recapd-selftest
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

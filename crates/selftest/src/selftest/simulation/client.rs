@@ -1,4 +1,4 @@
-//! Clients: what they ask a ingestor for.
+//! Clients: what they ask an ingestor for.
 
 use std::sync::Arc;
 
