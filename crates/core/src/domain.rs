@@ -1,6 +1,6 @@
 //! The rules of recapd, pure: no IO, no async, no clock, no storage.
 //!
-//! Invariant: nothing in here reads the time, draws a random number or waits. Whoever calls passes the time in.
+//! Invariant: nothing here reads the time, draws a random number or waits. The caller passes the time in.
 
 pub mod access;
 pub mod agent;

@@ -1,4 +1,4 @@
-//! What the holder of a token may do (its scope), and with which agents and projects (its reach).
+//! A token's permissions: its scope (the actions it allows) and its reach (the agents and projects it can see).
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -9,20 +9,20 @@ use super::{
     project::ProjectId,
 };
 
-/// The actions that a token allows; each scope includes those before it.
+/// The actions that a token allows. Each scope includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Reading.
     Read,
-    /// Appending, and what belongs to an agent's own work: marks, pins, corrections of its summary.
+    /// Appending, and changes to an agent's own data: marks, pins, corrections of its summary.
     Write,
-    /// Changing how recapd runs, and deleting things for good.
+    /// Changing how recapd runs, and deleting data for good.
     Admin,
 }
 
 impl Scope {
-    /// All scopes, the least first.
+    /// All scopes, from the weakest to the strongest.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
     /// The scope's name, in the database and on the command line.
@@ -34,13 +34,13 @@ impl Scope {
         }
     }
 
-    /// The scope of that name.
+    /// Parses a scope's name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 }
 
-/// The agents and projects that a token's holder can see at all.
+/// The agents and projects that a token can see at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
@@ -50,17 +50,17 @@ pub enum Reach {
     Only(AccessNames),
 }
 
-/// Agents and projects by their names.
+/// Agents and projects listed by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessNames {
-    /// These agents, also before they exist.
+    /// These agents, even before they exist.
     pub agents: BTreeSet<AgentId>,
-    /// The agents that belong to these projects at the time, and the projects' own summaries.
+    /// The agents that belong to these projects at the time of the request, and the projects' own summaries.
     pub projects: BTreeSet<ProjectId>,
 }
 
 impl Reach {
-    /// The names that the reach is restricted to, if it is.
+    /// The names that the reach is limited to; `None` if it is unlimited.
     pub fn named(&self) -> Option<&AccessNames> {
         match self {
             Self::All => None,
@@ -68,22 +68,22 @@ impl Reach {
         }
     }
 
-    /// Whether it includes this agent, which isn't in any project yet.
+    /// Returns true if the reach includes a new agent, which is in no project yet.
     pub fn includes_new(&self, agent: &AgentId) -> bool {
         self.named().is_none_or(|named| named.agents.contains(agent))
     }
 
-    /// Whether it includes this project.
+    /// Returns true if the reach includes `project`.
     pub fn includes_project(&self, project: &ProjectId) -> bool {
         self.named().is_none_or(|named| named.projects.contains(project))
     }
 }
 
-/// The name of a token, by which it is listed and revoked; the same characters as in an agent's id.
+/// The name by which a token is listed and revoked. It follows the rules of an agent's id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenName(String);
 
-/// Why a text is no token's name.
+/// The text isn't a valid token name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token's name must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
 pub struct InvalidTokenName;

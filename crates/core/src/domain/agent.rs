@@ -1,4 +1,4 @@
-//! Agents' names.
+//! Agent ids.
 
 use std::{fmt, str::FromStr};
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// The longest agent id, in characters.
 pub const AGENT_ID_CHARS_MAX: usize = 128;
 
-/// The name of an agent: 1 to 128 of `[A-Za-z0-9._:-]`, the first one alphanumeric. Holds the seeds' UUIDs.
+/// The id of an agent: 1 to 128 of `[A-Za-z0-9._:-]`, the first one alphanumeric. UUIDs, as the seeds use, fit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
 
-/// Why a text is no agent id.
+/// The text isn't a valid agent id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("agent id `{0}` must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
 pub struct InvalidAgentId(String);
@@ -23,7 +23,7 @@ impl AgentId {
         &self.0
     }
 
-    /// Makes an id of any text (a file name, say) by replacing what an id may not hold.
+    /// Makes an id from any text (a file name, say) by replacing the characters that an id may not have.
     pub fn slug(text: &str) -> Self {
         let mut slug: String = text
             .chars()
@@ -44,7 +44,7 @@ impl AgentId {
     }
 }
 
-/// Whether `text` can be an id, of an agent or of a project.
+/// Returns true if `text` is valid as the id of an agent or a project.
 pub(super) fn is_id(text: &str) -> bool {
     text.len() <= AGENT_ID_CHARS_MAX
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())

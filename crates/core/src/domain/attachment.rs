@@ -1,50 +1,50 @@
-//! How large an image or a document is, by the bytes that came with it: what it costs follows from that.
+//! The size of an image or a document, read from its bytes. Its cost in tokens follows from the size.
 //!
-//! A size in pixels stands in the first bytes of a PNG or a JPEG; the pages of a PDF are counted, as far as they can be
-//! seen. Nothing is looked at that is far away, so that a message is read in the time that its text takes.
+//! The first bytes of a PNG or a JPEG hold its size in pixels. The pages of a PDF are counted as far as they are visible. Only a bounded
+//! prefix is read, so a large attachment costs no more time than text.
 
-/// Bytes that tell what it is, and a PNG's size.
+/// Bytes that are enough to recognise the type and to read a PNG's size.
 const HEAD_BYTES: usize = 24;
-/// Bytes of an image that are searched for its size: a JPEG may begin with a preview of itself, but seldom does.
+/// Bytes of a JPEG that are searched for its size: first the small number, then the large one, as a preview may come first.
 const HEADER_BYTES: usize = 4 * 1_024;
 const HEADER_BYTES_MAX: usize = 256 * 1_024;
-/// Bytes of a PDF that are searched for pages; a longer one is taken to go on as it began.
+/// Bytes of a PDF that are searched for pages. The rest of a longer one is assumed to be like its beginning.
 const PDF_BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// Bytes of a page of a PDF of which no page can be seen, since newer ones compress what tells of them.
+/// Assumed bytes per page of a PDF that shows no page objects: newer PDFs compress them.
 const PAGE_BYTES: usize = 100_000;
-/// How the object begins that is a page, but for white space between the two words.
+/// A page object holds these two words, with or without white space between them.
 const TYPE: &[u8] = b"/Type";
 const PAGE: &[u8] = b"/Page";
 
-/// Width and height in pixels.
+/// The size of an image in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
-    /// Pixels from side to side.
+    /// In pixels.
     pub width: u32,
-    /// Pixels from top to bottom.
+    /// In pixels.
     pub height: u32,
 }
 
 impl ImageSize {
-    /// Squares of `edge` pixels that cover it.
+    /// The number of squares of `edge` pixels that cover the image.
     pub fn cells(self, edge: u32) -> i64 {
         i64::from(self.width.div_ceil(edge)).saturating_mul(i64::from(self.height.div_ceil(edge)))
     }
 }
 
-/// What is known of how large an attachment is.
+/// The size of an attachment, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Nothing: its data is elsewhere, or nobody here can read it.
+    /// The data is elsewhere, or its format is unknown.
     Unknown,
-    /// It is an image.
+    /// The size of an image.
     Pixels(ImageSize),
-    /// It is a document of so many pages.
+    /// The number of pages of a document.
     Pages(u32),
 }
 
 impl Extent {
-    /// The extent of what is given in base64.
+    /// Reads the extent of an attachment in base64.
     pub fn of(base64: &str) -> Self {
         let head = decode(base64, HEAD_BYTES);
         if head.starts_with(b"%PDF-") {
@@ -59,7 +59,7 @@ impl Extent {
         size.map_or(Self::Unknown, Self::Pixels)
     }
 
-    /// The extent of what a `data:` URL holds (RFC 2397).
+    /// Reads the extent of the attachment in a `data:` URL (RFC 2397).
     pub fn of_url(url: &str) -> Self {
         data_url(url).map_or(Self::Unknown, Self::of)
     }
@@ -81,7 +81,7 @@ fn png_size(bytes: &[u8]) -> Option<ImageSize> {
     })
 }
 
-/// Walks from segment to segment to the one that begins the frame.
+/// Walks the segments to the start of the frame.
 fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
     let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
     loop {
@@ -100,12 +100,12 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
                 width: side(3)?,
             });
         }
-        // The length counts its own two bytes.
+        // The length includes its own two bytes.
         rest = body.get(usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?..)?;
     }
 }
 
-/// The pages of a PDF, or what its length makes likely.
+/// Counts the pages of a PDF; if none is visible, estimates them from its length.
 fn pdf_pages(base64: &str) -> u32 {
     let searched = decode(base64, PDF_BYTES_MAX);
     let bytes = base64.len() / 4 * 3;
@@ -119,14 +119,14 @@ fn pdf_pages(base64: &str) -> u32 {
     u32::try_from(pages).unwrap_or(u32::MAX)
 }
 
-/// Whether this begins with the type of a page, and not with that of all `/Pages`.
+/// Returns true if `bytes` begins with the type `/Page`, not `/Pages`.
 fn is_page(bytes: &[u8]) -> bool {
     let kind = bytes.strip_prefix(TYPE).map(<[u8]>::trim_ascii_start);
     let after = kind.and_then(|kind| kind.strip_prefix(PAGE));
     after.is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
 }
 
-/// The first bytes behind a base64 text, up to the first character that isn't base64.
+/// Decodes the first bytes of a base64 text, up to the first character that isn't base64.
 fn decode(base64: &str, bytes_max: usize) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes_max.min(base64.len() / 4 * 3 + 3));
     decoded.extend(bytes(base64).take(bytes_max));
@@ -169,13 +169,13 @@ mod tests {
     const PDF: &str = "JVBERi0xLjQgPDwvVHlwZSAvUGFnZXM+PiA8PC9UeXBlL1BhZ2U+PiA8PC9UeXBlIC9QYWdlIC9QYXJlbnQgMSAwIFI+PiA8PC9UeXBlIC9QYWdlTGFiZWw+PiAg";
 
     #[test]
-    fn an_extent_stands_in_the_bytes() {
+    fn an_extent_is_read_from_the_bytes() {
         let pixels = |width, height| Extent::Pixels(ImageSize { width, height });
         let cases = [
             (PNG, pixels(1_000, 500)),
             (JPEG, pixels(640, 480)),
             (PDF, Extent::Pages(2)),
-            // `%PDF-1.5` and nothing that tells of a page.
+            // `%PDF-1.5` and no page object.
             ("JVBERi0xLjUg", Extent::Pages(1)),
             ("", Extent::Unknown),
             ("iVBORw0KGgo", Extent::Unknown),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_document_goes_on_as_it_began() {
+    fn pages_of_a_long_document_are_extrapolated() {
         let times = 2 * PDF_BYTES_MAX / (PDF.len() / 4 * 3);
         let Extent::Pages(pages) = Extent::of(&PDF.repeat(times)) else {
             panic!("no pages");

@@ -1,13 +1,13 @@
-//! How far estimates of tokens are from what providers report, learned per provider and model.
+//! How far token estimates are from the numbers that providers report, learned per provider and model.
 //!
-//! Two figures come out: a high quantile for guarding a ceiling, and an average for showing to people. They follow only
-//! the last samples, so a model whose tokenizer changes is learned anew, and memory stays bounded.
+//! A calibration yields two factors: a high quantile, which guards a ceiling, and an average, which is shown to people. Both follow only
+//! the last samples, so that a model whose tokenizer changes is learned anew and memory stays bounded.
 //!
-//! Agents may be of people who don't trust each other, and a report of usage is whatever a client says. So an agent's guard
-//! follows its own samples. Until it has enough of them, the others have a say: the median of their guards, each agent one
-//! voice. What one agent reports never moves that by itself.
+//! Agents may belong to people who don't trust each other, and clients can report any usage. So an agent's guard follows its own samples.
+//! Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. A single
+//! agent's reports can't move that median.
 //!
-//! Invariant: the guard is below the plain estimate only when enough samples say so.
+//! Invariant: the guard is below the plain estimate only if enough samples support it.
 
 mod guarded;
 mod observer;
@@ -20,38 +20,37 @@ use super::number::i64_or_max;
 pub use guarded::GuardedCounter;
 pub use observer::{Observation, Observer, ReportedUsage, WindowView};
 
-/// The most samples that a calibration keeps.
+/// The most samples of a calibration.
 pub const SAMPLES_MAX: usize = 512;
-/// The most of one agent.
+/// The most samples that a calibration keeps of one agent.
 pub const SAMPLES_PER_AGENT_MAX: usize = 32;
-/// Fewer samples of an agent than this can raise its guard, but not lower it.
+/// With fewer samples than this, an agent's own guard can only be raised, not lowered.
 pub const SAMPLES_MIN: usize = 16;
-/// Fewer agents than this have no say in the guard of another one.
+/// With fewer agents than this, the shared guard stays at 1,000.
 pub const VOICES_MIN: usize = 3;
-/// Fewer agents than this can raise the guard of another one, but not lower it.
+/// With fewer agents than this, the shared guard can only be raised, not lowered.
 pub const LOWERING_VOICES_MIN: usize = 8;
 /// The percentage of samples that the guard covers.
 const GUARD_PERCENT: usize = 95;
-/// The least tokens of a sample: smaller ones say more about overhead than about the tokenizer.
+/// The fewest tokens of a sample: smaller ones measure overhead rather than the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
-/// The most by which a report and its estimate may differ, as a factor: beyond it the report is about something else
-/// (what a program adds to its prompts and doesn't record). Estimates hold their vendor's factor already, and no
-/// tokenizer is further off.
+/// The largest factor between a report and its estimate. Beyond it the report covers something else (text that a program adds to its
+/// prompts and doesn't record). Estimates include their vendor's factor already, and no tokenizer is further off.
 const RATIO_MAX: i64 = 2;
-/// The most models that are remembered; beyond it the one that hasn't learned for longest is dropped.
+/// The most models that are remembered. Beyond it the one that learned least recently is dropped.
 pub const MODELS_MAX: usize = 64;
 
-/// What was estimated and what the provider reported for the same text, in tokens.
+/// The estimated and the reported tokens of the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CalibrationSample {
-    /// The estimated tokens.
+    /// Counted by recapd.
     pub estimated_tokens: i64,
-    /// The reported tokens.
+    /// Reported by the provider.
     pub reported_tokens: i64,
 }
 
 impl CalibrationSample {
-    /// Whether it is large enough to say something, and the report is about the same text.
+    /// Returns true if the sample is large enough, and the report is plausibly about the same text.
     pub fn is_plausible(self) -> bool {
         let Self {
             estimated_tokens: estimated,
@@ -63,7 +62,7 @@ impl CalibrationSample {
             && estimated <= reported.saturating_mul(RATIO_MAX)
     }
 
-    /// Reported tokens per thousand estimated ones, rounded up.
+    /// Reported tokens per thousand estimated tokens, rounded up.
     fn permille(self) -> i64 {
         let permille = i128::from(self.reported_tokens) * 1_000;
         let permille =
@@ -72,16 +71,16 @@ impl CalibrationSample {
     }
 }
 
-/// Makes samples of whole requests, from the difference between one request and the next: instructions and tools are in
-/// both and cancel out, so they needn't be known.
+/// Turns whole requests into samples, by the difference between one request and the next. Instructions and tools are in both and cancel
+/// out, so they needn't be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     last: Option<CalibrationSample>,
 }
 
 impl Meter {
-    /// Takes in the next request of the same conversation, of which `whole` holds the tokens. Returns a sample if the
-    /// request has grown; after an eviction or a rewind there is none.
+    /// Records the next request of the same conversation, with all its tokens in `whole`. Returns a sample if the request has grown;
+    /// after an eviction or a rewind there is none.
     pub fn next(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
         let last = self.last.replace(whole)?;
         let grown = CalibrationSample {
@@ -92,20 +91,20 @@ impl Meter {
     }
 }
 
-/// An agent whose provider reported, by a number that nobody can give another agent.
+/// An agent that reports usage, identified by a number that never passes to another agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reporter(pub u64);
 
-/// A sample, with the agent that it comes from.
+/// A sample with the agent that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedSample {
-    /// The agent.
+    /// The agent that reported.
     pub reporter: Reporter,
-    /// The sample.
+    /// The reported sample.
     pub sample: CalibrationSample,
 }
 
-/// What was learned about one model.
+/// The samples of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The last samples, oldest first.
@@ -113,7 +112,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Learns from a sample. Returns false if the sample says nothing.
+    /// Adds a sample. Returns false if the sample is implausible.
     pub fn learn(&mut self, told: ReportedSample) -> bool {
         if !told.sample.is_plausible() {
             return false;
@@ -131,31 +130,31 @@ impl Calibration {
         true
     }
 
-    /// The samples that it is based on, oldest first.
+    /// The samples, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &ReportedSample> {
         self.samples.iter()
     }
 
-    /// How many samples it is based on.
+    /// The number of samples.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }
 
-    /// The factor on estimates of `reporter`'s messages that holds for nearly all samples, in thousandths.
+    /// The factor on estimates of `reporter`'s messages that covers nearly all samples, in thousandths.
     pub fn guard_permille(&self, reporter: Reporter) -> i64 {
         let own = self.samples.iter().filter(|kept| kept.reporter == reporter);
         let own: Vec<i64> = own.map(|kept| kept.sample.permille()).collect();
         let has_enough = own.len() >= SAMPLES_MIN;
         match guard_of(own) {
             Some(guard) if has_enough => guard,
-            // The few only add to what the others say.
+            // With few samples of its own, the agent only raises the shared guard.
             Some(guard) => guard.max(self.shared_permille(Some(reporter))),
             None => self.shared_permille(None),
         }
     }
 
-    /// The factor for an agent that has reported nothing yet, in thousandths: the median of all agents' guards. It is 1,000
-    /// where few agents have reported, and at least that until many have.
+    /// The factor for an agent that has reported nothing yet, in thousandths: the median of all agents' guards. It is 1,000 with few
+    /// reporting agents, and at least 1,000 until there are many.
     pub fn shared_guard_permille(&self) -> i64 {
         self.shared_permille(None)
     }
@@ -178,7 +177,7 @@ impl Calibration {
         }
     }
 
-    /// The factor on estimates that is right on the whole, in thousandths: a large sample weighs more.
+    /// The average factor on estimates, in thousandths. Large samples weigh more.
     pub fn average_permille(&self) -> i64 {
         let all = || self.samples.iter().map(|kept| &kept.sample);
         let sum = |tokens: fn(&CalibrationSample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
@@ -192,18 +191,18 @@ impl Calibration {
         .permille()
     }
 
-    /// The estimate corrected for guarding the ceiling of an agent that has reported nothing yet.
+    /// Corrects an estimate to guard the ceiling of an agent that has reported nothing yet.
     pub fn guard(&self, estimated_tokens: i64) -> i64 {
         scaled(estimated_tokens, self.shared_guard_permille())
     }
 
-    /// The estimate corrected for showing it to a person.
+    /// Corrects an estimate for display.
     pub fn average(&self, estimated_tokens: i64) -> i64 {
         scaled(estimated_tokens, self.average_permille())
     }
 }
 
-/// The factor that holds for nearly all of one agent's samples; at least 1,000 as long as they are few. `None` for none.
+/// The factor that covers nearly all of one agent's samples; at least 1,000 while there are few. `None` without samples.
 fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
     permilles.sort_unstable();
     let place = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
@@ -219,12 +218,12 @@ fn scaled(tokens: i64, permille: i64) -> i64 {
     i64_or_max((i128::from(tokens.max(0)) * i128::from(permille) + 999) / 1_000)
 }
 
-/// What was learned about all models.
+/// The calibrations of all models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibrations {
     /// By provider, then by model.
     models: BTreeMap<String, BTreeMap<String, LearnedRatio>>,
-    /// How many samples were learned in all.
+    /// The number of samples learned in all.
     learned: u64,
 }
 
@@ -236,7 +235,7 @@ struct LearnedRatio {
 }
 
 impl Calibrations {
-    /// Learns about a provider's model. Returns false if the sample says nothing.
+    /// Adds a sample of a provider's model. Returns false if the sample is implausible.
     pub fn learn(&mut self, provider: &str, model: &str, told: ReportedSample) -> bool {
         if !told.sample.is_plausible() {
             return false;
@@ -251,7 +250,7 @@ impl Calibrations {
         found.calibration.learn(told)
     }
 
-    /// Replaces what is known about a provider's model by a saved calibration, which was the `learned`th to learn.
+    /// Replaces the calibration of a provider's model by a saved one, which learned last as the `learned`th.
     pub fn put(&mut self, provider: &str, model: &str, learned: u64, calibration: Calibration) {
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
             self.forget_the_most_silent();
@@ -262,7 +261,7 @@ impl Calibrations {
         models.insert(model.to_owned(), LearnedRatio { calibration, at });
     }
 
-    /// All that is known: provider, model, when it learned last (larger is later), and its calibration.
+    /// All calibrations: provider, model, when it learned last (larger is later), calibration.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64, &Calibration)> {
         let all = self.models.iter();
         all.flat_map(|(provider, models)| {
@@ -278,18 +277,18 @@ impl Calibrations {
         })
     }
 
-    /// What is known about a provider's model.
+    /// The calibration of a provider's model, if there is one.
     pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
         let found = self.models.get(provider)?.get(model)?;
         Some(&found.calibration)
     }
 
-    /// How many models are known.
+    /// The number of models.
     pub fn len(&self) -> usize {
         self.models.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether nothing was learned yet.
+    /// Returns true if nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,16 +1,15 @@
-//! The context: what to send to a model, as turns that every provider accepts once they are written in its format.
+//! The context: the turns to send to a model, which every provider accepts once they are written in its format.
 //!
 //! ```text
 //! preamble │ anchor, fenced summary │ window: whole exchanges, pairs complete, roles alternating
 //! ```
 //!
-//! Invariants: every call is followed at once by the results of all calls of its turn, in call order; the first turn
-//! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
-//! reported. The same input gives the same turns. Nothing made up here is ever stored: [`PieceOrigin::Synthetic`] marks it.
+//! Invariants: every call is followed at once by the results of all calls of its turn, in call order. The first turn after the system's
+//! is the user's own. No turn is empty. The newest exchange is always there. Whatever doesn't fit is reported. The same input gives the
+//! same turns. Synthetic content is never stored; [`PieceOrigin::Synthetic`] marks it.
 //!
-//! In a conversation of several speakers the context is built for one of them: exchanges are left out by their original
-//! boundaries as always, then the rest is shown from the speaker's perspective ([`super::perspective`]), then roles are
-//! made to alternate.
+//! In a conversation of several speakers the context is built for one of them, in this order: exchanges are left out by their original
+//! boundaries, the rest is shown from the speaker's perspective ([`super::perspective`]), roles are made to alternate.
 //!
 //! `formats::outgoing` writes the turns for a provider.
 
@@ -46,18 +45,17 @@ pub use last_n::{is_safe_boundary, last_n};
 pub use passes::{Pass, Passes};
 pub use truncate_results::{Elision, shorten_results};
 
-/// The text that stands for a tool result which was never recorded.
+/// The text in place of a tool result that was never recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
-/// The assistant's made-up turn between two turns of the user's (the lecture's text).
+/// The assistant's synthetic turn between two turns of the user (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// The user's made-up turn between two turns of the model's, before the model's first turn, and after its last if the
-/// newest message is a late result.
+/// The user's synthetic turn: between two turns of the model, before the model's first turn, and after its last one if the newest message
+/// is a late result.
 pub const CONTINUATION: &str = "Continue.";
-/// The reserve for output takes at most this fraction (one in so many) of a request; so do anchor, summary and copies,
-/// each, of what is sent.
+/// One part in this many is the limit of the output reserve (of a request), and of anchor, summary and copies, each (of the context).
 pub const SHARE_MAX: i64 = 4;
 
-/// Who a turn is by.
+/// The role of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Instructions.
@@ -66,40 +64,40 @@ pub enum Role {
     User,
     /// The model's words or tool calls.
     Assistant,
-    /// The results of the calls in the turn before, perhaps followed by the user's words.
+    /// The results of the calls in the turn before, perhaps followed by words of the user.
     Tool,
 }
 
-/// Where a piece comes from.
+/// The origin of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceOrigin {
     /// A stored message, whole or in part.
     Stored {
-        /// Its place in the agent's history.
+        /// The message's number in the agent's history.
         seq: i64,
     },
-    /// Made up for this request, and why; never to be stored.
+    /// Made for this request, for a reason; never stored.
     Synthetic(Reason),
 }
 
-/// Why something was made up.
+/// The reason for a synthetic piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The fenced summary.
     Summary,
-    /// Says whose words follow, where neighbouring turns of several speakers become one.
+    /// The name of the speaker whose words follow, in a turn merged from several speakers' turns.
     Speaker,
     /// A pinned or important message whose exchange isn't in view.
     Copy,
-    /// What the user asked for, where only later legs of the exchange are in view.
+    /// The request of an exchange of which only later legs are in view.
     Request,
-    /// A note of which exchanges were left out to fit.
+    /// The note of the exchanges that were left out to fit.
     LeftOut,
-    /// The conversation would begin with the model's turn.
+    /// The conversation would begin with a turn of the model.
     FirstTurn,
     /// Two turns of one side would follow each other.
     Alternation,
-    /// The newest message is a result that was moved to its call, before what the model said since.
+    /// The newest message is a late result, and was moved to its call, before later words of the model.
     LateResult,
     /// A call has no result.
     MissingResult,
@@ -107,45 +105,44 @@ pub enum Reason {
     Silence,
 }
 
-/// The part of a turn that comes from one stored message, or was made up.
+/// A part of a turn that comes from one stored message or is synthetic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece<'a> {
     /// Its content, in order; never empty.
     pub parts: Cow<'a, [Part]>,
     /// Where it comes from.
     pub origin: PieceOrigin,
-    /// The stored message, if `parts` are all of it except blank texts and thinking: then the provider that wrote it
-    /// may get it back unchanged.
+    /// The stored message, if `parts` are all of it except blank texts and thinking. Its own provider may then get it back unchanged.
     pub source: Option<&'a Message>,
-    /// Who says it, if turns may have to tell that: a perspective tells it by itself.
+    /// The speaker, where turns may have to name one. `None` with a perspective, whose texts already name speakers.
     pub speaker: Option<&'a str>,
-    /// Whether the source's thinking may be sent.
+    /// True if the message's thinking may be sent.
     pub keeps_thinking: bool,
     /// Tokens of `parts`, once known.
     tokens: Option<i64>,
 }
 
-/// What a provider sees as one message.
+/// A message as a provider sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'a> {
-    /// The role it is sent with.
+    /// The role that it is sent with.
     pub role: Role,
-    /// The exchange it belongs to; 0 for preamble, anchor and summary.
+    /// Its exchange; 0 for preamble, anchor and summary.
     pub exchange: i64,
     /// Its content, in order; never empty.
     pub pieces: Vec<Piece<'a>>,
 }
 
-/// How two neighbouring turns of one side are told apart.
+/// How two neighbouring turns of the same side are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Alternation {
-    /// A short turn of the other side is put between them (seed 004).
+    /// Puts a short turn of the other side between them (seed 004).
     Ack,
-    /// They become one turn.
+    /// Merges them into one turn.
     Merge,
-    /// They stay as they are: no current provider minds, some gateways and chat templates do.
+    /// Leaves them as they are: current providers accept them, some gateways and chat templates don't.
     Keep,
 }
 
@@ -159,7 +156,7 @@ impl Alternation {
         }
     }
 
-    /// The mode of that name.
+    /// Parses a mode's name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Ack, Self::Merge, Self::Keep]
             .into_iter()
@@ -167,40 +164,40 @@ impl Alternation {
     }
 }
 
-/// How a context is built.
+/// Settings for building a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "switches that have nothing to do with each other"
 )]
 pub struct ContextOptions {
-    /// The most tokens of the whole request, output included; 0 is no limit.
+    /// The most tokens of the whole request, output included; 0 means no limit.
     pub max_tokens: i64,
-    /// How many of these stay free for the answer; at most a quarter is kept free.
+    /// Tokens of these that stay free for the answer, at most a quarter.
     pub output_reserve_tokens: i64,
-    /// How many of these stay free for what the agent sends beside the conversation: system prompt and tools.
+    /// Tokens of these that stay free for the agent's own additions: system prompt and tools.
     pub system_reserve_tokens: i64,
     /// The most tokens of copies of pinned and important messages.
     pub pins_max_tokens: i64,
-    /// The tokens that leave the window in one step; a bigger request is cut where it stands before later legs. 0 if
-    /// nobody knows; whatever a step is, a request takes no more than half of what is sent.
+    /// The tokens that leave the window in one step. A bigger request is cut in place before later legs. 0 if unknown. Whatever the step,
+    /// a request takes at most half of the context.
     pub step_tokens: i64,
-    /// Whether the first message of the session stays in view after its exchange has left the window.
+    /// True if the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
     /// What to do with consecutive turns of one side.
     pub alternation: Alternation,
-    /// Whether instructions stay where they were said; otherwise they all come first.
+    /// True if instructions stay in their place; otherwise all of them come first.
     pub system_in_place: bool,
-    /// Whether thinking of the open exchange is kept even after an eviction.
+    /// True if the open exchange keeps its thinking even after an eviction.
     pub keep_open_thinking: bool,
-    /// Whether the last turn must be the user's, made up if need be: some providers ask for that.
+    /// True if the last turn must be the user's, as some providers demand. A synthetic one is added if needed.
     pub ends_with_user: bool,
-    /// Turns say who speaks, and may follow others of their side: those of several speakers don't become one.
+    /// True if turns name their speaker. Turns of different speakers then aren't merged, and may follow each other.
     pub names_speakers: bool,
 }
 
 impl ContextOptions {
-    /// The most tokens of what is sent, if limited.
+    /// The most tokens of the context, after the reserves; `None` means no limit.
     pub fn limit_tokens(&self) -> Option<i64> {
         let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
         let reserved = output.max(0) + self.system_reserve_tokens.max(0);
@@ -209,8 +206,7 @@ impl ContextOptions {
 }
 
 impl ContextOptions {
-    /// The most tokens of copies of pinned and important messages, counted as the messages were; the lines around them
-    /// come on top.
+    /// The most tokens of copies of pinned and important messages. The markup around them comes on top.
     pub fn copies_max_tokens(&self) -> i64 {
         let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
         share.map_or(self.pins_max_tokens, |share| share.min(self.pins_max_tokens))
@@ -235,19 +231,19 @@ impl Default for ContextOptions {
     }
 }
 
-/// A stored message.
+/// A stored message with its tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceMessage<'a> {
-    /// Its place in the agent's history.
+    /// The message's number in the agent's history.
     pub seq: i64,
-    /// The message.
+    /// The message as stored.
     pub message: &'a Message,
-    /// Its tokens by the same counter, if known (`domain::tokens::count_message`).
+    /// Its tokens by the context's counter, if known (`domain::tokens::count_message`).
     pub tokens: Option<i64>,
 }
 
 impl<'a> SourceMessage<'a> {
-    /// A message that nobody has counted.
+    /// Wraps a message without a token count.
     pub fn uncounted(seq: i64, message: &'a Message) -> Self {
         Self {
             seq,
@@ -260,50 +256,50 @@ impl<'a> SourceMessage<'a> {
 /// An exchange in the window, or a leg of one.
 #[derive(Clone, Debug)]
 pub struct SourceExchange<'a> {
-    /// Its number.
+    /// The number of the exchange or leg.
     pub exchange: i64,
-    /// The first leg of its exchange: itself, or one before it.
+    /// The number of the first leg of its exchange.
     pub begins_with: i64,
-    /// Whether more messages are expected in its exchange.
+    /// True if its exchange isn't finished.
     pub is_open: bool,
     /// Its messages, in stored order.
     pub messages: Vec<SourceMessage<'a>>,
 }
 
-/// What an exchange works on.
+/// The request that an exchange works on.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceRequest<'a> {
-    /// The first leg of the exchange.
+    /// The first leg of its exchange.
     pub exchange: i64,
-    /// What the user said.
+    /// The user's message.
     pub message: SourceMessage<'a>,
 }
 
-/// What a context is built from.
+/// The input of a context.
 #[derive(Clone, Debug, Default)]
 pub struct ContextInput<'a> {
-    /// The leading instructions.
+    /// The leading instructions of the history.
     pub preamble: Vec<SourceMessage<'a>>,
-    /// The first message of the session, said by the user; for a speaker, the first that was said to that one.
+    /// The first message of the user in the session; with a perspective, the first message to that speaker.
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary's text, already fenced ([`fence`]).
     pub summary: Option<String>,
-    /// Pinned messages, and important ones of the session, in order, in the window or not.
+    /// Pinned messages and important ones of the session, in order, in the window or not.
     pub copies: Vec<SourceCopy<'a>>,
-    /// The request of the exchange whose later legs the window begins with: its first message that the user said.
+    /// The request of the exchange of which the window begins with a later leg: the first message of the user in it.
     pub request: Option<SourceRequest<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
-    /// Exchanges of the window that weren't even read, oldest first; they come before these.
+    /// Exchanges of the window that weren't read, oldest first. They come before `exchanges`.
     pub left_out: Vec<i64>,
-    /// Whether exchanges of the session have left the window.
+    /// True if exchanges of the session have left the window.
     pub evicted: bool,
-    /// The speaker for whom it is built, in a conversation of several speakers; `None` for the assistant.
+    /// The perspective of the speaker who gets the context; `None` in a conversation of two.
     pub perspective: Option<&'a Perspective>,
 }
 
 impl ContextInput<'_> {
-    /// Whether something was forgotten that stood before what the model thought, and perhaps was still there then.
+    /// Returns true if a message was forgotten that comes before thinking of the model.
     fn forgets_before_thinking(&self) -> bool {
         let of_window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
         let messages = self.preamble.iter().chain(of_window).map(|source| source.message);
@@ -314,37 +310,36 @@ impl ContextInput<'_> {
     }
 }
 
-/// The context that was built.
+/// A finished context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context<'a> {
-    /// The turns, in order.
+    /// The turns in order.
     pub turns: Vec<Turn<'a>>,
-    /// Their tokens.
+    /// The tokens of all turns.
     pub tokens: i64,
-    /// The most tokens that they may have, if limited.
+    /// The most tokens allowed; `None` means no limit.
     pub limit_tokens: Option<i64>,
-    /// Whether they have more: the newest exchange, with what must go along, is too big by itself.
+    /// True if the turns exceed the limit: the newest exchange, with its mandatory context, is too big.
     pub over_budget: bool,
     /// Exchanges of the window that didn't fit, oldest first.
     pub left_out: Vec<i64>,
-    /// Pinned and important messages that are sent as copies, by number.
+    /// The numbers of the pinned and important messages that are sent as copies.
     pub copied: Vec<i64>,
     /// Pinned and important messages that didn't fit among the copies.
     pub left_copies: Vec<LeftCopy>,
-    /// Tool results that were shortened.
+    /// Shortened tool results.
     pub elided: Vec<Elision>,
 }
 
-/// Which thinking is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
     All,
-    /// Only that of the exchange that is still open.
+    /// Only the thinking of the open exchange.
     Open,
     None,
 }
 
-/// Builds the context of `input`. Costs are counted with `counter`.
+/// Builds the context of `input` and counts its tokens with `counter`.
 pub fn build<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -353,7 +348,7 @@ pub fn build<'a>(
     build_with(input, options, counter, Passes::ALL)
 }
 
-/// As [`build`], with these repairs.
+/// Builds the context like [`build`], but runs only the given passes.
 pub fn build_with<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -380,8 +375,7 @@ fn is_thinking(part: &Part) -> bool {
 }
 
 impl Context<'_> {
-    /// Whether something that came after the model had thought stands before that now: a late result, or instructions where
-    /// they can't stay in their place.
+    /// Returns true if newer content now comes before older thinking: a late result, or instructions that were moved.
     fn moved_before_thinking(&self) -> bool {
         let mut newest = i64::MIN;
         let mut pieces = self.turns.iter().flat_map(|turn| &turn.pieces);
@@ -411,7 +405,6 @@ impl Piece<'_> {
         Self::synthetic(reason, Part::Text(text.to_owned()))
     }
 
-    /// The stored message that it comes from.
     fn seq(&self) -> Option<i64> {
         match self.origin {
             PieceOrigin::Stored { seq } => Some(seq),
@@ -419,7 +412,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Counts the tokens that aren't known yet, so that each is counted once.
+    /// Caches the tokens, so that each piece is counted once.
     fn measure(&mut self, counter: &dyn TokenCounter) {
         self.tokens = Some(self.cost(counter));
     }
@@ -441,7 +434,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Who says all of it, if that is known.
+    /// The speaker of all pieces, if it is one and known.
     fn speaker(&self) -> Option<&'a str> {
         let mut speakers = self.pieces.iter().map(|piece| piece.speaker);
         let first = speakers.next()?;
@@ -451,18 +444,18 @@ impl<'a> Turn<'a> {
             .flatten()
     }
 
-    /// Its content, in order.
+    /// The content in order.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.pieces.iter().flat_map(|piece| piece.parts.iter())
     }
 
-    /// Whether all of it was made up.
+    /// Returns true if nothing in it comes from a stored message.
     pub fn is_synthetic(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.all(|piece| matches!(piece.origin, PieceOrigin::Synthetic(_)))
     }
 
-    /// Its tokens.
+    /// The tokens of all pieces and of the message around them.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> i64 {
         let pieces = self.pieces.iter();
         pieces.map(|piece| piece.cost(counter)).sum::<i64>() + MESSAGE_OVERHEAD_TOKENS

@@ -1,4 +1,4 @@
-//! A token counter corrected by what was learned, so that it errs on the safe side.
+//! A token counter that is corrected by a calibration, so that it errs on the safe side.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter
 
 /// An estimating counter times the guard of its calibration. Exact counters are never scaled.
 ///
-/// The factor is rounded up to a hundredth, so that it changes seldom and the method's name shows all of it:
-/// `o200k*claude×1.12`.
+/// The factor is rounded up to a hundredth, so that it changes seldom and the method's name shows it in full: `o200k*claude×1.12`.
 pub struct GuardedCounter {
     base: Arc<dyn TokenCounter>,
     percent: i64,
@@ -16,7 +15,8 @@ pub struct GuardedCounter {
 }
 
 impl GuardedCounter {
-    /// `base`, guarded by so many thousandths ([`super::Calibration::guard_permille`]); `base` itself if that changes nothing.
+    /// Wraps `base` with a factor in thousandths ([`super::Calibration::guard_permille`]). Returns `base` itself if it is exact or the
+    /// rounded factor is 1.
     pub fn over(base: Arc<dyn TokenCounter>, guard_permille: i64) -> Arc<dyn TokenCounter> {
         let percent = (guard_permille + 9) / 10;
         if base.is_exact() || percent == 100 {
@@ -36,7 +36,7 @@ impl TokenCounter for GuardedCounter {
         scaled(self.base.count(text), self.percent * 10)
     }
 
-    /// What is learned comes from texts.
+    /// Not scaled: calibrations are learned from text.
     fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
         self.base.count_attachment(media, extent)
     }

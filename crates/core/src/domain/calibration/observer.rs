@@ -1,10 +1,9 @@
-//! What one agent's messages, and the usage reports among them, say about the estimates.
+//! Derives calibration samples from one agent's messages and the usage reports among them.
 //!
-//! A report is about one request: its prompt is everything before the answer, system and tools included, and its output
-//! is the answer. So there are two samples in it. The output against the estimate of the answer needs nothing else, but
-//! says nothing when the answer holds thinking that the message may not show. The prompt is compared with the prompt
-//! before ([`Meter`]): what was said between the two is all that differs, as long as the window began at the same
-//! exchange and the summary was the same.
+//! A report covers one request: its prompt is everything before the answer, system and tools included, and its output is the answer. It
+//! yields two samples. The first compares the output with the estimate of the answer; it is impossible if the answer holds thinking that
+//! the message may not show. The second compares the prompt with the prompt before ([`Meter`]): only the messages between the two make
+//! the difference, as long as the window began at the same exchange and the summary was the same.
 
 use super::{CalibrationSample, Meter};
 
@@ -13,20 +12,19 @@ use super::{CalibrationSample, Meter};
 pub struct ReportedUsage {
     /// The model that answered, if the message says so.
     pub model: Option<String>,
-    /// The provider's id of the answer. A transcript may spread one answer over several messages, each with the same
-    /// report.
+    /// The provider's id of the answer. A transcript may spread one answer over several messages, each with the same report.
     pub response_id: Option<String>,
-    /// Tokens of the whole request, those read from a cache and written to one included.
+    /// Tokens of the whole request, including those read from a cache or written to one.
     pub prompt_tokens: i64,
-    /// Tokens of the answer, if reported; with [`Self::thinking_tokens`].
+    /// Tokens of the answer, thinking included, if reported.
     pub output_tokens: Option<i64>,
-    /// How many of those were thinking, if the provider says so.
+    /// Tokens of the answer's thinking, if reported.
     pub thinking_tokens: Option<i64>,
 }
 
 impl ReportedUsage {
-    /// Whether it is about `model`: it names no model, or the same one, perhaps by the name of a dated version
-    /// (`claude-opus-4-5-20251101`) or behind the prefix of a router (`anthropic/claude-…`).
+    /// Returns true if the report is about `model`: it names no model or the same one, perhaps as a dated version
+    /// (`claude-opus-4-5-20251101`) or with a router's prefix (`anthropic/claude-…`).
     pub fn is_about(&self, model: &str) -> bool {
         let bare = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
         let Some(reported) = self.model.as_deref().map(bare) else {
@@ -47,28 +45,28 @@ impl ReportedUsage {
     }
 }
 
-/// A stored message, as an observer sees it.
+/// The properties of a stored message that an observer uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// Its estimated tokens, uncorrected.
+    /// Estimated tokens, uncorrected.
     pub tokens: i64,
-    /// Whether the model wrote it: an answer or a tool call.
+    /// True if the model wrote it: an answer or a tool call.
     pub is_answer: bool,
-    /// Whether it is metadata, which no model sees.
+    /// True for metadata, which no model sees.
     pub is_metadata: bool,
-    /// Whether its tokens depend on more than its text: an image, or thinking, which providers count in full although
-    /// they show only part of it, and drop from later prompts.
+    /// True if its tokens depend on more than its text: it holds an image, or thinking. Providers count thinking in full although they
+    /// show only part of it, and drop it from later prompts.
     pub is_opaque: bool,
-    /// The report that it carries.
+    /// The report that the message carries.
     pub usage: Option<ReportedUsage>,
 }
 
-/// What the agent's window showed when messages were stored. Prompts can be compared only if it is the same for both.
+/// The state of the agent's window when messages were stored. Prompts are comparable only if it is the same for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowView {
-    /// Where the window begins.
+    /// The first exchange of the window.
     pub first_exchange: i64,
-    /// How far the summary reaches.
+    /// The last exchange that the summary covers.
     pub summarized_through: i64,
 }
 
@@ -83,7 +81,7 @@ struct ObservedAnswer {
 }
 
 impl ObservedAnswer {
-    /// Whether `seen` is another part of this answer.
+    /// Returns true if `seen` is another part of this answer.
     fn goes_on_in(&self, seen: &Observation) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
@@ -92,8 +90,7 @@ impl ObservedAnswer {
         }
     }
 
-    /// The sample from its output. An answer without visible thinking may still have had some, if the provider doesn't
-    /// report how much: then there is no sample.
+    /// The sample from the output. Without a report of thinking tokens there is none, since the answer may hold hidden thinking.
     fn sample(&self) -> Option<CalibrationSample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
         Some(CalibrationSample {
@@ -110,14 +107,14 @@ pub struct Observer {
     /// Tokens of all messages seen so far.
     said: i64,
     meter: Meter,
-    /// Whether an opaque message was seen since the last report.
+    /// True if an opaque message came since the last report.
     is_blurred: bool,
     answer: Option<ObservedAnswer>,
 }
 
 impl Observer {
-    /// Takes in the messages of one append, after which the window is as `shown`. `has_step`: a clear or a rewind is
-    /// among them, so the next prompt no longer holds what was said before.
+    /// Processes the messages of one append and returns their samples. `shown` is the window after the append. `has_step` says that a
+    /// clear or a rewind is among them: the next prompt lacks earlier messages.
     pub fn watch(
         &mut self,
         messages: &[Observation],
@@ -130,7 +127,7 @@ impl Observer {
         }
         let has_moved = self.shown.replace(shown).is_some_and(|before| before != shown);
         if has_moved || has_step {
-            // The request of the answer under way may have been written before the step or after it.
+            // The request of the current answer may have been built before the step or after it.
             self.meter = Meter::default();
             self.answer = None;
             samples.clear();
@@ -174,7 +171,7 @@ impl Observer {
         self.end_answer()
     }
 
-    /// Ends the answer: the next message isn't part of it.
+    /// Ends the current answer and returns its samples.
     fn end_answer(&mut self) -> Vec<CalibrationSample> {
         let Some(answer) = self.answer.take() else {
             return Vec::new();

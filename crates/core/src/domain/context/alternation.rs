@@ -1,15 +1,15 @@
-//! Alternation: no two consecutive turns of one side. Nothing ever comes between a call and its results, since those
-//! are of different sides.
+//! Alternation: no two consecutive turns of the same side. Nothing comes between a call and its results, since those are on different
+//! sides.
 
 use super::{
     ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Role, Turn, fence::attribute,
 };
 use crate::domain::perspective::SILENCE;
 
-/// What a user is called who has no name, among those who have one.
+/// The name of a user without one, among users with names.
 const UNNAMED: &str = "user";
 
-/// Who has said something last, as providers see it: results count as the user's.
+/// The side of a turn, as providers see it: results count as the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     User,
@@ -24,12 +24,12 @@ fn side(role: Role) -> Option<Side> {
     }
 }
 
-/// Whether a turn of role `next` right after one of role `before` needs repair.
+/// Returns true if a turn of role `next` can't directly follow one of role `before`.
 pub(super) fn clash(before: Role, next: Role) -> bool {
     side(before).is_some() && side(before) == side(next)
 }
 
-/// Puts a user's turn with `opening` in front, if need be: a conversation can't begin with the model or with results.
+/// Puts a turn of the user with `opening` in front if needed: a conversation can't begin with the model or with results.
 pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     let first = turns.iter().position(|turn| turn.role != Role::System);
     if let Some(first) = first.filter(|&first| turns[first].role != Role::User) {
@@ -38,17 +38,17 @@ pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     }
 }
 
-/// The user's made-up turn before the model's first.
+/// The user's synthetic turn before the model's first.
 pub(super) fn first_turn<'a>(opening: &str, exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::FirstTurn, opening, exchange)
 }
 
-/// The user's made-up turn after the model's last.
+/// The user's synthetic turn after the model's last.
 pub(super) fn last_turn<'a>(exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::Alternation, CONTINUATION, exchange)
 }
 
-/// Puts a silence of the user's after each turn of the model's that the user doesn't answer, at the end, too.
+/// Puts a turn of silence after each turn of the model without an answer by the user, also at the end.
 pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
     let mut answered: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
     let mut before = None;
@@ -68,18 +68,16 @@ pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
     answered
 }
 
-/// Whether the user is silent between a turn of role `before` and one of role `next`, instructions aside.
+/// Returns true if the user is silent between a turn of role `before` and one of role `next`, ignoring instructions.
 pub(super) fn is_silence_between(before: Option<Role>, next: Role) -> bool {
     before == Some(Role::Assistant) && next == Role::Assistant
 }
 
-/// The turn that stands for a speaker's silence.
 pub(super) fn silence<'a>(exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::Silence, SILENCE, exchange)
 }
 
-/// Puts a user's turn at the end where the model is to answer, but a late result was moved to its call, before what the
-/// model said since.
+/// Appends a turn of the user if a late result was moved to its call and the model is to answer, but spoke last.
 pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     let last = turns.iter().rfind(|turn| turn.role != Role::System);
     if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
@@ -88,7 +86,7 @@ pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     }
 }
 
-/// Says whose words are whose in neighbouring turns of the user's that will become one, where they are several speakers'.
+/// Adds names to neighbouring turns of the user that will be merged and have several speakers.
 pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
     let said: Vec<usize> = (0..turns.len())
         .filter(|&at| turns[at].role != Role::System)
@@ -98,7 +96,7 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
     for run in said.chunk_by(|&before, &next| is_users(before) && is_users(next)) {
         let speakers = run.iter().map(|&at| (at, turns[at].speaker()));
         let speakers: Vec<(usize, Option<&str>)> = speakers.collect();
-        // Whoever speaks on isn't named again.
+        // A run of turns by the same speaker is named once.
         let heads = speakers.chunk_by(|before, next| before.1 == next.1);
         let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
         if heads.len() > 1 {
@@ -110,8 +108,8 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// The lines that say whose words stand before `next`, and whose it is unless it says so already; none if all is one
-/// speaker's.
+/// The name lines for a merge: the speaker of the words before `next`, and the speaker of `next` unless it has a name line already.
+/// `None` if both have the same speaker.
 pub(super) fn name_lines<'a>(
     before: Option<&str>,
     next: &Turn<'_>,
@@ -126,10 +124,10 @@ fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
     Piece::text(Reason::Speaker, &format!("{name}:"))
 }
 
-/// Repairs alternation; `by_speaker` leaves apart what several speakers say. Repairing twice changes nothing more.
+/// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. Idempotent.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
-    // Asked of a turn that many have become, it would take long each time.
+    // Kept in a variable, since finding the speaker of a merged turn takes long.
     let mut before = None;
     for turn in turns {
         let speaker = turn.speaker();
@@ -151,7 +149,7 @@ pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bo
     repaired
 }
 
-/// The model's made-up short answer between two turns of the user's.
+/// The model's synthetic short answer between two turns of the user.
 pub(super) fn acknowledgement<'a>(exchange: i64) -> Turn<'a> {
     said(Role::Assistant, Reason::Alternation, ACKNOWLEDGEMENT, exchange)
 }

@@ -3,13 +3,13 @@
 use super::{ContextInput, ContextOptions, Piece, Role, SHARE_MAX, draft, request};
 use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
 
-/// The most characters of the anchor, whatever its share.
+/// The most characters of the anchor, even if its share is larger.
 const ANCHOR_CHARS_MAX: usize = 100_000;
-/// A first message of which there is no room for so many characters tells nobody what the task was: it is left out.
+/// With room for fewer characters than this, the first message doesn't show the task any more and is left out.
 pub(super) const CHARS_MIN: usize = 80;
 
-/// The first message of the session, its images named; if it takes more than its share, its text without the middle, if it
-/// has one. Images were for then: sent again each time they would take the room of those that are talked about now.
+/// The first message of the session with images replaced by their names. If it exceeds its share, the middle of its text is cut. Images
+/// would be sent again each time and take the room of current ones.
 pub(super) fn anchor<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -41,7 +41,7 @@ pub(super) fn anchor<'a>(
     if is_within && said.chars().nth(ANCHOR_CHARS_MAX).is_none() {
         return Some(piece);
     }
-    // A token is a character or more, but for rare ones.
+    // A token has at least one character, with rare exceptions.
     let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
     let chars = chars.min(ANCHOR_CHARS_MAX);
     let text = head_tail(said, chars * 2 / 3, chars / 3);

@@ -1,5 +1,5 @@
-//! Copies of pinned and important messages whose exchanges aren't in view (lecture 7.2): marked, in order, each once,
-//! and capped. What is left out is the oldest: of the important ones first, then of the pinned ones.
+//! Copies of pinned and important messages whose exchanges aren't in view (lecture 7.2): marked, in order, each once, and capped. The
+//! oldest are left out first: important ones before pinned ones.
 
 use serde::Serialize;
 
@@ -20,26 +20,26 @@ pub const COPIES_MAX: usize = 50;
 /// A pinned or important message.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceCopy<'a> {
-    /// Its exchange.
+    /// The message's exchange.
     pub exchange: i64,
-    /// Whether it was pinned by hand; if not, it is important to its session.
+    /// True if it was pinned; otherwise it is important to its session.
     pub pinned: bool,
-    /// The message, with its tokens.
+    /// The message with its tokens.
     pub message: SourceMessage<'a>,
 }
 
-/// A pinned or important message for which there was no room.
+/// A pinned or important message that didn't fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftCopy {
-    /// The message.
+    /// The message's number.
     pub seq: i64,
-    /// Its exchange.
+    /// The message's exchange.
     pub exchange: i64,
-    /// Whether it was pinned by hand.
+    /// True if it was pinned; otherwise it is important to its session.
     pub pinned: bool,
 }
 
-/// All messages that can be copied, in order, as they would be sent.
+/// All messages that can be copied, in order, rendered.
 pub(super) struct Copies<'a>(Vec<Copy<'a>>);
 
 struct Copy<'a> {
@@ -50,7 +50,7 @@ struct Copy<'a> {
     piece: Piece<'a>,
 }
 
-/// The copies that are sent, by their places, and those that didn't fit.
+/// The indexes of the chosen copies, and the messages that didn't fit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CopySelection {
     pub(super) taken: Vec<usize>,
@@ -58,7 +58,7 @@ pub(super) struct CopySelection {
 }
 
 impl<'a> Copies<'a> {
-    /// The messages that can be copied: those that say something, and aren't in the preamble anyway.
+    /// Renders the messages that have content and aren't in the preamble.
     pub(super) fn new(input: &ContextInput<'a>, counter: &dyn TokenCounter) -> Self {
         let in_preamble = |seq: i64| input.preamble.iter().any(|message| message.seq == seq);
         let of_input = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
@@ -87,8 +87,8 @@ impl<'a> Copies<'a> {
         self.0.get(at).map_or(0, |copy| copy.seq)
     }
 
-    /// Chooses among the messages before `first_exchange`, without those numbered in `sent`, which are sent anyway: the
-    /// newest, pinned ones first, up to `max_tokens` together. A message that is too long by itself keeps no other out.
+    /// Chooses among the messages before `first_exchange` that aren't in `sent` (sent anyway): the newest, pinned ones first, up to
+    /// `max_tokens` in total. A message that is too long alone doesn't keep others out.
     pub(super) fn choose(&self, first_exchange: i64, sent: &[i64], max_tokens: i64) -> CopySelection {
         let (mut chosen, mut room) = (CopySelection::default(), max_tokens);
         for pinned in [true, false] {
@@ -117,8 +117,8 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// The copy as the model reads it: fenced, and marked as a copy. `None` if the message has no text, or none for
-/// `viewer`: tools' results are only for the speaker who called them.
+/// Renders the copy: fenced, and marked as a copy. `None` if the message has no text that `viewer` may see: only the speaker who called a
+/// tool sees its results.
 fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     let message = copy.message.message;
     let lines: Vec<String> = with_seen(message, viewer, |parts| parts.iter().filter_map(line).collect())?;
@@ -130,7 +130,7 @@ fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     (!lines.is_empty()).then(|| marked(message, mark, &lines.join("\n"), viewer.is_some()))
 }
 
-/// What a message says, word for word, with its attachments named; as much of it as `viewer` sees.
+/// The message's text verbatim, with attachments named, as far as `viewer` sees it.
 pub(super) fn text_seen(message: &Message, viewer: Option<&Perspective>) -> Option<String> {
     let verbatim = |part: &Part| match part {
         Part::Text(text) => Some(text.clone()),
@@ -160,18 +160,17 @@ fn with_seen<T>(
     })
 }
 
-/// What is said of a copy beside its text.
+/// The attributes of a copy's tag.
 #[derive(Clone, Copy)]
 pub(super) struct CopyMark {
-    /// The message that it is a copy of.
+    /// The number of the copied message.
     pub(super) seq: i64,
-    /// That one's exchange.
+    /// Its exchange.
     pub(super) exchange: i64,
-    /// Why it is there.
     pub(super) why: &'static str,
 }
 
-/// `said` in the fence of a copy of `message`; it says who said it by name, or by the kind of the message.
+/// Fences `said` as a copy of `message`, attributed to the speaker's name or to the message's kind.
 pub(super) fn marked(message: &Message, mark: CopyMark, said: &str, by_name: bool) -> String {
     let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);

@@ -1,5 +1,5 @@
-//! Stored messages as drafts of turns: without metadata and blank texts, with as much thinking as may be sent, calls
-//! only in the model's and results only among results; in a shared conversation from one speaker's perspective.
+//! Drafts of turns, made from stored messages: metadata and blank texts are removed, thinking is kept as far as it may be sent, calls are
+//! only in the model's drafts and results only in drafts of results. In a conversation of several, drafts show one speaker's perspective.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -15,13 +15,13 @@ use crate::domain::{
 pub(super) enum BatchObservation {
     /// All of it.
     Seen,
-    /// The results of calls that the speaker sees, and what came with them.
+    /// The results of calls that the speaker sees, with the rest of their message.
     WithCalls,
-    /// Nothing: it is kept to find out which calls the results belong to.
+    /// Nothing. The draft only shows which calls the results belong to.
     Unseen,
 }
 
-/// A message, or a part of one, that says something to the model.
+/// A message, or a part of one, with content for the model.
 pub(super) struct Draft<'a> {
     pub(super) role: Role,
     pub(super) exchange: i64,
@@ -36,7 +36,6 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// The whole draft as a piece of a turn.
     pub(super) fn piece(&self) -> Piece<'a> {
         Piece {
             parts: self.parts.clone(),
@@ -48,7 +47,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Some of its parts as a piece of a turn.
+    /// Makes a piece of some of its parts.
     pub(super) fn share(&self, parts: Vec<Part>) -> Piece<'a> {
         Piece {
             parts: Cow::Owned(parts),
@@ -62,8 +61,8 @@ impl<'a> Draft<'a> {
         self.parts.iter().any(is_call)
     }
 
-    /// What the model says next belongs to it: it only thought until here, or it ends with a block of its provider's,
-    /// such as a search whose result comes in the next message.
+    /// Returns true if the model's next message belongs to it: it holds only thinking, or ends with a block of the provider, such as a
+    /// search whose result comes in the next message.
     pub(super) fn goes_on(&self) -> bool {
         let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
         matches!(self.parts.last(), Some(Part::Opaque { .. })) || self.parts.iter().all(is_thinking)
@@ -89,7 +88,7 @@ pub(super) fn of_exchanges<'a>(input: &ContextInput<'a>, thinking: Thinking) -> 
     input.exchanges.iter().flat_map(of_row).collect()
 }
 
-/// The drafts of a message: none if it says nothing, two if it holds results and someone's words.
+/// The drafts of a message: none without content, two if it holds results and words.
 pub(super) fn of_message<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
@@ -108,7 +107,7 @@ pub(super) fn of_message<'a>(
             keeps_thinking,
             PerspectiveMessage { role, parts },
         );
-        // The speaker of instructions is whom they are for.
+        // The speaker of instructions is their addressee.
         let speaker = message.speaker.as_deref().filter(|_| role != Role::System);
         for draft in &mut drafts {
             draft.speaker = speaker;
@@ -122,7 +121,7 @@ pub(super) fn of_message<'a>(
     };
     let mut drafts = seen.map_or_else(Vec::new, |seen| of_seen(stored, exchange, keeps_thinking, seen));
     if role != Role::Tool && !is_caller {
-        // Results belong to calls of the speaker's, whoever passed them on, unless they were meant for others.
+        // Results belong to calls of the speaker, whoever passed them on, unless they were addressed to others.
         let others =
             unseen(stored, exchange).filter(|draft| is_meant || draft.sight == BatchObservation::Unseen);
         drafts.extend(others);
@@ -135,7 +134,7 @@ pub(super) fn of_message<'a>(
     drafts
 }
 
-/// Calls and results in a message besides what the speaker hears of it.
+/// The calls and results of a message that the speaker doesn't hear.
 fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
     let all = stored.message.parts.iter();
     let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
@@ -160,7 +159,6 @@ fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draf
     })
 }
 
-/// The drafts of what the speaker sees of a message.
 fn of_seen<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
@@ -212,7 +210,7 @@ fn role(message: &Message) -> Option<Role> {
     }
 }
 
-/// The parts that are sent, and whether only blank texts and thinking are missing.
+/// The parts to send, and whether only blank texts and thinking are missing.
 fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, bool) {
     let may_call = role == Role::Assistant;
     let stays = |part: &Part| match part {
@@ -237,7 +235,7 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     (Cow::Owned(kept.collect()), is_faithful)
 }
 
-/// Separates results from the rest of their message: before the user's words, after the model's.
+/// Separates the results of a message from the rest: they go before the user's words and after the model's.
 fn apart<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
     let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);

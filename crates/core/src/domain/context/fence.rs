@@ -1,6 +1,6 @@
-//! The fence around the summary: evicted text is data, never instruction.
+//! The fence around the summary: evicted text is data, never an instruction.
 //!
-//! Invariant: whatever the summary holds, the last line is the only closing tag and the first line the only opening one.
+//! Invariant: for any summary text, the first line is the only opening tag and the last line the only closing one.
 
 use crate::domain::{
     agent::AgentId,
@@ -8,20 +8,19 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// The name of the fence's tag.
 const NAME: &str = "summary";
 
 /// The most characters of a speaker's name in the tag.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The summary as the model reads it: fenced, named, and marked as notes. No tag inside can end the fence, or begin
-/// another. `reader` is the speaker for whom it is, in a shared conversation: the notes call speakers by their names.
+/// Fences the summary and marks it as notes. No tag inside can end the fence or open another one. `reader` is the speaker who gets it in
+/// a conversation of several: the notes call speakers by name.
 pub fn fence(agent: &AgentId, version: i64, markdown: &str, reader: Option<&str>) -> String {
     let you = reader.map_or_else(String::new, |name| format!(" you=\"{}\"", attribute(name)));
     fenced(agent, version, markdown, &you)
 }
 
-/// As [`fence`], for a copy that was made at the time `at` and may be outdated.
+/// Like [`fence`], for a copy that was made at `at` and may be outdated.
 pub fn fence_copy(agent: &AgentId, version: i64, markdown: &str, at: Timestamp) -> String {
     fenced(
         agent,
@@ -39,13 +38,13 @@ fn fenced(agent: &AgentId, version: i64, markdown: &str, attributes: &str) -> St
     )
 }
 
-/// The name, made safe for an attribute in quotes.
+/// Makes the name safe for a quoted attribute.
 pub(super) fn attribute(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"\"<>".contains(*c)).collect();
     cut(&one_line(&plain), NAME_CHARS_MAX)
 }
 
-/// `markdown` with the bracket of every tag of that `name`, in whatever spelling, replaced by a look-alike.
+/// Replaces the `<` of every tag called `name`, in any spelling, with a look-alike.
 pub(super) fn escaped(markdown: &str, name: &str) -> String {
     let mut pieces = markdown.split('<');
     let mut text = pieces.next().unwrap_or_default().to_owned();
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_inside_ends_the_fence_or_begins_another() {
+    fn no_text_inside_ends_the_fence_or_opens_another() {
         let agent = "a".parse::<AgentId>().unwrap();
         for inside in [
             "</summary>",

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::tokens::TokenCounter;
 
-/// Builds the context with all thinking, if all of the window is sent as it is.
+/// Builds the context with all thinking, if the whole window fits unchanged.
 pub(super) fn whole<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -36,7 +36,7 @@ pub(super) fn fit<'a>(
     finish(plan, decision)
 }
 
-/// The limit that is kept.
+/// The limit that applies.
 fn limit(plan: &Plan<'_, '_>, passes: Passes) -> Option<i64> {
     plan.options.limit_tokens().filter(|_| passes.has(Pass::Fitting))
 }

@@ -1,61 +1,60 @@
-//! The sizes that shortened results have: few, and the same in every context, so that a result that was shortened to one of
-//! them stays as it is until the next step.
+//! The sizes of shortened results: few, and the same in every context, so that a shortened result stays unchanged until the next step.
 
-/// The most characters of a shortened result, from the mildest size on. The last leaves nothing but the note.
+/// The most characters of a shortened result, largest first. The last size leaves only the note.
 const SIZES: [usize; 7] = [256_000, 64_000, 16_000, 4_000, 1_000, 250, 0];
-/// So many rounds are new: their results are whole.
+/// Results of this many of the newest rounds stay whole.
 pub(super) const NEW_ROUNDS: usize = 3;
-/// From so many rounds ago on a result gets the next smaller size.
+/// A result gets the next smaller size after each of these numbers of rounds.
 const OLDER_ROUNDS: [usize; 3] = [10, 30, 100];
 
-/// How much of a result is sent; more is less.
+/// The size of a result as sent. A larger value is a shorter result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ResultSize(usize);
 
 impl ResultSize {
     /// All of it.
     pub(super) const WHOLE: Self = Self(0);
-    /// The smallest that says anything.
+    /// The smallest size with any content.
     const SMALL: Self = Self(SIZES.len() - 1);
-    /// Nothing but a note of what is left out.
+    /// Only a note of how much is left out.
     pub(super) const NOTE: Self = Self(SIZES.len());
 
-    /// Every size of a shortened result, the mildest first.
+    /// Every size of a shortened result, largest first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (1..=SIZES.len()).map(Self)
     }
 
-    /// Its characters; `None` for all of a result.
+    /// The most characters; `None` for a whole result.
     pub(super) fn chars(self) -> Option<usize> {
         self.0.checked_sub(1).and_then(|at| SIZES.get(at)).copied()
     }
 }
 
-/// What a step does to results.
+/// The way a step shortens results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// The older a result is, the smaller it gets; those of the newest rounds stay as they are.
+    /// Shortens older results more; the newest rounds stay whole. The number is the level.
     ByAge(usize),
-    /// No result is bigger, however new it is.
+    /// Also limits every result to this size, however new it is.
     AtMost(ResultSize),
 }
 
 impl Treatment {
-    /// The last one that leaves something of all results of the last rounds: 4,000 characters of those up to nine rounds ago,
-    /// 1,000 up to 29 rounds ago, 250 before.
+    /// The last level that leaves content of all results of the last rounds: 4,000 characters up to nine rounds ago, 1,000 up to 29
+    /// rounds ago, 250 before.
     pub(super) const FIRM: Self = Self::ByAge(FIRM);
 
-    /// From nothing at all to [`Self::FIRM`].
+    /// The levels from no shortening to [`Self::FIRM`].
     pub(super) fn mild() -> impl Iterator<Item = Self> {
         (0..=FIRM).map(Self::ByAge)
     }
 
-    /// What is harder than that, to the hardest: nothing is left of results but those of the newest rounds.
+    /// The levels after that, up to the one that reduces all results but those of the newest rounds to notes.
     pub(super) fn hard() -> impl Iterator<Item = Self> {
         (FIRM + 1..=HARDEST).map(Self::ByAge)
     }
 
-    /// The size of a result of so many rounds ago.
+    /// The size of a result from `rounds_ago`.
     pub(super) fn size(self, rounds_ago: usize) -> ResultSize {
         match self {
             Self::ByAge(_) if rounds_ago < NEW_ROUNDS => ResultSize::WHOLE,
@@ -75,7 +74,7 @@ impl Treatment {
 
 /// The level that gives results of three rounds ago 4,000 characters.
 const FIRM: usize = OLDER_ROUNDS.len() + 4;
-/// The level behind the one that leaves all results the smallest size that says anything.
+/// The level after the one that gives all results the smallest size with content.
 const HARDEST: usize = OLDER_ROUNDS.len() + SIZES.len();
 
 #[cfg(test)]

@@ -11,15 +11,14 @@ use crate::domain::{
     user_text::OwnWords,
 };
 
-/// Whether a window may begin with `message`: it is a request of the user's, without tool results.
+/// Returns true if a window may begin with `message`: it is a request of the user without tool results.
 pub fn is_safe_boundary(message: &Message) -> bool {
     OwnWords::of(message).is_request && !message.parts.iter().any(draft::is_result)
 }
 
-/// The last `n` of `messages`, or fewer: walks forward from the cut to the first safe boundary, and back to the start
-/// of the newest exchange if there is none, so that it always begins with what the user said last or earlier. With
-/// `anchor` the first thing that the user said stays in front. Leading instructions stay and don't count. Roles
-/// alternate ([`Alternation::Ack`]), so that the result can be longer than `n`.
+/// The last `n` of `messages`, or fewer: the window begins at the first safe boundary from the cut on, or at the newest one if there is
+/// none. With `anchor` the user's first message stays in front. Leading instructions stay and don't count. Roles alternate
+/// ([`Alternation::Ack`]), so the result can have more than `n` turns.
 pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let instructions = messages
         .iter()
@@ -40,7 +39,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
         .flat_map(|at| {
             let seq = i64_or_max(at);
             let source = SourceMessage::uncounted(seq, &messages[at]);
-            // Instructions and anchor are apart from the rest, which is one conversation.
+            // Instructions and anchor are separate from the rest, which is one conversation.
             let exchange = i64::from(at >= start);
             draft::of_message(source, exchange, keeps_thinking, None)
         })
@@ -50,7 +49,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     alternation::repair(turns, Alternation::Ack, false)
 }
 
-/// The first place from `cut` on that is safe; `newest` if there is none before that.
+/// The first safe place from `cut` on; `newest` if there is none before it.
 fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
     (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
 }
