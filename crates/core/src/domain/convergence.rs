@@ -1,11 +1,10 @@
-//! Convergence: how alike two speakers sound by now (seed 002; Pidgin's live calculation).
+//! Convergence: how similar two speakers sound (seed 002; Pidgin's live calculation).
 //!
-//! A turn is one message of each speaker. After each turn the last messages of both, as many of one as of the other,
-//! are compared in five ways, each from 0 to 1; the score is their weighted sum, or the likeness of the content alone
-//! where that is above 0.9.
+//! A turn is one message of each speaker. After each turn the last messages, equally many of each speaker, are compared in five ways,
+//! each from 0 to 1. The score is the weighted sum, or the content's likeness alone if that is above 0.9.
 //!
-//! Invariant: memory is bounded by the window, however long the conversation: of each message a few counts are kept,
-//! and of each speaker the last text.
+//! Invariant: memory is bounded by the window, however long the conversation. It holds a few counts per message and the last text of each
+//! speaker.
 
 mod features;
 
@@ -16,61 +15,61 @@ use serde::Serialize;
 use self::features::{Features, clean, content_likeness};
 use super::number::i64_or_max;
 
-/// How many of the last messages are compared, of both speakers together.
+/// The number of last messages that are compared, of both speakers together.
 pub const WINDOW_MESSAGES: usize = 10;
-/// Above this likeness of the content, that alone is the score.
+/// Above this likeness of the content, that likeness alone is the score.
 const CONTENT_DECIDES_ABOVE: f64 = 0.9;
-/// How many scores make a trend.
+/// The number of scores in a trend.
 const TREND_SCORES: usize = 3;
-/// A trend whose scores differ by less than this is stable.
+/// A trend is stable if neighbouring scores differ by less than this.
 const STABLE_BELOW: f64 = 0.1;
-/// The components' names, in their order.
+/// The components' names, in the order of the fields.
 const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
-/// How far the sum of a profile's weights may be from 1.
+/// The largest deviation of a profile's sum of weights from 1.
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
-/// How alike, in five ways, each from 0 to 1; also how much each weighs.
+/// The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceComponents))]
 pub struct Components {
-    /// The last texts: the same words.
+    /// Words in common, in the last text of each.
     pub content: f64,
-    /// Paragraphs, lists, questions, code blocks.
+    /// Paragraphs, list items, question marks and code fences per message.
     pub structure: f64,
-    /// Sentences per message.
+    /// Sentences in the compared messages.
     pub sentences: f64,
-    /// Characters per message.
+    /// Characters in the compared messages.
     pub length: f64,
-    /// Marks per character.
+    /// Punctuation marks per character.
     pub punctuation: f64,
 }
 
-/// The weight of each component.
+/// The weights of the components.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile(Components);
 
-/// Why weights are invalid.
+/// The reason why weights are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// Their sum isn't 1, or one is negative.
+    /// The sum isn't 1, or a weight is negative.
     #[error("weights must be 0 or more and 1 together, not {sum}")]
     Sum {
-        /// Their sum; not a number if one of them isn't.
+        /// The sum of the weights; NaN if one of them is.
         sum: f64,
     },
-    /// A name is missing, unknown or given twice, or a value is no number.
+    /// A name is missing, unknown or repeated, or a value isn't a number.
     #[error("weights must be content=… structure=… sentences=… length=… punctuation=…, each once")]
     Names,
 }
 
 impl Profile {
-    /// A bit of everything.
+    /// An even mix.
     pub const BALANCED: Self = Self::of([0.40, 0.15, 0.20, 0.15, 0.10]);
-    /// Above all the form.
+    /// Emphasis on structure.
     pub const STRUCTURAL: Self = Self::of([0.25, 0.35, 0.20, 0.10, 0.10]);
-    /// Above all the words.
+    /// Emphasis on content.
     pub const SEMANTIC: Self = Self::of([0.60, 0.10, 0.15, 0.10, 0.05]);
-    /// Words and form.
+    /// Emphasis on content and structure.
     pub const STRICT: Self = Self::of([0.50, 0.25, 0.15, 0.05, 0.05]);
 
     const fn of([content, structure, sentences, length, punctuation]: [f64; 5]) -> Self {
@@ -83,10 +82,10 @@ impl Profile {
         })
     }
 
-    /// Custom weights.
+    /// Makes a profile of custom weights.
     ///
     /// # Errors
-    /// [`InvalidWeights`] when one is negative, or their sum isn't 1 (within 0.001).
+    /// [`InvalidWeights`] if a weight is negative or the sum isn't 1 (within 0.001).
     pub fn custom(weights: Components) -> Result<Self, InvalidWeights> {
         let sum: f64 = weights.all().iter().sum();
         let is_valid =
@@ -96,11 +95,10 @@ impl Profile {
             .ok_or(InvalidWeights::Sum { sum })
     }
 
-    /// Custom weights as text, such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any
-    /// order.
+    /// Parses weights such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any order.
     ///
     /// # Errors
-    /// [`InvalidWeights`] when a component isn't there exactly once, or the sum isn't 1.
+    /// [`InvalidWeights`] if a component doesn't appear exactly once, or the sum isn't 1.
     pub fn parse(text: &str) -> Result<Self, InvalidWeights> {
         let mut weights = [None; COMPONENTS.len()];
         let given = text.split([' ', ',']).filter(|given| !given.is_empty());
@@ -150,7 +148,7 @@ impl Components {
             return self.content;
         }
         let weighed = self.all().into_iter().zip(profile.0.all());
-        // The weights' sum may be a little more than 1.
+        // The weights' sum may be slightly above 1.
         weighed
             .map(|(likeness, weight)| likeness * weight)
             .sum::<f64>()
@@ -158,12 +156,12 @@ impl Components {
     }
 }
 
-/// The scores from which on a warning or a stop is due; `None` for never.
+/// The scores that call for a warning or a stop; `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// From this score on someone should be warned.
+    /// Warn from this score on.
     pub warn_at: Option<f64>,
-    /// From this score on the conversation should end.
+    /// Stop the conversation from this score on.
     pub stop_at: Option<f64>,
 }
 
@@ -177,14 +175,14 @@ impl Default for Thresholds {
     }
 }
 
-/// The rules by which speakers are compared.
+/// The rules for comparing speakers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// The weights of the components.
+    /// The components' weights.
     pub profile: Profile,
-    /// How many of the last messages, of both speakers together, are compared.
+    /// The number of last messages that are compared, of both speakers together.
     pub window_messages: usize,
-    /// The scores from which on a warning or a stop is due.
+    /// The scores that call for a warning or a stop.
     pub thresholds: Thresholds,
 }
 
@@ -198,16 +196,16 @@ impl Default for Rules {
     }
 }
 
-/// What a score calls for.
+/// The action that a score calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceState))]
 pub enum ConvergenceState {
-    /// Nothing.
+    /// No action.
     Ok,
-    /// Somebody should know.
+    /// A warning.
     Warn,
-    /// The conversation should end, for `high_convergence`.
+    /// The end of the conversation, with the reason `high_convergence`.
     Stop,
 }
 
@@ -222,25 +220,25 @@ impl ConvergenceState {
     }
 }
 
-/// Where the last scores go.
+/// The direction of the last three scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceTrend))]
 pub enum Trend {
-    /// Fewer than three scores.
+    /// There are fewer than three scores.
     InsufficientData,
-    /// Each higher than the one before.
+    /// Each is higher than the one before.
     Increasing,
-    /// Each lower than the one before.
+    /// Each is lower than the one before.
     Decreasing,
-    /// Each within 0.1 of the one before.
+    /// Each is within 0.1 of the one before.
     Stable,
     /// None of these.
     Fluctuating,
 }
 
 impl Trend {
-    /// The trend in a word; none while there are too few scores.
+    /// The trend as a word; `None` with too few scores.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::InsufficientData => None,
@@ -252,59 +250,58 @@ impl Trend {
     }
 }
 
-/// How alike two speakers sound after a turn.
+/// The likeness of two speakers after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceScore))]
 pub struct Score {
-    /// From 0 (nothing alike) to 1 (the same), rounded to two decimals.
+    /// From 0 (different) to 1 (the same), rounded to two decimals.
     pub score: f64,
-    /// What it is made of, not rounded.
+    /// The components, not rounded.
     pub components: Components,
-    /// Where it goes.
+    /// The direction of the last scores.
     pub trend: Trend,
-    /// What it calls for.
+    /// The action that the score calls for.
     pub state: ConvergenceState,
 }
 
 /// A message of one of the speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerMessage {
-    /// The exchange in which it was said.
+    /// The number of its exchange.
     pub exchange: i64,
-    /// Who said it.
+    /// The speaker's name.
     pub speaker: String,
     /// What was said.
     pub text: String,
 }
 
-/// What the end of a conversation comes to.
+/// The convergence of the last two speakers at the end of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Convergence))]
 pub struct ConvergenceScore {
-    /// Who is compared: the two that spoke last.
+    /// The compared speakers: the last two.
     pub speakers: [String; 2],
-    /// After the last whole turn.
+    /// The score after the last complete turn.
     #[serde(flatten)]
     pub score: Score,
-    /// What the turn before it called for, if there was one.
+    /// The action that the turn before called for, if there was one.
     #[serde(skip)]
     pub before: Option<ConvergenceState>,
-    /// The last message completed the turn.
+    /// True if the last message completed the turn.
     #[serde(skip)]
     pub is_fresh: bool,
 }
 
 impl Rules {
-    /// How many of the last messages are enough: those that are compared in as many turns as make a trend, and one
-    /// exchange more, which may be incomplete.
+    /// The number of last messages that [`listen`] needs: the compared ones for each score of a trend, and one more exchange, as the
+    /// first may be incomplete.
     pub fn messages_needed(&self) -> i64 {
         i64_or_max(self.window_messages + 2 * TREND_SCORES)
     }
 }
 
-/// How alike the last two speakers sound, judged by the last messages `said`, in order. If these aren't the whole
-/// conversation (`is_whole` is false), the first exchange may be incomplete and is skipped. `None` before the first
-/// turn.
+/// Compares the last two speakers by the last messages `said`, in order. If these aren't the whole conversation (`is_whole` is false),
+/// the first exchange may be incomplete and is skipped. `None` before the first turn.
 pub fn listen(said: &[SpeakerMessage], is_whole: bool, rules: &Rules) -> Option<ConvergenceScore> {
     let first = said.first()?.exchange;
     let whole = said.iter().position(|said| is_whole || said.exchange != first);
@@ -347,14 +344,14 @@ pub struct Convergence {
     window: usize,
     messages: VecDeque<(usize, Features)>,
     last_texts: [String; 2],
-    /// Which speaker has begun a turn that the other hasn't answered yet.
+    /// The speaker who began a turn that the other hasn't answered yet.
     opened_by: Option<usize>,
     scores: VecDeque<f64>,
 }
 
 impl Convergence {
-    /// A conversation between `speakers`, of whose messages the last `window` are compared ([`WINDOW_MESSAGES`] is
-    /// usual; with fewer than 2 there is never a score).
+    /// Starts a conversation between `speakers`. The last `window` messages are compared ([`WINDOW_MESSAGES`] is usual; with fewer than 2
+    /// there is never a score).
     pub fn new(speakers: [&str; 2], profile: Profile, window: usize) -> Self {
         Self {
             speakers: speakers.map(str::to_owned),
@@ -368,13 +365,13 @@ impl Convergence {
         }
     }
 
-    /// The same, with other thresholds.
+    /// Replaces the thresholds.
     #[must_use]
     pub fn with_thresholds(self, thresholds: Thresholds) -> Self {
         Self { thresholds, ..self }
     }
 
-    /// Takes in a message. Returns the score if it completes a turn; messages of others are ignored.
+    /// Adds a message. Returns the score if it completes a turn. Messages of other speakers are ignored.
     pub fn push(&mut self, speaker: &str, text: &str) -> Option<Score> {
         let side = self.speakers.iter().position(|known| known == speaker)?;
         let text = clean(text);
@@ -397,7 +394,7 @@ impl Convergence {
         }
     }
 
-    /// How many messages are kept.
+    /// The number of messages in memory.
     pub fn remembered(&self) -> usize {
         self.messages.len()
     }
@@ -418,7 +415,7 @@ impl Convergence {
         })
     }
 
-    /// Compares as many messages of one as of the other; `None` while one of them hasn't spoken.
+    /// Compares equally many messages of both; `None` while one of them hasn't spoken.
     fn compare(&self) -> Option<Components> {
         let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
         let each = of(0).count().min(of(1).count());
@@ -469,7 +466,7 @@ fn trend(scores: &[f64]) -> Trend {
     }
 }
 
-/// The score to two decimals, by the number's exact value: 0.285 is a little less than that, and becomes 0.28.
+/// Rounds the exact value to two decimals: 0.285 is stored as slightly less, and becomes 0.28.
 fn rounded(score: f64) -> f64 {
     format!("{score:.2}").parse().unwrap_or(score)
 }

@@ -1,9 +1,9 @@
-//! Cursors: where the next page of a list begins, as text that only this program reads.
+//! Cursors: the position of a list's next page, as text that only this program reads.
 //!
 //! ```text
 //! 1 q 9f3a2b1c 636f646572
-//! │ │ │        └── the last entry of the page before, in hexadecimal digits
-//! │ │ └── what tells a cursor of this list from one of another list, or from one that was made up
+//! │ │ │        └── the last entry of the page before, in hexadecimal
+//! │ │ └── a check against cursors of other lists and forged ones
 //! │ └── the list
 //! └── the version of this form
 //! ```
@@ -20,29 +20,29 @@ use super::{agent::AgentId, fnv::fnv32, number::usize_or_max, text::hexadecimal}
 const VERSION: char = '1';
 /// Version, list, and eight digits of the check.
 const HEAD_CHARS: usize = 10;
-/// The longest cursor that is read: names have 128 characters at most.
+/// The most characters of a valid cursor: names have at most 128.
 const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
 
 /// A list that is read in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagedList<'a> {
-    /// Agents, by name.
+    /// Agents by id.
     Agents,
-    /// The queue, by agent.
+    /// Queue rows by agent.
     Queue,
-    /// Projects, by name.
+    /// Projects by name.
     Projects,
-    /// Runs, the newest first.
+    /// Runs, newest first.
     Runs,
-    /// The audit, the newest first.
+    /// Audit entries, newest first.
     Audit,
-    /// The exchanges of an agent's window, the newest first.
+    /// The exchanges of an agent's window, newest first.
     Window(&'a AgentId),
     /// The items of an agent's summary.
     Items(&'a AgentId),
     /// The facts of an agent.
     Facts(&'a AgentId),
-    /// The versions of an agent's summary, the newest first.
+    /// The versions of an agent's summary, newest first.
     Versions(&'a AgentId),
 }
 
@@ -71,18 +71,18 @@ impl PagedList<'_> {
     }
 }
 
-/// Why a text is no cursor of a list.
+/// The reason why a text isn't a cursor of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCursor {
-    /// It was never given out, at least not by this version.
+    /// It was never issued, at least not by this version.
     #[error("is no cursor")]
     Unknown,
-    /// It was given out for another list, or for another agent's.
+    /// It was issued for another list, or for another agent's list.
     #[error("is a cursor of another list")]
     OtherList,
 }
 
-/// Where the next page of a list begins.
+/// The position of a list's next page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
@@ -95,17 +95,17 @@ impl fmt::Display for Cursor {
 }
 
 impl Cursor {
-    /// The cursor for the page of `list` that begins after `entry`.
+    /// Makes the cursor of the page of `list` after `entry`.
     pub fn behind(list: PagedList<'_>, entry: &impl ToString) -> Self {
         let entry = entry.to_string();
         let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
         Self(head + &hexadecimal(entry.as_bytes()))
     }
 
-    /// The entry of `list` after which the page begins.
+    /// Reads the entry of `list` after which the page begins.
     ///
     /// # Errors
-    /// [`NoCursor`].
+    /// [`NoCursor`] if the text isn't a cursor of `list`.
     pub fn read<T: FromStr>(list: PagedList<'_>, text: &str) -> Result<T, NoCursor> {
         let (letter, given, entry) = parts(text)?;
         if letter != list.letter() || given != check(list, &entry) {
@@ -119,25 +119,24 @@ impl Cursor {
         entry.parse().map_err(|_| NoCursor::Unknown)
     }
 
-    /// The entry after which the page begins, for a caller that has just received the cursor and knows the list.
+    /// The entry after which the page begins, unchecked: for a client that has just received the cursor.
     pub fn entry<T: FromStr>(&self) -> Option<T> {
         let (_, _, entry) = parts(&self.0).ok()?;
         entry.parse().ok()
     }
 }
 
-/// The `next_cursor` of an answer, read as the last entry, for a caller that has just received it: for serde's
-/// `deserialize_with`.
+/// Reads the `next_cursor` of an answer as the last entry, for a client that has just received it. For serde's `deserialize_with`.
 ///
 /// # Errors
-/// What the deserializer fails with.
+/// The deserializer's error.
 pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let cursor = Option::<Cursor>::deserialize(deserializer)?;
     Ok(cursor.and_then(|cursor| cursor.entry()))
 }
 
-/// The page of `limit` entries out of those that were read, and `last` of its last entry, after which the next page begins.
-/// There is a next page if more than `limit` were read.
+/// Cuts the entries that were read to a page of `limit`. Returns it with the `last` of its last entry if more entries were read: the next
+/// page begins after it.
 pub fn cut<Entry, Last>(
     mut found: Vec<Entry>,
     limit: i64,
@@ -150,7 +149,7 @@ pub fn cut<Entry, Last>(
     (found, next)
 }
 
-/// The cursor's list, check, and last entry.
+/// Splits a cursor into list, check and last entry.
 fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     if text.len() > CHARS_MAX || !text.is_ascii() {
         return Err(NoCursor::Unknown);
@@ -168,7 +167,7 @@ fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     Ok((letter, given, entry))
 }
 
-/// Hexadecimal digits as they are written here: no sign, no capitals.
+/// Parses hexadecimal digits in lower case, without a sign.
 fn number(digits: &str) -> Result<u32, NoCursor> {
     let is_ours = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if !digits.bytes().all(is_ours) {
@@ -177,7 +176,7 @@ fn number(digits: &str) -> Result<u32, NoCursor> {
     u32::from_str_radix(digits, 16).map_err(|_| NoCursor::Unknown)
 }
 
-/// The same in every daemon.
+/// Computes the check. It is the same in every daemon.
 fn check(list: PagedList<'_>, entry: &str) -> u32 {
     let letter = list.letter().to_string();
     let parts = [letter.as_str(), list.agent(), entry];
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_read_for_its_list_alone() {
+    fn a_cursor_is_valid_only_for_its_list() {
         let (coder, other): (AgentId, AgentId) = (coder(), "other".parse().unwrap());
         let cursor = Cursor::behind(PagedList::Window(&coder), &12).to_string();
         assert_eq!(Cursor::read(PagedList::Window(&coder), &cursor), Ok(12_i64));
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_up_is_none() {
+    fn a_forged_cursor_is_refused() {
         for text in [
             "",
             "1",
@@ -263,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_given_out_is_read_again(entry in "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", number in any::<i64>()) {
+        fn an_issued_cursor_is_read_back(entry in "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", number in any::<i64>()) {
             let coder = coder();
             let cursor = Cursor::behind(PagedList::Agents, &entry).to_string();
             prop_assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -273,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_else_is_read(text in "\\PC{0,40}|1[aqprwiv][0-9a-f]{8,60}", place in 0..40_usize, digit in "[0-9a-f]") {
+        fn any_other_text_is_refused(text in "\\PC{0,40}|1[aqprwiv][0-9a-f]{8,60}", place in 0..40_usize, digit in "[0-9a-f]") {
             prop_assert!(Cursor::read::<i64>(PagedList::Runs, &text).is_err() || text == Cursor::behind(PagedList::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
             // One digit changed.
             let cursor = Cursor::behind(PagedList::Agents, &"an-agent-of-a-name").to_string();

@@ -1,4 +1,4 @@
-//! What a diagnosis of a recapd finds: checks, each with its remedy, and what the schedules do.
+//! The results of a diagnosis: checks, each with its remedy, and the state of the schedules.
 
 use serde::Serialize;
 
@@ -8,26 +8,26 @@ use super::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// It works, but should be looked at.
+    /// It works, but needs attention.
     Warn,
     /// Summaries aren't made, or soon won't be.
     Fail,
-    /// There is nothing to check.
+    /// There was nothing to check.
     Skip,
 }
 
-/// What a schedule did last and does next.
+/// The last and the next run of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firing {
     /// The schedule's name.
     pub name: &'static str,
-    /// Its cron expression.
+    /// The cron expression.
     pub crontab: String,
-    /// When it was fired last, by whichever daemon; none if it never was.
+    /// When any daemon last fired it; `None` if none did.
     pub last_at: Option<Timestamp>,
-    /// When it is due next; none if never.
+    /// When it is due next; `None` if never.
     pub next_at: Option<Timestamp>,
 }
 
@@ -36,11 +36,11 @@ pub struct Firing {
 pub struct Check {
     /// The check's name.
     pub name: &'static str,
-    /// The result.
+    /// The outcome.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub detail: String,
-    /// What to do about it.
+    /// The remedy, if one is needed.
     pub fix: Option<String>,
 }
 
@@ -54,22 +54,22 @@ impl Check {
         }
     }
 
-    /// A check that found all well.
+    /// Makes a check without a problem.
     pub fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self::new(name, Verdict::Ok, detail)
     }
 
-    /// A check that found something to improve, and how.
+    /// Makes a check that needs attention, with the remedy.
     pub fn warn(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(name, Verdict::Warn, detail).cure(fix)
     }
 
-    /// A check that failed, and how to repair it.
+    /// Makes a failed check, with the remedy.
     pub fn fail(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(name, Verdict::Fail, detail).cure(fix)
     }
 
-    /// A check with nothing to check.
+    /// Makes a check that had nothing to check.
     pub fn skip(name: &'static str, detail: impl Into<String>) -> Self {
         Self::new(name, Verdict::Skip, detail)
     }

@@ -1,5 +1,5 @@
-//! Pairs of calls and results: matched by id with the nearest open call, else by name and order; put next to each
-//! other; completed where one half is missing.
+//! Pairs of calls and results: matched by id with the latest open calls, else by name and order; placed next to each other; completed
+//! where one half is missing.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::message::Part;
 
-/// The parts of a draft that are one result: the result itself and the images that came with it.
+/// The parts of a draft that form one result: the result and the images after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ResultSpan {
     draft: usize,
@@ -20,12 +20,12 @@ struct ResultSpan {
 struct CallPosition {
     draft: usize,
     part: usize,
-    /// Calls with the same number were made at once: nothing but the model's words lies between them.
+    /// Calls with the same number belong to one batch: there are only words of the model between them.
     batch: usize,
     result: Option<ResultSpan>,
 }
 
-/// The calls of all drafts, in order, with the results found for them.
+/// The calls of all drafts in order, with their results.
 struct Pairs<'d, 'a> {
     drafts: &'d [Draft<'a>],
     calls: Vec<CallPosition>,
@@ -33,25 +33,22 @@ struct Pairs<'d, 'a> {
     open: HashMap<&'d str, Vec<usize>>,
     /// The index of each draft's first call.
     first_call: Vec<usize>,
-    /// The tools of calls that are seen and have their results, by the calls' ids.
+    /// Tool names of visible calls with results, by the calls' ids.
     answered: HashMap<&'d str, &'d str>,
     passes: Passes,
 }
 
-/// How much of a message of results was moved to its calls.
+/// The share of a message of results that was moved to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MovedShare {
-    /// None of it.
     Nothing,
-    /// Some of its results.
     Some,
-    /// All of it.
     Whole,
 }
 
-/// Makes turns in which every call is followed by its result. Halves of pairs are completed: a call gets a result that
-/// says none was recorded, a result becomes a text of the user's that names the tool. Calls that the speaker doesn't
-/// see are dropped with their results.
+/// Makes turns in which every call is followed by its result. Incomplete pairs are completed: a call gets a result that says that none
+/// was recorded, a result becomes a text of the user that names the tool. Calls that the speaker doesn't see are dropped with their
+/// results.
 pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
     let pairs = Pairs::find(drafts, passes);
     let mut taken = vec![Vec::new(); drafts.len()];
@@ -84,7 +81,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
             at += 1;
         }
     }
-    // Thinking alone says nothing to a provider that didn't write it.
+    // Thinking alone has no content for a provider that didn't write it.
     let says_something = |turn: &Turn<'_>| turn.parts().any(|part| !matches!(part, Part::Thinking(_)));
     turns.retain(says_something);
     turns
@@ -154,7 +151,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         }
     }
 
-    /// Among the calls made last, the first open one with that id.
+    /// The first open call with that id in the latest batch that has one.
     fn by_id(&mut self, id: &str) -> Option<usize> {
         let calls = &self.calls;
         let open = self.open.get_mut(id)?;
@@ -164,8 +161,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(open.remove(first))
     }
 
-    /// Among the calls of the exchange made last, the first open one with that tool name; if the result has an id, only a call
-    /// without one. One that was interrupted gets no result of a later call.
+    /// The first open call with that tool name in the exchange's latest batch that has one. If the result has an id, only a call without
+    /// one fits. An interrupted call thus gets no result of a later call.
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (made, drafts) = (self.first_call[result], self.drafts);
@@ -186,8 +183,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
         open.take_while(|&call| self.calls[call].batch == batch).last()
     }
 
-    /// Where the model's turn that begins at `at` ends: calls join what the model said right before them, and so does
-    /// what it said while a call of the turn was waiting for its result, and what follows a message that goes on.
+    /// The end of the model's turn that begins at `at`. It includes calls right after words of the model, words while a call of the turn
+    /// waits for its result, and whatever follows a message that goes on.
     fn turn_end(&self, at: usize) -> usize {
         let drafts = self.drafts;
         let joins = |&next: &usize| {
@@ -201,14 +198,14 @@ impl<'d, 'a> Pairs<'d, 'a> {
         later.next().unwrap_or(drafts.len())
     }
 
-    /// Whether a call in the drafts from `at` to `end` has its result after `end`.
+    /// Returns true if a call in the drafts from `at` to `end` has its result after `end`.
     fn waits(&self, at: usize, end: usize) -> bool {
         let calls = &self.calls[self.first_call[at]..self.first_call[end]];
         let mut results = calls.iter().filter_map(|call| call.result.as_ref());
         results.any(|result| result.draft > end)
     }
 
-    /// The results of the calls in `drafts`, in call order. A message that holds only these stays whole.
+    /// The results of the calls in `drafts`, in call order. A message with only these results stays whole.
     fn results(
         &self,
         drafts: Range<usize>,
@@ -259,8 +256,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
 
-    /// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
-    /// what came along with one that is seen: nobody knows who called for the others.
+    /// The rest of a message of results after results with a call have moved to it; it becomes the user's turn. Of another speaker's
+    /// results only content that accompanies a visible one is kept, since the callers of the others are unknown.
     fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: MovedShare) -> Option<Turn<'a>> {
         let is_others = draft.sight == BatchObservation::WithCalls;
         if given == MovedShare::Whole || (is_others && given == MovedShare::Nothing) {
@@ -282,7 +279,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
     }
 
-    /// A result without a call of its own, as something that the user says.
+    /// Turns a result without a call of its own into a text.
     fn as_said(&self, part: &Part) -> Part {
         let Part::ToolResult {
             call_id,
@@ -305,7 +302,6 @@ impl<'d, 'a> Pairs<'d, 'a> {
     }
 }
 
-/// The results in a draft.
 fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
     let ranges = ranges(&drafts[draft].parts);
     ranges
@@ -314,7 +310,7 @@ fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
         .collect()
 }
 
-/// The ranges of the results, each with the images that came with it.
+/// The part ranges of the results, each with the images after it.
 fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let of_result = |start: usize| {
         let images = parts[start + 1..]

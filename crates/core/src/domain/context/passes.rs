@@ -1,43 +1,43 @@
-//! The repairs that make a context valid, each with a name, so that a test can show that the self-test notices when it
-//! is left out. All real contexts get every repair.
+//! The repairs that make a context valid. A test can leave one out by name, to show that the self-test notices. All real contexts get
+//! every repair.
 
 use super::Thinking;
 
-/// A repair.
+/// One repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// A call without a result gets one that says none was recorded.
+    /// Adds a result that says that none was recorded to a call without one.
     MissingResults,
-    /// A result without a call becomes the user's words.
+    /// Turns a result without a call into words of the user.
     OrphanResults,
-    /// Results stand right after their calls, in call order.
+    /// Puts results right after their calls, in call order.
     ResultOrder,
-    /// The conversation begins with the user.
+    /// Makes the conversation begin with the user.
     FirstTurn,
-    /// Consecutive turns of one side are separated or merged.
+    /// Separates or merges consecutive turns of one side.
     Alternation,
-    /// Thinking is dropped once what came before it is gone.
+    /// Drops thinking once earlier content is gone.
     Thinking,
-    /// The oldest exchanges are left out until the rest fits.
+    /// Leaves out the oldest exchanges until the rest fits.
     Fitting,
 }
 
-/// The repairs that are made.
+/// A set of repairs: all, or all but one.
 #[derive(Clone, Copy, Debug)]
 pub struct Passes {
     dropped: Option<Pass>,
 }
 
 impl Passes {
-    /// Every one.
+    /// Every repair.
     pub const ALL: Self = Self { dropped: None };
 
-    /// All but one.
+    /// Every repair except `pass`.
     pub const fn without(pass: Pass) -> Self {
         Self { dropped: Some(pass) }
     }
 
-    /// The thinking that is sent, if `bound` is what may be.
+    /// The thinking to send: `bound`, or all without the pass for thinking.
     pub(super) fn thinking(self, bound: Thinking) -> Thinking {
         if self.has(Pass::Thinking) {
             bound
@@ -52,7 +52,7 @@ impl Passes {
 }
 
 impl Pass {
-    /// All of them.
+    /// Every repair.
     pub const ALL: [Self; 7] = [
         Self::MissingResults,
         Self::OrphanResults,

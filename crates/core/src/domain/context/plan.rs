@@ -1,4 +1,4 @@
-//! What goes where in a context, what it costs, and how it is put together.
+//! The plan of a context: the place of each part, its cost, and the assembly.
 
 use super::{
     Alternation, CONTINUATION, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SourceExchange,
@@ -15,7 +15,6 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// What goes where, before it is put together.
 pub(super) struct Plan<'i, 'a> {
     pub(super) input: &'i ContextInput<'a>,
     pub(super) options: &'i ContextOptions,
@@ -29,7 +28,7 @@ pub(super) struct Plan<'i, 'a> {
     pub(super) body: Vec<Turn<'a>>,
 }
 
-/// What stands before a turn: the turn before it of any kind, and the one before that isn't instructions.
+/// The roles before a turn: of the turn right before it, and of the last one that isn't instructions.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
     turn: Option<Role>,
@@ -68,7 +67,7 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts, passes),
         };
-        // Whose the results are that aren't seen for sure, nobody here knows: nobody waits for the model because of them.
+        // Results that the speaker may not see have unknown callers, so they don't mean that the model is to answer.
         let is_said = |draft: &&draft::Draft<'_>| {
             draft.role != Role::System && draft.sight == draft::BatchObservation::Seen
         };
@@ -101,7 +100,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(&self.head(start))
             .map(|turn| turn.tokens(self.counter))
             .sum::<i64>();
-        // There may be one more turn between head and window, or one before both; and a silence after them.
+        // There may be one more turn between head and window, or one before both, and a silence after them.
         let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
         let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
         let answered = match (self.is_silent(), self.options.ends_with_user) {
@@ -114,7 +113,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         preamble + acknowledged.max(opened) + answered + named
     }
 
-    /// The tokens of the turns that have to be put before one of that role.
+    /// The tokens of the turns that alternation puts before a turn of that role.
     pub(super) fn between(&self, before: &mut Before, role: Role) -> i64 {
         let is_silence = self.is_silent() && alternation::is_silence_between(before.said, role);
         let clashes = before.turn.is_some_and(|before| alternation::clash(before, role));
@@ -158,7 +157,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// The copies that are sent if the exchanges begin at index `start` of the window.
+    /// The copies to send if the exchanges begin at index `start` of the window.
     pub(super) fn choose(&self, start: usize) -> CopySelection {
         let first = self.input.exchanges.get(start);
         let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
@@ -170,8 +169,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .choose(first_exchange, &sent, self.options.copies_max_tokens())
     }
 
-    /// The request that the exchanges from index `start` on work on, if they don't hold it. Where it is the anchor, that
-    /// stands for it.
+    /// The request that the exchanges from index `start` on work on. `None` if they hold it, or if the anchor is that request.
     fn request_before(&self, start: usize) -> Option<&DraftRequest<'a>> {
         let request = self.requests.before(self.input.exchanges.get(start)?)?;
         let is_anchor = self.anchor_before(start).is_some()
@@ -179,7 +177,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         (!is_anchor).then_some(request)
     }
 
-    /// The anchor, if the exchanges from index `start` on don't hold it.
+    /// The anchor; `None` if the exchanges from index `start` on hold it.
     fn anchor_before(&self, start: usize) -> Option<&Piece<'a>> {
         let first = self.input.exchanges.get(start);
         let first_seq = first.and_then(|exchange| exchange.messages.first());
@@ -189,7 +187,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .filter(|_| self.input.anchor.as_ref().is_some_and(is_away))
     }
 
-    /// The index of the first turn behind the head, if the exchanges begin at index `start` of the window.
+    /// The index of the first turn after the head, if the exchanges begin at index `start` of the window.
     fn first_turn(&self, start: usize) -> Option<usize> {
         let first = self.input.exchanges.get(start)?.exchange;
         let from = self.body.partition_point(|turn| turn.exchange < first);
@@ -197,7 +195,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         (from..self.body.len()).find(stays)
     }
 
-    /// The lines that say whose the anchor is, and whose the window's first words are that follow it, if need be.
+    /// The lines that name the speakers of the anchor and of the window's first words after it, if needed.
     fn names(&self, start: usize) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
         let names_speakers = self.options.names_speakers;
         let become_one = self.options.alternation == Alternation::Merge;
@@ -208,12 +206,12 @@ impl<'i, 'a> Plan<'i, 'a> {
         let next = &self.body[self.first_turn(start)?];
         let (before, line) =
             alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
-        // Where turns name their speakers, one without a name becomes one with the head all the same.
+        // With named speakers, a turn without a name is still merged with the head.
         let is_joined = become_one && (!names_speakers || next.speaker().is_none());
         Some((before, line.filter(|_| is_joined)))
     }
 
-    /// The user's turn between preamble and window: anchor, request, copies, summary, and the note of what was left out.
+    /// The user's turn between preamble and window: anchor, request, copies, summary, and the note of the left-out exchanges.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
@@ -237,7 +235,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         let (opening, is_silent) = (self.opening(), self.is_silent());
         let opens_itself = self.input.perspective.is_some();
         let ends_with_user = self.options.ends_with_user;
-        // A perspective tells who speaks by itself.
+        // With a perspective, the texts already name their speakers.
         let by_speaker = self.options.names_speakers && !opens_itself;
         let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
@@ -267,8 +265,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 }
 
-/// The note of exchanges that neither window nor summary shows the model: those that weren't read, and `exchanges`
-/// after them.
+/// The note of exchanges that are in neither window nor summary: the unread ones, and `exchanges` after them.
 fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
     let mut left_out = unread.iter().copied().chain(numbers(exchanges));
     let first = left_out.next()?;

@@ -1,5 +1,5 @@
-//! The request before later legs: where a window begins within an exchange, what the user asked for stands in front of it, as a
-//! marked copy. It is verbatim, and cut only if it is bigger than a step.
+//! The request before later legs: if a window begins within an exchange, a marked copy of the user's request comes first. It is verbatim,
+//! and cut only if it is bigger than a step.
 
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
@@ -14,19 +14,18 @@ use crate::domain::{
     tokens::{TokenCounter, count_message},
 };
 
-/// A request takes at most this fraction (one in so many) of what is sent, however big a step is.
+/// A request takes at most one part in this many of the context, however big a step is.
 const REQUEST_SHARE: i64 = 2;
-/// Why the copy is there, as the model reads it.
+/// The reason for the copy, as the model reads it.
 const WHY: &str = "the request that what follows works on";
 
-/// The requests of all exchanges of which the window holds later legs.
+/// The requests of all exchanges with later legs in the window.
 pub(super) struct Requests<'a>(Vec<DraftRequest<'a>>);
 
-/// A request as it would be sent.
+/// A request, rendered.
 pub(super) struct DraftRequest<'a> {
     /// The first leg of its exchange.
     exchange: i64,
-    /// Its message.
     pub(super) seq: i64,
     pub(super) piece: Piece<'a>,
 }
@@ -53,7 +52,7 @@ impl<'a> Requests<'a> {
         self.0.iter_mut().map(|request| &mut request.piece)
     }
 
-    /// What has to stand before `first`, if that is a later leg.
+    /// The request that must come before `first`, if that is a later leg.
     pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&DraftRequest<'a>> {
         let is_later = first.begins_with < first.exchange;
         self.0
@@ -62,19 +61,19 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Whether `message` is the request of an exchange of which the window holds later legs.
+/// Returns true if `message` is the request of an exchange with later legs in the window.
 pub(super) fn is_request(input: &ContextInput<'_>, message: SourceMessage<'_>) -> bool {
     sources(input).any(|source| source.message.seq == message.seq)
 }
 
-/// The most tokens of a request that is sent whole, if limited.
+/// The most tokens of a request that is sent whole; `None` means no limit.
 pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
     let share = options.limit_tokens().map(|limit| limit / REQUEST_SHARE);
     let step = Some(options.step_tokens).filter(|&step| step > 0);
     share.into_iter().chain(step).min()
 }
 
-/// The requests as they were stored.
+/// The stored requests.
 fn sources<'i, 'a>(input: &'i ContextInput<'a>) -> impl Iterator<Item = SourceRequest<'a>> + use<'i, 'a> {
     let later = input
         .exchanges
@@ -122,7 +121,7 @@ fn copy<'a>(
     Some(Piece::text(Reason::Request, &text))
 }
 
-/// Head and tail of what was said in so many `tokens`, about `max_tokens` of them; `None` if that says nothing.
+/// The head and tail of `said`, which has `tokens` tokens, cut to about `max_tokens`. `None` if too little would be left.
 fn shortened(said: &str, max_tokens: i64, tokens: i64) -> Option<String> {
     let whole = i64_or_max(said.chars().count());
     let chars = usize_or_max(whole.saturating_mul(max_tokens) / tokens.max(1));

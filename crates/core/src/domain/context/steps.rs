@@ -1,12 +1,10 @@
-//! Steps that the limit forces. The messages of the window are walked through in the order in which they are sent; where the
-//! sum goes over the limit a step is taken there, which makes room for several rounds: old results are shortened, then the
-//! oldest legs and exchanges are left out. What a step decides stays until the next one, and depends on nothing that comes
-//! after it. So the next request, whose walk is the same and goes on, begins with the bytes of this one, unless a step lies
-//! between them.
+//! Steps that the limit forces. A walk adds up the messages of the window in the order in which they are sent. Where the sum exceeds the
+//! limit it takes a step, which makes room for several rounds: it shortens old results, then leaves out the oldest legs and exchanges. A
+//! step's decisions stay until the next step, and depend on nothing after it. So the next request, whose walk begins the same, starts
+//! with the bytes of this one, unless a step lies between them.
 //!
-//! On the way a shortened result costs what its share of the characters lets expect, and somewhat more, so that texts aren't
-//! counted again and again. What is sent is counted at the end. Should it be too much, all is walked through once more with
-//! exact counts.
+//! During the walk the cost of a shortened result is estimated from the share of its characters, with a margin, so that texts aren't
+//! counted repeatedly. The result is counted at the end. If it is too big, the walk is repeated with exact counts.
 
 use std::collections::HashMap;
 
@@ -21,39 +19,39 @@ use crate::domain::{
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
 
-/// How full a request is after a step, in percent of the limit.
+/// The fill of a request after a step, in percent of the limit.
 const FULL_PERCENT: i64 = 80;
-/// How full it may be where no more than the newest leg is left, and where even that isn't possible.
+/// The fills to try, in percent, once only the newest leg is left.
 const FULLER_PERCENT: [i64; 3] = [FULL_PERCENT, 90, 100];
-/// A round that is too big alone gets one part in so many of the room.
+/// A round that is too big alone gets one part in this many of the room.
 const BIG_ROUND_SHARE: i64 = 2;
 
-/// What is sent of the window.
+/// The part of the window that is sent.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    /// The index of the first exchange or leg that is sent.
+    /// The index of the first exchange or leg to send.
     pub(super) start: usize,
-    /// The results that are shortened.
+    /// The results to shorten.
     pub(super) cuts: Vec<ShortenedSpan>,
 }
 
-/// A piece of the body whose results are shortened.
+/// A piece of the body with shortened results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShortenedSpan {
     pub(super) turn: usize,
     pub(super) piece: usize,
     /// The most characters of each result.
     pub(super) keep: usize,
-    /// The tokens of the piece then.
+    /// The tokens of the shortened piece.
     pub(super) tokens: i64,
 }
 
-/// Whether a `limit` of so many tokens forces a step.
+/// Returns true if a `limit` in tokens forces a step.
 pub(super) fn is_forced(plan: &Plan<'_, '_>, limit: i64) -> bool {
     Walk::new(plan, limit).overflows()
 }
 
-/// Decides what is sent within `limit` tokens.
+/// Decides what to send within `limit` tokens.
 pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     let mut walk = Walk::new(plan, limit);
     if !walk.overflows() {
@@ -68,18 +66,18 @@ pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     walk.decision()
 }
 
-/// A piece of the body, and what it takes.
+/// A piece of the body, with its cost.
 struct Unit {
     turn: usize,
     piece: usize,
     row: usize,
-    /// The number of its round, counted through the window.
+    /// The number of its round, counted from the start of the window.
     round: usize,
-    /// Its tokens as it is.
+    /// The tokens of the unshortened piece.
     tokens: i64,
-    /// What it takes beside: its turn's, and the turns that have to be put before that.
+    /// Additional tokens: its turn's overhead, and the turns that alternation puts before it.
     beside: i64,
-    /// The lengths of its results; `None` for no results.
+    /// The lengths of its results; `None` without results.
     lengths: Option<truncate_results::Lengths>,
 }
 
@@ -87,21 +85,21 @@ struct Walk<'p, 'i, 'a> {
     plan: &'p Plan<'i, 'a>,
     limit: i64,
     units: Vec<Unit>,
-    /// The index of the first unit of each row, and of none at the end.
+    /// The index of the first unit of each row, and the number of units at the end.
     first_units: Vec<usize>,
-    /// What is sent besides the window, by the first row that is sent, once known.
+    /// The tokens besides the window, by the first row that is sent, once known.
     fixed: Vec<Option<i64>>,
-    /// Tokens of shortened pieces, by unit, once they were counted.
+    /// Counted tokens of shortened pieces, by unit and size.
     counts: HashMap<(usize, ResultSize), i64>,
     /// Tokens of the note in a shortened result.
     note_tokens: i64,
-    /// Shortened results cost what is counted, not what may be expected.
+    /// True if costs of shortened results are counted, not estimated.
     is_exact: bool,
     sizes: Vec<ResultSize>,
     start: usize,
-    /// Tokens of the units from the start on, up to where the walk is.
+    /// Tokens of the units from the start to the current position.
     sum: i64,
-    /// Whether what is sent so far is over the limit, and nothing can be done.
+    /// True if the tokens so far exceed the limit and no step can help.
     is_stuck: bool,
 }
 
@@ -128,7 +126,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// Whether all of it is ever more than the limit.
+    /// Returns true if the whole window exceeds the limit.
     fn overflows(&mut self) -> bool {
         let all: i64 = self.units.iter().map(|unit| unit.beside + unit.tokens).sum();
         !self.fixed.is_empty() && self.fixed(0) + all > self.limit
@@ -160,7 +158,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.end();
     }
 
-    /// Leaves out what is too much by itself once a newer exchange has come, even one that says nothing.
+    /// Leaves out rows that only fit the limit as the newest exchange, once a newer one has come, even one without content.
     fn end(&mut self) {
         let newest = self.fixed.len() - 1;
         if self.start < newest && self.fixed(self.start) + self.sum > self.limit {
@@ -168,7 +166,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// A step after the unit `at`.
+    /// Takes a step after the unit `at`.
     fn step(&mut self, at: usize) {
         self.cut_big_rounds(at);
         let (start, treatment) = self.choose(at);
@@ -181,7 +179,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.is_stuck = self.fixed(start) + self.sum > self.limit;
     }
 
-    /// Shortens results of those of the newest rounds that have no room even alone.
+    /// Shortens results in those of the newest rounds that exceed the room alone.
     fn cut_big_rounds(&mut self, at: usize) {
         let room = self.limit - self.fixed(self.units[at].row);
         let newest = self.units[at].round;
@@ -207,7 +205,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// What is sent after a step: from which row on, and what becomes of the results.
+    /// Chooses the first row to send after a step, and the treatment of the results.
     fn choose(&mut self, at: usize) -> (usize, Treatment) {
         let newest = self.units[at].row;
         if let Some(start) = self.first_with_room(at) {
@@ -221,7 +219,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
                 return (newest, treatment);
             }
         }
-        // Not even the newest rounds have room as they are.
+        // The newest rounds don't fit unshortened.
         for percent in FULLER_PERCENT {
             let fits =
                 |&size: &ResultSize| self.total(newest, Treatment::AtMost(size), at) <= self.full(percent);
@@ -232,7 +230,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         (newest, Treatment::AtMost(ResultSize::NOTE))
     }
 
-    /// The first row from which on all has room after a step, with results as small as they get before more rows are left out.
+    /// The first row from which everything fits after a step, with results as short as they get before more rows are left out.
     fn first_with_room(&mut self, at: usize) -> Option<usize> {
         let (first, newest) = (self.start, self.units[at].row);
         let mut sum: i64 = self.cost_from(self.first_units[first], Treatment::FIRM, at);
@@ -251,7 +249,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.limit.saturating_mul(percent) / 100
     }
 
-    /// All tokens up to the unit `at`, if the rows from `start` on are sent so.
+    /// The tokens up to the unit `at`, if the rows from `start` on are sent with that treatment.
     fn total(&mut self, start: usize, treatment: Treatment, at: usize) -> i64 {
         self.fixed(start) + self.cost_from(self.first_units[start], treatment, at)
     }
@@ -262,7 +260,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
             .sum()
     }
 
-    /// The size of a unit after a step at the unit `at`: what was shortened stays so.
+    /// The size of a unit after a step at the unit `at`. Shortened results never grow again.
     fn treated(&self, unit: usize, treatment: Treatment, at: usize) -> ResultSize {
         let rounds_ago = self.units[at].round.saturating_sub(self.units[unit].round);
         self.sizes[unit].max(treatment.size(rounds_ago))
@@ -272,7 +270,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         *self.fixed[start].get_or_insert_with(|| self.plan.fixed(start))
     }
 
-    /// Tokens of a unit in that size.
+    /// The tokens of a unit in that size.
     fn cost(&mut self, at: usize, size: ResultSize) -> i64 {
         let unit = &self.units[at];
         let (Some(lengths), Some(keep)) = (&unit.lengths, size.chars()) else {
@@ -284,7 +282,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         unit.beside + self.count(at, size, keep)
     }
 
-    /// Counts a shortened piece, once.
+    /// Counts a shortened piece, at most once.
     fn count(&mut self, at: usize, size: ResultSize, keep: usize) -> i64 {
         let (unit, plan) = (&self.units[at], self.plan);
         *self.counts.entry((at, size)).or_insert_with(|| {
@@ -294,7 +292,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         })
     }
 
-    /// The tokens of all that is sent, counted.
+    /// The exact tokens of everything that is sent.
     fn counted(&mut self) -> i64 {
         let mut sum = self.fixed(self.start);
         for at in self.first_units[self.start]..self.units.len() {
@@ -330,7 +328,6 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
     }
 }
 
-/// The pieces of the body, in order.
 fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
     let begins = rounds(plan);
     let mut units: Vec<Unit> = Vec::with_capacity(plan.body.len());
@@ -341,8 +338,8 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
         }
         let mut beside = MESSAGE_OVERHEAD_TOKENS + plan.between(&mut before, turn.role);
         for (piece, of_turn) in turn.pieces.iter().enumerate() {
-            // Results are of their calls' round, whenever they came. A turn may hold several rounds: words alone, and what the
-            // model said next.
+            // A result belongs to its call's round, whenever it came. A turn may hold several rounds: words alone, and the model's next
+            // message.
             if let Some(seq) = of_turn.seq().filter(|_| turn.role == Role::Assistant) {
                 round = round.max(begins.partition_point(|&begin| begin <= seq));
             }
@@ -360,7 +357,7 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
     units
 }
 
-/// The messages that begin a round, by their numbers.
+/// The numbers of the messages that begin a round.
 fn rounds(plan: &Plan<'_, '_>) -> Vec<i64> {
     let mut begins = Vec::new();
     for row in &plan.input.exchanges {

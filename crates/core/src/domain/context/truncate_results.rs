@@ -1,4 +1,4 @@
-//! Shortening tool results: head and tail stay, and a note says what is left out between them.
+//! Shortens tool results: head and tail stay, with a note in between of how much is left out.
 
 use serde::Serialize;
 
@@ -9,40 +9,40 @@ use crate::domain::{
     tokens::{TokenCounter, count_part},
 };
 
-/// One part in so many is added to what is expected of a shortened result.
+/// One part in this many is added to the estimate of a shortened result.
 const ESTIMATE_MARGIN: i64 = 8;
-/// A result is shortened if it has so many characters more than it may keep: the note's own.
+/// A result is shortened if it exceeds its limit by more characters than this, the length of the note.
 const NOTE_CHARS: usize = 60;
-/// A number as long as the notes' as a rule.
+/// A number of the usual length in a note.
 const NOTED_CHARS: usize = 9_999_999;
-/// How a note begins that stands for what is left out.
+/// The beginning of a note about left-out text.
 const NOTE_HEAD: &str = "[… ";
 
-/// A tool result that was shortened.
+/// A shortened tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Elision {
-    /// The exchange it stands in: its handle, `#n`.
+    /// The number of its exchange: the handle `#n`.
     pub exchange: i64,
-    /// Its message, if it was stored.
+    /// The number of its message, if it was stored.
     pub seq: Option<i64>,
-    /// Characters left out.
+    /// The number of characters left out.
     pub chars: usize,
 }
 
-/// The lengths of the texts of a piece that holds results.
+/// The lengths of the texts in a piece with results.
 #[derive(Debug)]
 pub(super) struct Lengths {
     /// Characters of each result.
     results: Vec<usize>,
-    /// Characters of everything else that is text.
+    /// Characters of all other text.
     others: usize,
-    /// Tokens of what is no text.
+    /// Tokens of everything that isn't text.
     tokens: i64,
 }
 
 impl Lengths {
-    /// Those of `piece`; `None` if it holds no result.
+    /// Measures `piece`; `None` if it holds no result.
     pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
         let mut lengths = Self {
             results: Vec::new(),
@@ -61,7 +61,7 @@ impl Lengths {
         (!lengths.results.is_empty()).then_some(lengths)
     }
 
-    /// The tokens to expect of the piece, which has so many as it is, if each result keeps `keep` characters and gets a note of
+    /// Estimates the tokens of the piece, which has `tokens` unshortened, if each result keeps `keep` characters and gets a note of
     /// `note_tokens`.
     pub(super) fn estimate(&self, tokens: i64, keep: usize, note_tokens: i64) -> i64 {
         let all: usize = self.results.iter().sum::<usize>() + self.others;
@@ -79,18 +79,18 @@ impl Lengths {
         }
         let texts = (tokens - self.tokens).max(0);
         let share = texts.saturating_mul(i64_or_max(kept)) / i64_or_max(all.max(1));
-        // Ends may be denser than what lies between them.
+        // The ends may be denser than the middle.
         let expected = self.tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
         expected.min(tokens)
     }
 }
 
-/// Tokens of the note that stands in a shortened result.
+/// Tokens of the note in a shortened result.
 pub(super) fn note_tokens(counter: &dyn TokenCounter) -> i64 {
     counter.count(&format!("\n{}\n", note(NOTED_CHARS, i64::from(u16::MAX))))
 }
 
-/// The tokens of a piece of `turn` whose results keep `keep` characters each; `None` if that saves nothing.
+/// Counts the tokens of a piece of `turn` with its results cut to `keep` characters each; `None` if that saves nothing.
 pub(super) fn shortened_tokens(
     turn: &Turn<'_>,
     piece: usize,
@@ -109,7 +109,7 @@ pub(super) fn shortened_tokens(
     is_shorter.then_some(tokens)
 }
 
-/// Shortens the results of a piece of `turn`, which has so many `tokens` then, to `keep` characters each.
+/// Shortens the results of a piece of `turn` to `keep` characters each; the piece then has `tokens` tokens.
 pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, tokens: i64) -> Vec<Elision> {
     let exchange = turn.exchange;
     let piece = &mut turn.pieces[piece];
@@ -132,8 +132,7 @@ pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, toke
     elided
 }
 
-/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns how many characters
-/// were left out.
+/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns the number of characters left out.
 pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usize {
     let mut chars = 0;
     for part in &mut message.parts {
@@ -147,8 +146,8 @@ pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usi
     chars
 }
 
-/// The head and the tail of a text, `keep` characters together, with a note between them of how much is left out
-/// (earlier cuts included) and where to find it. `None` if that saves nothing.
+/// Cuts a text to its head and tail, `keep` characters in total, with a note in between of how much is left out (earlier cuts included)
+/// and where to find it. `None` if that saves nothing.
 fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     if text.len() <= keep {
         return None;
@@ -156,14 +155,14 @@ fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     cut(text, text.chars().count(), keep, exchange)
 }
 
-/// As [`shorten`], of a text of so many characters.
+/// Like [`shorten`], for a text of `chars` characters.
 fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, usize)> {
     let left_out = chars.checked_sub(keep).filter(|&left_out| left_out > 0)?;
     let tail = keep / 3;
     let (head, rest) = text.split_at(end_of_first(text, keep - tail));
     let (middle, tail) = rest.split_at(start_of_last(rest, tail));
     let left_out = match noted(middle, exchange) {
-        // A tool may have written what only looks like a note of ours, with any number in it.
+        // A tool's own text may look like such a note, with any number in it.
         Some(before) => left_out
             .saturating_add(before)
             .saturating_sub(note(before, exchange).chars().count()),
@@ -178,12 +177,12 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     (short.chars().count() < chars).then_some((short, left_out))
 }
 
-/// Where the first so many characters end.
+/// The byte index after the first `chars` characters.
 fn end_of_first(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
 
-/// Where the last so many characters begin.
+/// The byte index of the last `chars` characters.
 fn start_of_last(text: &str, chars: usize) -> usize {
     match chars.checked_sub(1) {
         Some(before) => text.char_indices().nth_back(before).map_or(0, |(at, _)| at),
@@ -191,7 +190,7 @@ fn start_of_last(text: &str, chars: usize) -> usize {
     }
 }
 
-/// What stands in place of so many characters.
+/// The note that replaces `left_out` characters.
 fn note(left_out: usize, exchange: i64) -> String {
     format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
 }
@@ -200,7 +199,7 @@ fn note_end(exchange: i64) -> String {
     format!(" characters left out of exchange #{exchange} …]")
 }
 
-/// How many characters an earlier note in `text` says were left out.
+/// The number of left-out characters that an earlier note in `text` gives.
 fn noted(text: &str, exchange: i64) -> Option<usize> {
     let (before, _) = text.split_once(&note_end(exchange))?;
     let (_, number) = before.rsplit_once(NOTE_HEAD)?;
@@ -216,9 +215,9 @@ mod tests {
         tokens::Characters,
     };
 
-    /// What is expected is hardly less than what is counted, and never more than the whole.
+    /// An estimate is hardly below the count, and never above the whole.
     #[test]
-    fn an_estimate_is_of_the_share_that_is_kept() {
+    fn an_estimate_scales_with_the_kept_characters() {
         let result = |chars: usize| Part::ToolResult {
             call_id: None,
             name: None,
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_before_is_counted_again() {
+    fn a_second_cut_includes_the_first_in_its_count() {
         let text = "x".repeat(12_345);
         let (once, left_out) = shorten(&text, 3_000, 7).unwrap();
         assert_eq!(left_out, 9_345);
@@ -277,7 +276,7 @@ mod tests {
             "{once}"
         );
         let (twice, left_out) = shorten(&once, 300, 7).unwrap();
-        // The line feeds around the note are no characters of the result.
+        // The line feeds around the note aren't characters of the result.
         assert_eq!(left_out, 12_345 - 300 + 2);
         assert_eq!(twice.matches('…').count(), 2, "{twice}");
         let forged = format!(
@@ -287,7 +286,7 @@ mod tests {
             "y".repeat(4_000)
         );
         assert!(shorten(&forged, 300, 7).is_some());
-        // What only looks like a note is text.
+        // A text that only resembles a note is plain text.
         for text in [
             "[… 1 2 characters left out of exchange #7 …]",
             "[… 12 characters left out of exchange #8 …]",

@@ -1,22 +1,20 @@
-//! What is counted in a message, and how counts and texts are compared.
+//! Counts of a message's features, and comparisons of counts and texts.
 //!
-//! The quirks of the definition are kept, so that scores can be compared with Pidgin's: a single sentence that ends in a
-//! full stop counts as none, any number before a full stop as a list item ("3.14"), a code block as two fences.
+//! The quirks of the definition are kept, so that scores are comparable with Pidgin's: a single sentence that ends in a full stop counts
+//! as none, any digit before a full stop ("3.14") as a list item, a code block as two fences.
 
 use std::{collections::BTreeSet, hash::Hash, iter::Sum, ops::Add};
 
 use super::Components;
 
-/// Texts shorter than this, in characters, are compared by their letters, longer ones by their words.
+/// Texts with fewer characters than this are compared by letters, longer ones by words.
 const SHORT_CHARS: usize = 50;
-/// Labels that some models write before their words.
+/// Labels that some models write before their text.
 const LABELS: [&str; 2] = ["**Agent A**", "**Agent B**"];
-/// What ends a sentence.
 const SENTENCE_ENDS: [char; 3] = ['.', '!', '?'];
-/// What begins a list item.
 const BULLETS: [char; 3] = ['-', '*', '•'];
 
-/// Counts of one message, or of several together.
+/// The counts of one message, or the sums of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Features {
     pub(super) chars: usize,
@@ -28,7 +26,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Of a text that is [`clean`].
+    /// Counts a text that is [`clean`].
     pub(super) fn of(text: &str) -> Self {
         let count = |mark: char| text.matches(mark).count();
         Self {
@@ -50,7 +48,7 @@ impl Features {
         }
     }
 
-    /// How alike `one` and `other` are, each the counts of `messages` messages.
+    /// Compares two sums, each over `messages` messages.
     pub(super) fn likeness(one: &Self, other: &Self, messages: usize, content: f64) -> Components {
         let rates = |features: &Self| features.punctuation.map(|marks| share(marks, features.chars));
         let averages = |features: &Self| features.structure.map(|count| share(count, messages));
@@ -86,7 +84,7 @@ impl Sum for Features {
     }
 }
 
-/// The text without labels, with single blank lines, trimmed.
+/// Removes labels, reduces blank lines to single ones, and trims.
 pub(super) fn clean(text: &str) -> String {
     let text = LABELS.iter().fold(text.to_owned(), |text, label| {
         let mut pieces = text.split(label);
@@ -98,7 +96,7 @@ pub(super) fn clean(text: &str) -> String {
     collapse_blank_lines(text.trim())
 }
 
-/// In white space with three line feeds or more, what lies from the first to the last becomes two.
+/// Replaces white space from the first to the last of three or more line feeds by two line feeds.
 fn collapse_blank_lines(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut rest = text;
@@ -121,7 +119,7 @@ fn collapse_blank_lines(text: &str) -> String {
     collapsed + rest
 }
 
-/// Ends of sentences before white space, and one more if the text doesn't end in one.
+/// Counts sentence ends before white space, and one more if the text doesn't end in one.
 fn sentences(text: &str) -> usize {
     let ends = text
         .chars()
@@ -132,7 +130,7 @@ fn sentences(text: &str) -> usize {
     ends + usize::from(is_open)
 }
 
-/// Lines that begin with a bullet, and numbers before a full stop wherever they stand.
+/// Counts lines that begin with a bullet, and digits before a full stop anywhere.
 fn list_items(text: &str) -> usize {
     let bullets = text
         .split('\n')
@@ -146,7 +144,7 @@ fn list_items(text: &str) -> usize {
     bullets + numbers
 }
 
-/// How alike two clean texts are: equal, one within the other, or by the letters or words that both have.
+/// Compares two clean texts: equal, one within the other, or by their common letters or words.
 pub(super) fn content_likeness(one: &str, other: &str) -> f64 {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     if one == other {
@@ -170,7 +168,7 @@ fn jaccard<T: Ord + Hash>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> f64 {
     share(one.intersection(other).count(), one.union(other).count())
 }
 
-/// `part / whole`; 0 of nothing.
+/// `part / whole`; 0 if `whole` is 0.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of characters are far below 2^52"
@@ -183,12 +181,12 @@ fn share(part: usize, whole: usize) -> f64 {
     }
 }
 
-/// The smaller by the larger; 0 if either is 0.
+/// The smaller number divided by the larger; 0 if either is 0.
 fn ratio_or_zero(one: usize, other: usize) -> f64 {
     share(one.min(other), one.max(other))
 }
 
-/// The mean, over all features, of the smaller divided by the larger: 1 where both are 0, 0 where only one is.
+/// The mean over all features of the smaller value divided by the larger: 1 where both are 0, 0 where only one is.
 fn mean_ratio<const N: usize>(one: [f64; N], other: [f64; N]) -> f64 {
     let ratios = one.into_iter().zip(other).map(|(one, other)| {
         let larger = one.max(other);
