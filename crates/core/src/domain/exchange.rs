@@ -1,5 +1,5 @@
-//! An exchange: a user's message and everything that follows until the next one. It is the unit that is kept or evicted
-//! whole (seed 000, "What is an Exchange?").
+//! An exchange: a user's message and everything that follows until the next one, kept or evicted whole (seed 000, "What is an
+//! Exchange?").
 
 use serde::{Deserialize, Serialize};
 
@@ -17,29 +17,29 @@ use super::{
 pub const PREAMBLE: i64 = 0;
 /// The number of an agent's first exchange.
 pub const FIRST_EXCHANGE: i64 = 1;
-/// The longest title and answer that an exchange remembers, in characters.
+/// The most characters of an exchange's title and of its answer.
 pub const HEADLINE_CHARS_MAX: usize = 160;
-/// How many different speakers an exchange remembers by name.
+/// The most speakers that an exchange records.
 pub const HEADLINE_SPEAKERS_MAX: usize = 8;
-/// How many different tools an exchange remembers by name.
+/// The most tools that an exchange records.
 pub const HEADLINE_TOOLS_MAX: usize = 8;
 
-/// The title of an exchange that was forgotten.
+/// The title of a forgotten exchange.
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
-/// What stands before the digest of an exchange that was interrupted.
+/// The prefix of an interrupted exchange's digest.
 const INTERRUPTED_MARK: &str = "(interrupted) ";
-/// What stands around the number in front of the digest of what continues an exchange.
+/// The text around the first leg's number, which together prefix the digest of a later leg.
 const CONTINUES_MARK: (&str, &str) = ("(continues #", ") ");
 
-/// Whether more is expected in an exchange.
+/// Says if more messages are expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExchangeState {
     /// The model is still working, or the user has just asked.
     Open,
-    /// A final answer was given, or the turn was ended explicitly.
+    /// The model gave a final answer, or the turn was ended explicitly.
     Closed,
     /// The user interrupted it.
     Interrupted,
@@ -55,14 +55,14 @@ impl ExchangeState {
         }
     }
 
-    /// The state of that name.
+    /// Parses a state's name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Open, Self::Closed, Self::Interrupted]
             .into_iter()
             .find(|state| state.name() == name)
     }
 
-    /// The state of what nothing more is expected in.
+    /// The state once no more messages are expected.
     #[must_use]
     pub fn ended(self) -> Self {
         match self {
@@ -84,73 +84,73 @@ impl ExchangeState {
     }
 }
 
-/// What an exchange remembers of its messages: enough for a title and a digest without reading them again.
+/// Data about an exchange's messages: enough for a title and a digest without reading them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headline {
-    /// The first line of what the user said.
+    /// The first line of the user's words.
     pub title: String,
-    /// The tools called, in order of their first call, with the number of calls.
+    /// The called tools in order of their first call, with the number of calls.
     pub tools: Vec<(String, u32)>,
-    /// How many results report a failure.
+    /// The number of failed results.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
-    /// The first line of the last thing the model said.
+    /// The first line of the model's last text.
     pub answer: String,
-    /// The names of the speakers, if messages have them, by when each spoke last; without humans who step in.
+    /// The named speakers, ordered by their last message; without humans who step in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
-    /// The first leg of the exchange, if this is a later one, or if a fork or a rewind kept the leg before from taking more.
+    /// The first leg of the exchange, if this row is a later leg, or continues a leg that a fork or a rewind closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Where the leg begins that this is a part of, if it isn't the first one of its exchange: at its own number, unless a
-    /// fork or a rewind kept the part before from taking more.
+    /// The first row of its leg; `None` in the exchange's first leg. It is the row's own number, unless a fork or a rewind closed an
+    /// earlier part of the leg.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leg_from: Option<i64>,
-    /// Tokens of the parts of its leg that come before it.
+    /// Tokens of earlier parts of its leg.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub leg_tokens_before: i64,
-    /// The newest round, as long as more may come.
+    /// The newest round, while it may go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<Round>,
 }
 
-/// Which leg goes on in a new row.
+/// The leg that a new row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
-    /// The leg of the row before, which takes no more: a fork or a rewind came between.
+    /// The leg of the row before, which a fork or a rewind closed.
     Same,
-    /// The next one.
+    /// A new leg.
     Next,
 }
 
-/// A message as the ledger sees it: its kind, tokens and time, and what it adds to the headline.
+/// A message as the ledger sees it: kind, tokens, time, and its contribution to the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// The message's kind.
     pub kind: Kind,
-    /// Whether it ends the open exchange as interrupted.
+    /// True if it ends the open exchange as interrupted.
     pub interrupts: bool,
-    /// Whether it is a request of the user's: a message of the user's role may be all a program's.
+    /// True if it is a user's request: a message with the user's role may come entirely from a program.
     pub is_request: bool,
     /// The message's tokens.
     pub tokens: i64,
-    /// When it was said; the time of arrival if the client gave none, or a later one.
+    /// The time of the message. Without one from the client, the time of arrival or a later one.
     pub at: Timestamp,
-    /// The first line of its text; of the user's, of what they said themselves.
+    /// The first line of its text; of a user's message, of the user's own words.
     pub line: String,
-    /// Names of the tools it calls.
+    /// The names of the tools that it calls.
     pub tools: Vec<String>,
-    /// How many of the results in it report a failure.
+    /// The number of failed results in it.
     pub failures: u32,
-    /// The speaker's name, in a shared conversation; `None` for a human who steps in.
+    /// The speaker's name in a conversation of several; `None` for a human who steps in.
     pub speaker: Option<String>,
-    /// Which answer of the model it is a part of.
+    /// The model's answer that it is a part of.
     pub response: ResponsePart,
 }
 
 impl LedgerEntry {
-    /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the
-    /// rules of `redactor`: headlines are shown to readers.
+    /// Makes the entry of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the rules of
+    /// `redactor`, as readers see headlines.
     pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
         let own_words = OwnWords::of(message);
         let text = match message.kind {
@@ -178,37 +178,37 @@ impl LedgerEntry {
     }
 }
 
-/// A row of the ledger: an exchange or, of one that outgrew a step, a leg.
+/// A row of the ledger: an exchange, or a leg of one that outgrew a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// Its number, from 1; never reused. 0 is the preamble.
+    /// The number, from 1; never reused. 0 is the preamble.
     pub exchange: i64,
     /// The session it belongs to.
     pub session: i64,
-    /// Sequence number of its first message.
+    /// The sequence number of the first message.
     pub first_seq: i64,
-    /// Sequence number of its last message.
+    /// The sequence number of the last message.
     pub last_seq: i64,
-    /// How many of its messages are sent: metadata doesn't count.
+    /// The number of messages without metadata.
     pub messages: i64,
-    /// Its tokens.
+    /// The tokens of all messages.
     pub tokens: i64,
     /// Tokens of all live exchanges before it (without the preamble).
     pub tokens_before: i64,
-    /// Whether it is open, complete or interrupted.
+    /// Open, closed or interrupted.
     pub state: ExchangeState,
     /// The earliest time of its messages.
     pub opened_at: Timestamp,
-    /// The latest time of its first message and of those that are said; others may come days later.
+    /// The latest time of its first message and of its conversation messages; others may come days later.
     pub last_at: Timestamp,
-    /// What it was about.
+    /// The data for its title and digest.
     pub headline: Headline,
-    /// When it was set aside by a rewind, if it was.
+    /// When a rewind set it aside.
     pub set_aside_at: Option<Timestamp>,
 }
 
 impl Exchange {
-    /// A new exchange whose first message is `entry`, stored as number `seq`.
+    /// Opens an exchange with the message `entry`, number `seq`.
     pub fn open(exchange: i64, session: i64, tokens_before: i64, seq: i64, entry: &LedgerEntry) -> Self {
         let mut opened = Self {
             exchange,
@@ -228,7 +228,7 @@ impl Exchange {
         opened
     }
 
-    /// The same, as what comes after `before` in the same exchange.
+    /// Makes the row a continuation of the exchange of `before`.
     #[must_use]
     pub fn continuing(mut self, before: &Self, leg: Leg) -> Self {
         let headline = &mut self.headline;
@@ -240,66 +240,65 @@ impl Exchange {
         self
     }
 
-    /// The first leg of its exchange: itself, or the first of those that it continues.
+    /// The first leg of its exchange, perhaps itself.
     pub fn begins_with(&self) -> i64 {
         self.headline.continues.unwrap_or(self.exchange)
     }
 
-    /// Where its leg begins: at itself, or at an earlier part of it.
+    /// The first row of its leg, perhaps itself.
     pub fn leg_from(&self) -> i64 {
         self.headline.leg_from.unwrap_or_else(|| self.begins_with())
     }
 
-    /// Whether a leg begins with it that isn't the first one of its exchange.
+    /// Returns true if it begins a leg that isn't the first one of its exchange.
     pub fn is_later_leg(&self) -> bool {
         self.headline.leg_from == Some(self.exchange)
     }
 
-    /// Tokens of its leg so far.
+    /// The tokens of its leg so far.
     pub fn leg_tokens(&self) -> i64 {
         self.headline.leg_tokens_before + self.tokens
     }
 
-    /// Whether the next leg has to begin before `entry`: this one holds `leg_tokens`, and `entry` begins a round. 0 never
-    /// cuts.
+    /// Returns true if the next leg must begin before `entry`: this one has reached `leg_tokens`, and `entry` begins a round. 0 means no
+    /// limit.
     pub fn ends_leg_before(&self, entry: &LedgerEntry, leg_tokens: i64) -> bool {
         let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
-        // Of rows that were written before rounds were kept, nobody knows whether an answer goes on.
+        // Rows from before rounds were recorded don't show if an answer goes on.
         let headline = &self.headline;
         let is_known = headline.round.is_some() || (headline.tools.is_empty() && headline.answer.is_empty());
         is_full && is_known && Round::is_begun_by(self.headline.round.as_ref(), &entry.kind, &entry.response)
     }
 
-    /// Takes one more message in.
+    /// Adds a message.
     pub fn add(&mut self, seq: i64, entry: &LedgerEntry) {
         self.last_seq = seq;
         self.messages += i64::from(entry.kind.is_conversation());
         self.tokens += entry.tokens;
         self.state = self.state.after(entry);
         self.opened_at = self.opened_at.min(entry.at);
-        // What nobody says (a clear, a title, usage) may come days later, and makes nothing younger.
+        // Metadata (a clear, a title, usage) may come days later, and doesn't make the exchange newer.
         if entry.kind.is_conversation() {
             self.last_at = self.last_at.max(entry.at);
         }
         self.headline.add(entry);
     }
 
-    /// The same, once another row is the newest: no round of it goes on.
+    /// Ends its last round, as another row is now the newest.
     #[must_use]
     pub fn left(mut self) -> Self {
         self.headline.round = None;
         self
     }
 
-    /// Whether the model's message `entry` begins the next exchange of a conversation of several speakers: in an
-    /// exchange each speaks once, so a speaker who spoke before another one opens the next. Never while a call waits
-    /// for its result.
+    /// Returns true if the model's message `entry` begins the next exchange of a conversation of several speakers. Each speaks once per
+    /// exchange, so a speaker who spoke before another one opens the next. Never true while a call waits for its result.
     pub fn is_over_by(&self, entry: &LedgerEntry) -> bool {
         self.state != ExchangeState::Open && self.headline.has_passed_to_another(entry.speaker.as_deref())
     }
 
-    /// Whether the user's message `entry` answers this exchange, in a conversation of several speakers who all speak as
-    /// users: another one opened it, and no model has said anything yet.
+    /// Returns true if the user's message `entry` answers this exchange, in a conversation where all speak as users: another speaker
+    /// opened it, and there were no tool calls.
     pub fn is_answered_by(&self, entry: &LedgerEntry) -> bool {
         let speakers = &self.headline.speakers;
         let is_new = |name: &String| !speakers.contains(name) && speakers.len() < HEADLINE_SPEAKERS_MAX;
@@ -309,22 +308,22 @@ impl Exchange {
             && entry.speaker.as_ref().is_some_and(is_new)
     }
 
-    /// Whether the message of that number is in its range.
+    /// Returns true if message `seq` is in its range.
     pub fn holds(&self, seq: i64) -> bool {
         (self.first_seq..=self.last_seq).contains(&seq)
     }
 
-    /// Tokens of all live exchanges up to and including this one.
+    /// The tokens of all live exchanges up to and including this one.
     pub fn tokens_through(&self) -> i64 {
         self.tokens_before + self.tokens
     }
 
-    /// A summary of it in one line, made without a model: the headline's, whether it was interrupted, and what it continues.
+    /// A one-line digest, made without a model: the headline's, with the marks of an interruption and a continuation.
     pub fn digest(&self) -> String {
         self.marked(&self.headline.digest())
     }
 
-    /// What is `said` of it, marked if it was interrupted or continues another one: in front, where no cut takes the marks away.
+    /// Prefixes `said` with the marks of an interruption and a continuation. At the front, no cut removes them.
     pub(super) fn marked(&self, said: &str) -> String {
         let mark = match self.state {
             ExchangeState::Interrupted => INTERRUPTED_MARK,
@@ -339,7 +338,7 @@ impl Exchange {
     }
 }
 
-/// A digest without the marks in front of it.
+/// Removes the marks from a digest.
 pub(super) fn unmarked(digest: &str) -> &str {
     let said = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
     let (before, behind) = CONTINUES_MARK;
@@ -370,19 +369,19 @@ impl Headline {
         }
     }
 
-    /// Whether it was forgotten, so that nothing said in it is left.
+    /// Returns true if everything said in the exchange was forgotten.
     pub fn is_forgotten(&self) -> bool {
         self.title == FORGOTTEN_TITLE && self.tools.is_empty() && self.answer.is_empty()
     }
 
-    /// Says that something of the exchange was forgotten, if what is left gives it no title.
+    /// Sets the title of a forgotten exchange, if it has no other.
     pub fn note_forgotten(&mut self) {
         if self.title.is_empty() {
             FORGOTTEN_TITLE.clone_into(&mut self.title);
         }
     }
 
-    /// The same with secrets redacted.
+    /// Redacts secrets in title and answer.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         Self {
@@ -403,7 +402,7 @@ impl Headline {
         }
     }
 
-    /// Whether `speaker` has spoken, and another one since.
+    /// Returns true if another speaker has spoken since `speaker` did.
     fn has_passed_to_another(&self, speaker: Option<&str>) -> bool {
         let place = self
             .speakers
@@ -412,7 +411,7 @@ impl Headline {
         place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
-    /// What was asked, with which tools, how often they failed, what was answered; see [`Exchange::digest`].
+    /// The digest without marks: request, tools with calls and failures, answer. See [`Exchange::digest`].
     pub fn digest(&self) -> String {
         let tools: Vec<String> = self
             .tools
@@ -471,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_says_what_was_asked_done_and_answered() {
+    fn a_digest_has_request_tools_and_answer() {
         let mut exchange = Exchange::open(1, 1, 0, 1, &entry(Kind::User, "Fix all linting errors", &[]));
         exchange.add(2, &entry(Kind::ToolCall, "", &["bash"]));
         exchange.add(3, &entry(Kind::ToolResult, "5 errors", &[]));
@@ -486,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_says_how_often_tools_failed_and_calls_no_programs_words_the_users() {
+    fn a_digest_counts_failures_and_skips_a_programs_words() {
         let said = |kind: Kind, text: &str| {
             let parts = if kind == Kind::User {
                 vec![Part::Text(text.to_owned())]
@@ -519,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_says_that_its_exchange_was_interrupted() {
+    fn a_digest_marks_an_interrupted_exchange() {
         let mut exchange = Exchange::open(1, 1, 0, 1, &entry(Kind::User, "Deploy the shop", &[]));
         exchange.add(2, &entry(Kind::ToolCall, "", &["deploy"]));
         assert_eq!(exchange.digest(), "Deploy the shop → deploy");

@@ -1,12 +1,11 @@
-//! When to log something that fails again and again: at once, then once a minute. A log with every failure is full before anybody
-//! reads it.
+//! Throttles the log of a repeated failure: the first one is logged at once, then one a minute. Otherwise failures would fill the log.
 
 use super::time::MINUTE_MS;
 
-/// While failures go on, one is logged in so many milliseconds.
+/// The interval of log entries while failures go on.
 const LOG_EVERY_MS: i64 = MINUTE_MS;
 
-/// Failures of one thing, one after the other. Times are milliseconds from any beginning.
+/// Consecutive failures of one thing. Times are milliseconds from any origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailureStreak {
     failing: Option<Streak>,
@@ -20,7 +19,7 @@ struct Streak {
 }
 
 impl FailureStreak {
-    /// It failed. How many failures nobody was told of since the last one, if this one is to be told.
+    /// Records a failure. If it is to be logged, returns the number of unlogged failures since the last log entry.
     pub fn failed(&mut self, now_ms: i64) -> Option<u64> {
         let Some(failing) = &mut self.failing else {
             self.failing = Some(Streak {
@@ -30,7 +29,7 @@ impl FailureStreak {
             });
             return Some(0);
         };
-        // A clock that was set back doesn't make it silent.
+        // A clock that was set back doesn't suppress the log.
         if (now_ms - failing.told_ms).abs() < LOG_EVERY_MS {
             failing.untold += 1;
             return None;
@@ -39,7 +38,7 @@ impl FailureStreak {
         Some(std::mem::take(&mut failing.untold))
     }
 
-    /// It worked. For how many milliseconds it had failed, if it had: that is to be told.
+    /// Records a success. Returns how many milliseconds the failures lasted, if there were any: that is to be logged.
     pub fn worked(&mut self, now_ms: i64) -> Option<i64> {
         let failing = self.failing.take()?;
         Some((now_ms - failing.since_ms).max(0))
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spell_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
+    fn a_streak_is_logged_at_its_start_each_minute_and_at_its_end() {
         let mut spell = FailureStreak::default();
         assert_eq!(spell.worked(0), None);
         let told: Vec<u64> = (0..150)

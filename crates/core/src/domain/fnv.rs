@@ -1,16 +1,15 @@
-//! FNV-1a: a hash that is the same wherever and whenever it is computed. It tells things apart that nobody made alike on
-//! purpose.
+//! FNV-1a: a hash that is the same on every machine. It doesn't resist deliberate collisions.
 
 use std::hash::Hasher;
 
-/// The hash of 32 bits.
+/// Computes the 32-bit hash.
 pub fn fnv32(bytes: impl IntoIterator<Item = u8>) -> u32 {
     bytes.into_iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
 }
 
-/// The hash of 64 bits, of what is written to it.
+/// A hasher for the 64-bit hash.
 pub struct Fnv64(u64);
 
 impl Default for Fnv64 {

@@ -1,8 +1,7 @@
-//! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001,
-//! "Horizontal Rule").
+//! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001, "Horizontal Rule").
 //!
-//! The rule between what the model no longer sees and what it sees is computed from the boundary on each rendering
-//! and stored nowhere, so that the command line, the API and the dashboard can't disagree.
+//! The rule between archive and window is computed from the boundary on each rendering and not stored, so the command line, the API and
+//! the dashboard can't disagree.
 
 mod text;
 
@@ -19,43 +18,43 @@ use super::{
     window::Budget,
 };
 
-/// A line of what was said in an exchange.
+/// A line of text in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryLine {
-    /// Who said it.
+    /// The speaker.
     pub voice: Voice,
-    /// What was said; its control characters and line feeds are removed when it is shown.
+    /// The text. Rendering removes its control characters and line feeds.
     pub text: String,
-    /// The tokens of its message, on the message's first line; `None` if they aren't asked for.
+    /// The tokens of its message, on the message's first line; `None` unless requested.
     pub tokens: Option<i64>,
 }
 
 /// An exchange of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryExchange {
-    /// Its row.
+    /// Its row in the ledger.
     pub exchange: Exchange,
-    /// When it left the window, if it did.
+    /// When it left the window; `None` if it didn't.
     pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covers it, if known.
     pub summary_version: Option<i64>,
-    /// What was said in it; empty if that isn't asked for.
+    /// The lines of its messages; empty unless requested.
     pub lines: Vec<HistoryLine>,
 }
 
-/// The newest summary in figures.
+/// The newest summary's key figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistorySummary {
-    /// Its version.
+    /// The version number.
     pub version: i64,
-    /// Its tokens.
+    /// The document's tokens.
     pub tokens: i64,
-    /// Its ceiling.
+    /// The most tokens that the document may have.
     pub max_tokens: i64,
 }
 
-/// What there is to show. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
+/// The data of a rendered history. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
 /// {first_exchange, after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryView {
@@ -65,43 +64,43 @@ pub struct HistoryView {
     pub budget: Budget,
     /// The newest summary, if there is one.
     pub summary: Option<HistorySummary>,
-    /// The boundary: first exchange in the window.
+    /// The boundary: the first exchange in the window.
     pub first_exchange: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
     /// Tokens of the window, preamble included.
     pub window_tokens: i64,
-    /// The exchanges shown, oldest first: the newest of the window and of the archive, as many as was asked for.
+    /// The shown exchanges, oldest first: the newest of the window and of the archive, as many as requested.
     pub exchanges: Vec<HistoryExchange>,
-    /// How many live exchanges lie behind the boundary, shown or not.
+    /// The number of live exchanges before the boundary, shown or not.
     pub archived_total: i64,
-    /// How many live exchanges stand in the window, shown or not.
+    /// The number of live exchanges in the window, shown or not.
     pub window_total: i64,
-    /// How alike the speakers sound, where there are several.
+    /// The likeness of the speakers, if there are several.
     pub convergence: Option<ConvergenceScore>,
     /// The current time, to which ages are relative.
     pub now: Timestamp,
 }
 
-/// Where an exchange is, and in what state.
+/// The place and state of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeStanding {
-    /// Set aside by a rewind.
+    /// A rewind set it aside.
     SetAside,
-    /// Archived, and covered by the summary since that version, if it is known.
+    /// Archived, and covered by the summary since that version (if known).
     Covered(Option<i64>),
     /// Archived, but not summarised yet.
     Pending,
     /// In the window, complete.
     Window,
-    /// In the window, more messages are expected.
+    /// In the window; more messages are expected.
     Open,
-    /// In the window, the user interrupted it.
+    /// In the window; the user interrupted it.
     Interrupted,
 }
 
 impl ExchangeStanding {
-    /// `archived`, `window`, `open`, `interrupted`, `set_aside`.
+    /// `archived`, `window`, `open`, `interrupted` or `set_aside`.
     pub fn name(self) -> &'static str {
         match self {
             Self::SetAside => "set_aside",
@@ -114,7 +113,7 @@ impl ExchangeStanding {
 }
 
 impl HistoryView {
-    /// The standing of `shown`.
+    /// Returns the place and state of `shown`.
     pub fn standing(&self, shown: &HistoryExchange) -> ExchangeStanding {
         let exchange = &shown.exchange;
         match (shown.summary_version, exchange.state) {
@@ -132,12 +131,12 @@ impl HistoryView {
         }
     }
 
-    /// Whether `shown` is before the boundary, in the archive.
+    /// Returns true if `shown` is before the boundary.
     pub fn is_archived(&self, shown: &HistoryExchange) -> bool {
         shown.exchange.exchange < self.first_exchange
     }
 
-    /// Whether `shown` is the newest exchange of a window that is over its budget.
+    /// Returns true if `shown` is the newest exchange of a window over its budget.
     pub fn is_over_budget(&self, shown: &HistoryExchange) -> bool {
         let is_newest = self.exchanges.last() == Some(shown);
         is_newest && !self.is_archived(shown) && self.budget.is_exceeded_by(self.window_tokens)
@@ -148,13 +147,13 @@ impl HistoryView {
         (self.archived_total > 0).then(|| self.first_exchange - 1)
     }
 
-    /// How full the window is: 1.0 is its budget; `None` without a budget.
+    /// The fill of the window, where 1.0 is the budget; `None` without a budget.
     pub fn fill_ratio(&self) -> Option<f64> {
         fill_ratio(self.window_tokens, self.budget.budget_tokens())
     }
 }
 
-/// How full a window is: 1.0 is its budget; `None` without a budget (0).
+/// The fill of a window, where 1.0 is the budget; `None` without a budget (0).
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
 pub fn fill_ratio(window_tokens: i64, budget_tokens: i64) -> Option<f64> {
     (budget_tokens > 0).then(|| window_tokens as f64 / budget_tokens as f64)
@@ -205,7 +204,6 @@ impl HistoryView {
     }
 }
 
-/// The name of a voice, as shown.
 fn voice_name(voice: Voice) -> &'static str {
     match voice {
         Voice::User => "user",
@@ -251,7 +249,7 @@ struct WireBoundary {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = HistoryExchange))]
 struct WireExchange<'a> {
     n: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of the exchange, if this is a later leg.
     #[serde(skip_serializing_if = "Option::is_none")]
     continues: Option<i64>,
     title: String,
@@ -261,7 +259,7 @@ struct WireExchange<'a> {
     tokens: i64,
     started_at: Timestamp,
     ended_at: Timestamp,
-    /// When it left the window, if it did.
+    /// When it left the window; `null` if it didn't.
     evicted_at: Option<Timestamp>,
     summary_version: Option<i64>,
     messages: Vec<WireLine<'a>>,
@@ -272,7 +270,7 @@ struct WireExchange<'a> {
 struct WireLine<'a> {
     voice: &'static str,
     text: &'a str,
-    /// Of the whole message, at its first line, if they were asked for.
+    /// The tokens of the message, on its first line, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<i64>,
 }
@@ -290,7 +288,7 @@ impl<'a> WireLine<'a> {
 #[cfg(test)]
 mod tests;
 
-/// The shape that a view is written in, for those who describe it.
+/// The schema of a serialized view.
 #[cfg(feature = "openapi")]
 mod schema {
     use utoipa::{

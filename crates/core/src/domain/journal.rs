@@ -1,9 +1,9 @@
-//! A journal: agents' full histories as lines of JSON, to be kept apart from the database and imported into one.
+//! A journal: agents' full histories as JSON lines, stored apart from the database, which can import them.
 //!
-//! One [`Head`] per agent, then one [`MessageRecord`] per message, in order. Payloads stand in it verbatim. The
-//! summary is not part of it: it is derived, and made again from the messages.
+//! It has one [`Head`] per agent, then one [`MessageRecord`] per message, in order, with its verbatim payload. It lacks the summary,
+//! which can be made again from the messages.
 //!
-//! Invariant: what is written is read back the same, and written again it is the same text.
+//! Invariant: a line that is read and written again is the same text.
 
 mod fork;
 mod standing;
@@ -25,44 +25,44 @@ use super::{
     time::Timestamp,
 };
 
-/// The version of the lines that are written, and the newest that is read.
+/// The version of written lines, and the newest version that is read.
 pub const JOURNAL_VERSION: u32 = 1;
 
-/// The line before an agent's messages: what the messages alone don't tell.
+/// The line before an agent's messages, with the state that they don't show.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// The version of the journal's lines.
     pub journal: u32,
     /// The agent whose history follows.
     pub agent_id: AgentId,
-    /// Its project.
+    /// The agent's project.
     pub project: Option<String>,
-    /// What it overrides in the configuration, as JSON.
+    /// The agent's own settings as JSON.
     pub settings: Box<RawValue>,
-    /// When it was made.
+    /// When the agent was created.
     #[serde(with = "wire::time")]
     pub created_at: Timestamp,
-    /// The time its items are aged by, if not the clock.
+    /// The fixed time for ageing; `None` for the clock.
     #[serde(with = "wire::optional_time")]
     pub as_of: Option<Timestamp>,
-    /// The window's ceiling that the last append kept, in tokens; 0: none.
+    /// The window's budget in tokens at the last append; 0: none.
     pub budget_tokens: i64,
-    /// The window's ceiling in messages that the last append kept; 0: none.
+    /// The window's limit in messages at the last append; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_messages: i64,
-    /// Number of its last message.
+    /// The number of the last message.
     pub last_seq: i64,
-    /// Number of its last exchange.
+    /// The number of the last exchange.
     pub last_exchange: i64,
-    /// The boundary: first exchange in the window.
+    /// The boundary: the first exchange in the window.
     pub first_exchange: i64,
-    /// Its sessions, oldest first; the last one runs.
+    /// The sessions, oldest first. The last one is the current one.
     pub sessions: Vec<SessionRecord>,
-    /// What left the window, oldest first.
+    /// The evictions, oldest first.
     pub evictions: Vec<EvictionRecord>,
     /// The marks that a rewind can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
-    /// What it began with, if it was forked from another agent.
+    /// The state that it began with, if it was forked from another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Box<ForkRecord>>,
 }
@@ -72,27 +72,27 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// A mark. Where the window began at that time can't be told from the messages.
+/// A mark, with the window's begin at that time, which the messages don't show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkRecord {
-    /// Its number; larger is newer.
+    /// The number; larger is newer.
     pub mark: i64,
-    /// Its name, if it has one.
+    /// The name, if it has one.
     pub label: Option<String>,
     /// The exchange that it is in.
     pub exchange: i64,
-    /// Where the window began when it was set.
+    /// The first exchange of the window when the mark was set.
     pub first_exchange: i64,
-    /// Tokens of all live exchanges before that.
+    /// Tokens of all live exchanges before the window.
     pub tokens_before_window: i64,
 }
 
 /// A session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub session: i64,
-    /// Its first exchange.
+    /// The first exchange.
     pub first_exchange: i64,
     /// When it began.
     #[serde(with = "wire::time")]
@@ -100,56 +100,56 @@ pub struct SessionRecord {
     /// When it ended, if it did.
     #[serde(with = "wire::optional_time")]
     pub ended_at: Option<Timestamp>,
-    /// Why it ended: `idle`, `end` or `clear`.
+    /// The reason of the end: `idle`, `end` or `clear`.
     pub end_reason: Option<String>,
 }
 
-/// Exchanges that left the window together.
+/// One eviction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvictionRecord {
-    /// The first of them.
+    /// The first evicted exchange.
     pub from_exchange: i64,
-    /// The last of them.
+    /// The last evicted exchange.
     pub through_exchange: i64,
-    /// Their tokens.
+    /// The tokens of all evicted exchanges.
     pub tokens: i64,
     /// When they left the window.
     #[serde(with = "wire::time")]
     pub evicted_at: Timestamp,
 }
 
-/// A message with everything in its row that its payload doesn't hold.
+/// A message with its payload and everything else in its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
-    /// The agent whose message it is.
+    /// The agent that it belongs to.
     pub agent_id: AgentId,
-    /// Its place in the agent's history, from 1 without a gap.
+    /// The sequence number, from 1 without a gap.
     pub seq: i64,
     /// The exchange it belongs to.
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// Whether a leg begins with it that isn't the first one of its exchange.
+    /// True if it begins a leg that isn't the first one of its exchange.
     pub begins_leg: bool,
     /// The name of its kind.
     pub kind: String,
     /// The format of its payload.
     pub format: Format,
-    /// Its tokens.
+    /// The message's tokens.
     pub tokens: i64,
-    /// How they were counted.
+    /// The method of counting them.
     pub count_method: String,
-    /// The client's id, by which the same message is recognised as a duplicate.
+    /// The client's id for the message, which identifies duplicates.
     pub client_id: Option<String>,
     /// When it was said.
     pub said_at: Timestamp,
     /// When it arrived.
     pub received_at: Timestamp,
-    /// What the client sent, verbatim.
+    /// The client's data, verbatim.
     pub payload: String,
 }
 
-/// Why a journal can't be imported.
+/// The reason why a journal can't be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Messages are missing.
@@ -157,20 +157,20 @@ pub enum JournalError {
         "message {found} comes where message {expected} should; import what comes before it first, or export the agent again"
     )]
     Gap {
-        /// The number that was expected.
+        /// The expected number.
         expected: i64,
-        /// The number that was found.
+        /// The number found.
         found: i64,
     },
     /// A message names an exchange that it can't be in.
     #[error("message {seq} can't belong to exchange {exchange}; export the agent again")]
     Misplaced {
-        /// The message.
+        /// The message that names it.
         seq: i64,
-        /// The exchange that it names.
+        /// The exchange that the message names.
         exchange: i64,
     },
-    /// The agent in the database has other messages.
+    /// The agent in the database has another history.
     #[error(
         "message {seq} is another one in the database; import into a fresh database, or rename the agent"
     )]
@@ -178,13 +178,13 @@ pub enum JournalError {
         /// The first message that differs.
         seq: i64,
     },
-    /// A rewind would take back what the summary in the database covers.
+    /// A rewind would undo exchanges that the summary in the database covers.
     #[error("message {seq} rewinds what is summarised in the database already; import into a fresh database")]
     Summarised {
-        /// The message that is the rewind.
+        /// The message of the rewind.
         seq: i64,
     },
-    /// The messages that a forked agent shares with the one it came from aren't there.
+    /// The database lacks the messages that a forked agent shares with its parent.
     #[error("it was forked from `{from}`, whose messages are not there; import `{from}` first, or with it")]
     NoParent {
         /// The agent whose messages are missing.
@@ -199,17 +199,16 @@ pub enum JournalError {
     /// The head doesn't fit the messages.
     #[error("the window can't begin at exchange {first_exchange}; export the agent again")]
     WrongBoundary {
-        /// Where the window begins according to the head.
+        /// The first exchange of the window according to the head.
         first_exchange: i64,
     },
 }
 
-/// Takes a recorded message into `ledger` where its record says, instead of where today's rules would put it. Returns
-/// the exchange that is complete, if this message opened the next. The boundary doesn't move; if the message is a step,
-/// the caller has to take it.
+/// Adds a recorded message to `ledger` in the recorded place, which the current rules might not choose. Returns the exchange that it
+/// completes by opening the next one. The boundary doesn't move: if the message is a clear or a rewind, the caller applies it.
 ///
 /// # Errors
-/// [`JournalError::Gap`] and [`JournalError::Misplaced`]; the ledger is unchanged then.
+/// [`JournalError::Gap`] and [`JournalError::Misplaced`]; the ledger is then unchanged.
 pub fn take_in(
     ledger: &mut Ledger,
     record: &MessageRecord,
@@ -227,7 +226,7 @@ pub fn take_in(
         && matches!(entry.kind, Kind::System | Kind::Metadata(_))
         && exchange == ledger.next_preamble();
     let tokens_before = ledger.tokens_through();
-    // Where legs begin is as it was: today's rules may say otherwise.
+    // Legs begin as recorded; the current rules might cut elsewhere.
     let leg = match ledger.place(entry, 0) {
         _ if record.begins_leg => Some(Leg::Next),
         Placement::Continues(leg) => Some(leg),

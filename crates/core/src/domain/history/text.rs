@@ -1,6 +1,6 @@
 //! The history as text: archive, rule, window.
 //!
-//! Columns are counted in graphemes; East Asian wide characters shift them, but never break a line.
+//! Columns are counted in graphemes. East Asian wide characters shift them, but never break a line.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -14,23 +14,23 @@ use crate::domain::{
     time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
 };
 
-/// The narrowest rendering; anything less is treated as this wide.
+/// The fewest columns of a rendering.
 const WIDTH_MIN: usize = 40;
-/// The title's column is at least this wide while there is room, and at the very least a third of it.
+/// The title's column is at least this wide if there is room, and never narrower than a third of it.
 const TITLE_WIDTH: usize = 19;
-/// `30m ago`.
+/// The width of `30m ago`.
 const AGE_WIDTH: usize = 7;
-/// `104.2k` and a blank.
+/// The width of `104.2k` and a blank.
 const TOKENS_WIDTH: usize = 7;
-/// `assistant` and two blanks.
+/// The width of `assistant` and two blanks.
 const VOICE_WIDTH: usize = 11;
-/// `104213` and two blanks, with which the text of a line begins.
+/// The width of `104213` and two blanks, before the text of a line.
 const LINE_TOKENS_WIDTH: usize = 8;
-/// Rule before its label.
+/// The length of the rule before its label.
 const RULE_LEAD: usize = 8;
 
-/// Renders `view` on lines of `width` columns, in box-drawing characters ([`ascii`](crate::domain::text::ascii) makes
-/// ASCII of them, as wide). Without colour: whoever prints it may add that.
+/// Renders `view` in lines of `width` columns, with box-drawing characters and without colour. [`ascii`](crate::domain::text::ascii)
+/// converts the result to ASCII of the same width.
 pub fn render_text(view: &HistoryView, width: usize) -> String {
     let width = width.max(WIDTH_MIN);
     let (archived, window): (Vec<_>, Vec<_>) =
@@ -63,7 +63,7 @@ pub fn rule(view: &HistoryView, width: usize) -> String {
     labelled + &"─".repeat(rest)
 }
 
-/// What the rule says: `the model sees from here · 15.8k of 90k tokens · 18%`. A budget of 0 is none.
+/// The rule's label: `the model sees from here · 15.8k of 90k tokens · 18%`. A budget of 0 means none.
 pub fn rule_label(window_tokens: i64, budget_tokens: i64) -> String {
     let visible = rounded(window_tokens, true);
     let share = match fill_ratio(window_tokens, budget_tokens) {
@@ -109,7 +109,7 @@ fn alike(reading: &ConvergenceScore) -> String {
     told.join(" · ")
 }
 
-/// `2 of 39 shown, --all`; nothing when all are shown.
+/// `2 of 39 shown, --all`; empty if all are shown.
 fn shown_part(shown: usize, total: i64) -> String {
     if i64::try_from(shown).is_ok_and(|shown| shown < total) {
         format!("{shown} of {total} shown, --all")
@@ -144,7 +144,7 @@ impl Columns {
         }
     }
 
-    /// The lines of a section: legs of one exchange stand below a heading that says so.
+    /// The lines of a section. Several legs of one exchange get a heading.
     fn section(&self, view: &HistoryView, section: &[&HistoryExchange]) -> Vec<String> {
         let runs = section.chunk_by(|one, next| are_of_one(one, next));
         let lines = runs.flat_map(|run| {
@@ -158,14 +158,14 @@ impl Columns {
         lines.collect()
     }
 
-    /// `#14–#19  one exchange in six legs`; `None` for what stands alone.
+    /// `#14–#19  one exchange in six legs`; `None` for a single row.
     fn heading(&self, view: &HistoryView, run: &[&HistoryExchange]) -> Option<String> {
         let rows: Vec<LegNumber> = run.iter().map(|shown| LegNumber::from(&shown.exchange)).collect();
         let run = LegRun::of(&rows, is_whole(view, run)).filter(LegRun::is_several)?;
         Some(cut(&format!("  {}", run.heading()), self.width))
     }
 
-    /// An exchange's own line and those of what was said in it.
+    /// The line of an exchange and the lines of its messages.
     fn lines(&self, view: &HistoryView, shown: &HistoryExchange, is_alone: bool) -> Vec<String> {
         let row = format!(
             "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
@@ -193,19 +193,19 @@ impl Columns {
     }
 }
 
-/// `#14`, and further in below a heading.
+/// `#14`, indented below a heading.
 fn number(shown: &HistoryExchange, is_alone: bool) -> String {
     let indent = if is_alone { "" } else { "  " };
     format!("{indent}#{}", shown.exchange.exchange)
 }
 
-/// Whether both are parts of one exchange.
+/// Returns true if both are parts of one exchange.
 fn are_of_one(one: &HistoryExchange, next: &HistoryExchange) -> bool {
     one.exchange.begins_with() == next.exchange.begins_with()
 }
 
-/// Whether the exchange of `run` has no further legs behind it, as far as the view tells: between the archive and the window
-/// there may be exchanges that aren't shown.
+/// Returns true if the exchange of `run` has no later legs, as far as the view shows: between the archive and the window there may be
+/// hidden exchanges.
 fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     let Some(last) = run.last() else { return false };
     let next = view
@@ -223,7 +223,7 @@ fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     }
 }
 
-/// What was asked; for a later leg what was done in it, after what it continues if that isn't said above it.
+/// The request; for a later leg its actions, after a reference to the first leg if it has no heading.
 fn title(shown: &HistoryExchange, is_alone: bool) -> String {
     let exchange = &shown.exchange;
     let title = legs::title(exchange);
@@ -234,11 +234,11 @@ fn title(shown: &HistoryExchange, is_alone: bool) -> String {
     }
 }
 
-/// What there is to say about an exchange; nothing for a finished one in the window.
+/// The state as text; empty for a finished exchange in the window.
 fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     let state = match view.standing(shown) {
         ExchangeStanding::SetAside => "set aside".to_owned(),
-        // Whether a line about it is still shown, only the document knows.
+        // Only the document shows if it still has a line about the exchange.
         ExchangeStanding::Covered(Some(version)) => format!("summarised since v{version}"),
         ExchangeStanding::Covered(None) => "summarised".to_owned(),
         ExchangeStanding::Pending => "waiting for the next summary".to_owned(),
@@ -263,13 +263,13 @@ pub fn age(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `left`, then `right` at the end of the line, at least two blanks apart.
+/// Puts `right` at the end of the line, at least two blanks after `left`.
 fn apart(left: &str, right: &str, width: usize) -> String {
     let gap = width.saturating_sub(columns_of(left) + columns_of(right)).max(2);
     format!("{left}{}{right}", " ".repeat(gap))
 }
 
-/// `text` cut or filled up to `width` columns. `format!` would count characters instead of graphemes.
+/// Cuts or fills `text` to `width` columns. `format!` would count characters instead of graphemes.
 fn padded(text: &str, width: usize) -> String {
     let text = cut(text, width);
     let gap = width.saturating_sub(columns_of(&text));

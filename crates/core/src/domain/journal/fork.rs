@@ -1,4 +1,4 @@
-//! What a forked agent began with.
+//! The initial state of a forked agent.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,65 +14,64 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// What a forked agent began with, as of the fork. Its first exchanges are its parent's: their messages are in the
-/// journals of the agents they came from. What its document showed then is recorded here, since the fork has no
-/// exchanges to make it from again.
+/// The state of a forked agent at the fork. Its first exchanges belong to its ancestors, whose journals have their messages. The contents
+/// of its document are recorded here, since the fork can't make them again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkRecord {
-    /// The agent it came from.
+    /// The agent that it was forked from.
     pub parent: AgentId,
-    /// The parent's last exchange then, if it had one.
+    /// The parent's last exchange at the fork, if it had one.
     pub fork_exchange: Option<i64>,
     /// When it was forked.
     #[serde(with = "wire::time")]
     pub forked_at: Timestamp,
-    /// The number after which its own messages are numbered.
+    /// The number after which its own messages begin.
     pub last_seq: i64,
-    /// Number of the last exchange.
+    /// The number of the last exchange.
     pub last_exchange: i64,
-    /// Number of the newest live exchange.
+    /// The number of the newest live exchange.
     pub newest_exchange: Option<i64>,
-    /// Number of the running preamble.
+    /// The number of the current preamble.
     pub preamble_exchange: Option<i64>,
-    /// The running session.
+    /// The current session.
     pub session: i64,
-    /// The boundary.
+    /// The boundary: the first exchange in the window.
     pub first_exchange: i64,
-    /// Tokens of the exchanges before it.
+    /// Tokens of the exchanges before the window.
     pub tokens_before_window: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
-    /// Number of the last item.
+    /// The number of the last item.
     pub last_item: i64,
-    /// Number of the last eviction. Not told by forks of earlier versions, which began anew.
+    /// The number of the last eviction; 0 in forks of earlier versions.
     #[serde(default)]
     pub last_eviction: i64,
-    /// The tokens of each message of these exchanges at the fork: its source may have counted it anew since.
+    /// The tokens of each message of the shared exchanges at the fork. The parent may have recounted them since.
     #[serde(default)]
     pub counts: Vec<CountRecord>,
-    /// The exchanges that it shares, and the preamble.
+    /// The shared exchanges, and the preamble.
     pub exchanges: Vec<SharedExchange>,
-    /// Its sessions.
+    /// The sessions, oldest first.
     pub sessions: Vec<SessionRecord>,
-    /// The marks it can go back to.
+    /// The marks that a rewind can go back to.
     pub marks: Vec<MarkRecord>,
     /// The messages that stay in view.
     #[serde(default)]
     pub pins: Vec<PinRecord>,
-    /// Its document, if there was one.
+    /// The document, if there was one.
     pub document: Option<DocumentRecord>,
-    /// What the document showed.
+    /// The items of the document.
     pub items: Vec<ItemRecord>,
-    /// Number of the last fact. Forks of earlier versions have none.
+    /// The number of the last fact; 0 in forks of earlier versions.
     #[serde(default)]
     pub last_fact: i64,
-    /// The facts that held.
+    /// The valid facts.
     #[serde(default)]
     pub facts: Vec<FactRecord>,
 }
 
 impl ForkRecord {
-    /// The agent's ledger before its first own message.
+    /// Makes the agent's ledger before its first own message.
     pub fn ledger(&self) -> Ledger {
         let shared = |number: Option<i64>| {
             let mut shared = self.exchanges.iter();
@@ -94,8 +93,8 @@ impl ForkRecord {
 }
 
 impl ForkRecord {
-    /// Removes what was derived from forgotten messages of an exchange: `forgotten` are their numbers and tokens,
-    /// `headline` is the exchange's new headline.
+    /// Removes data derived from forgotten messages of an exchange. `forgotten` holds their numbers and tokens, `headline` is the
+    /// exchange's new headline.
     pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
         let mut gone_tokens = 0;
         if let Some(shared) = self
@@ -105,7 +104,7 @@ impl ForkRecord {
         {
             let within = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
             for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| within(seq)) {
-                // The message may have been counted anew before the fork.
+                // The message may have been recounted before the fork.
                 let count = self.counts.iter_mut().find(|count| count.seq == seq);
                 gone_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));
             }
@@ -131,7 +130,7 @@ impl ForkRecord {
         }
     }
 
-    /// Reduces the running totals of everything after `exchange` by `gone_tokens`.
+    /// Reduces the running totals after `exchange` by `gone_tokens`.
     fn shift_totals(&mut self, exchange: i64, gone_tokens: i64) {
         let less = |total: &mut i64| *total = (*total - gone_tokens).max(0);
         for shared in self
@@ -161,7 +160,7 @@ impl SharedExchange {
             session: self.session,
             first_seq: self.first_seq,
             last_seq: self.last_seq,
-            // Not recorded, since the messages show it; where messages go doesn't depend on it.
+            // Not recorded, since the messages show it. The place of new messages doesn't depend on it.
             messages: 0,
             tokens: self.tokens,
             tokens_before: self.tokens_before,
@@ -174,81 +173,81 @@ impl SharedExchange {
     }
 }
 
-/// An exchange whose messages belong to another agent.
+/// An exchange with messages of another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedExchange {
-    /// The agent that the messages belong to.
+    /// The agent that owns the messages.
     pub source: AgentId,
-    /// Its number.
+    /// The exchange's number.
     pub exchange: i64,
     /// `preamble` or `exchange`.
     pub role: String,
-    /// Its session.
+    /// The exchange's session.
     pub session: i64,
-    /// Its first message.
+    /// The first message.
     pub first_seq: i64,
-    /// Its last message.
+    /// The last message.
     pub last_seq: i64,
-    /// Its tokens.
+    /// The exchange's tokens.
     pub tokens: i64,
     /// Tokens of the exchanges before it.
     pub tokens_before: i64,
-    /// Whether more messages were expected.
+    /// Open, closed or interrupted.
     pub state: ExchangeState,
     /// When it began.
     #[serde(with = "wire::time")]
     pub opened_at: Timestamp,
-    /// When it was last added to.
+    /// The time of its last message.
     #[serde(with = "wire::time")]
     pub last_at: Timestamp,
-    /// Its headline.
+    /// The data for its title and digest.
     pub headline: Headline,
 }
 
-/// A message that stays in view when its exchange has left the window.
+/// A message that stays in view after its exchange has left the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinRecord {
-    /// The agent that the message belongs to.
+    /// The agent that owns the message.
     pub source: AgentId,
-    /// Its number.
+    /// The message's number.
     pub seq: i64,
-    /// Its exchange.
+    /// The message's exchange.
     pub exchange: i64,
-    /// The session of that.
+    /// The session of that exchange.
     pub session: i64,
-    /// Whether it was pinned by hand.
+    /// True if it was pinned.
     pub pinned: bool,
-    /// Whether it was marked as important to its session.
+    /// True if it was marked as important to its session.
     pub important: bool,
 }
 
-/// The tokens of a message.
+/// The token count of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountRecord {
     /// The message's number.
     pub seq: i64,
-    /// Its tokens.
+    /// The number of tokens.
     pub tokens: i64,
-    /// How they were counted.
+    /// The method of counting.
     pub method: String,
 }
 
-/// A document.
+/// A document of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentRecord {
-    /// Its text.
+    /// The Markdown.
     pub content: String,
-    /// Its tokens.
+    /// The document's tokens.
     pub tokens: i64,
-    /// How it was made: `append`, `merge` or `full`.
+    /// The kind of update that made it: `append`, `merge` or `full`.
     pub path: String,
-    /// The time its items were aged by.
+    /// The time by which its items were aged.
     #[serde(with = "wire::time")]
     pub as_of: Timestamp,
     /// When it was made.
     #[serde(with = "wire::time")]
     pub updated_at: Timestamp,
-    /// When an item changes its section next.
+    /// When the next item changes its section.
     #[serde(with = "wire::optional_time")]
     pub next_ageing_at: Option<Timestamp>,
 }
@@ -256,48 +255,48 @@ pub struct DocumentRecord {
 /// An item that a fork copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRecord {
-    /// The agent that it belongs to.
+    /// The agent that owns the item.
     pub source: AgentId,
-    /// Its number.
+    /// The item's number.
     pub item: i64,
     /// The exchanges that it covers.
     pub ranges: Vec<ExchangeRange>,
-    /// The earliest time in these.
+    /// The earliest time of these exchanges.
     #[serde(with = "wire::time")]
     pub started_at: Timestamp,
-    /// The latest time in these.
+    /// The latest time of these exchanges.
     #[serde(with = "wire::time")]
     pub ended_at: Timestamp,
-    /// Their tokens.
+    /// The tokens of these exchanges.
     pub source_tokens: i64,
-    /// How important it is.
+    /// The item's importance.
     pub importance: Importance,
-    /// Who wrote the texts.
+    /// The author of the texts.
     pub origin: Origin,
-    /// The detailed text.
+    /// The longest form.
     pub text: String,
-    /// The shorter text.
+    /// The shorter form.
     pub brief: String,
-    /// The headline.
+    /// The shortest form.
     pub gist: String,
 }
 
-/// A fact that held at the fork.
+/// A fact that was valid at the fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactRecord {
-    /// The agent that it comes from.
+    /// The agent that the fact comes from.
     pub source: AgentId,
-    /// Its number.
+    /// The fact's number.
     pub fact: i64,
-    /// What it is about.
+    /// The kind of fact.
     pub kind: FactKind,
-    /// One line.
+    /// The text, one line.
     pub text: String,
-    /// The name of whose words it has; `None` for the summariser's.
+    /// The voice whose words it quotes; `None` for the summariser's own words.
     pub voice: Option<String>,
-    /// The name of who said it; empty if unknown.
+    /// The speaker's name; empty if unknown.
     pub speaker: String,
-    /// Since when it holds.
+    /// The time since when it is valid.
     #[serde(with = "wire::time")]
     pub since: Timestamp,
     /// The exchange that it comes from.

@@ -1,7 +1,7 @@
-//! Whether an agent that has its messages already is also in the state that its journal's head describes.
+//! Compares an agent that has all its messages with the state in its journal's head.
 //!
-//! If an agent was imported in pieces, of which none had both the head and the last message, it has all messages but
-//! nothing that only the head tells. Its messages don't show that, so the rest of its state is compared.
+//! An agent that was imported in parts, none of them with both the head and the last message, has all messages but lacks the head's
+//! state. The messages don't show that, so the rest of the state is compared.
 
 use std::cmp::Ordering;
 
@@ -9,27 +9,26 @@ use serde_json::Value;
 
 use super::{Head, SessionRecord};
 
-/// The reason of a session's end that no message shows.
+/// A reason for a session's end that no message shows.
 const ENDED_BY_HAND: &str = "end";
-/// The ceilings of a window that nothing was appended to yet.
+/// The limits of a window before the first append.
 const NO_CEILINGS: (i64, i64) = (0, 0);
 
-/// How an existing agent compares with the head of its journal.
+/// The result of comparing an agent with its journal's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportState {
-    /// It is as the head says, or has gone on from there.
+    /// The agent has the head's state, or has gone on from it.
     Settled,
-    /// It has all messages and nothing else than the head says: applying the head takes nothing away.
+    /// The agent has all messages and no state that the head lacks: applying the head loses nothing.
     Due,
-    /// Messages are missing, or it has gone on without the head's state, or it has another history.
+    /// Messages are missing, or the agent has gone on without the head's state, or it has another history.
     Open,
 }
 
 impl Head {
-    /// How the agent described by `there` compares with this head, once its messages were compared up to
-    /// `compared_through`.
+    /// Compares this head with `there`, the state of the agent in the database, whose messages were compared up to `compared_through`.
     pub fn standing_of(&self, there: &Self, compared_through: i64) -> ImportState {
-        // A live journal goes on after its head.
+        // A live journal continues after its head.
         let is_compared = compared_through >= self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
             Ordering::Less if self.is_kept_in(there) => ImportState::Settled,
@@ -39,14 +38,13 @@ impl Head {
         }
     }
 
-    /// Whether the head was applied there. Without further messages none of this changes any more, except that more
-    /// exchanges leave the window and more sessions end.
+    /// Returns true if the head was applied. Without new messages nothing else changes, except that exchanges leave the window and
+    /// sessions end.
     fn is_in_force(&self, there: &Self) -> bool {
         self.is_kept_in(there) && self.as_of == there.as_of && self.ceilings() == there.ceilings()
     }
 
-    /// Whether the part of the state that never changes is there, however long the agent goes on: only applying a head
-    /// takes back evictions, or reopens a session that has ended.
+    /// Returns true if the immutable part of the state is there. Only applying a head undoes evictions or reopens an ended session.
     fn is_kept_in(&self, there: &Self) -> bool {
         let mut ended = self.sessions.iter().filter(|session| session.ended_at.is_some());
         self.created_at == there.created_at
@@ -54,7 +52,7 @@ impl Head {
             && ended.all(|session| there.has(session))
     }
 
-    /// Whether applying the head takes nothing away: the agent was made from this journal, and wasn't changed since.
+    /// Returns true if applying the head loses nothing: the agent was made from this journal and not changed since.
     fn tells_all_of(&self, there: &Self) -> bool {
         let settings = |head: &Self| serde_json::from_str::<Value>(head.settings.get()).ok();
         let mut by_hand = there

@@ -1,4 +1,4 @@
-//! The text of the journal's lines.
+//! The text form of a journal's lines.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -17,40 +17,40 @@ pub enum JournalLine {
     Message(MessageRecord),
 }
 
-/// Why a line isn't one of a journal.
+/// The reason why a line isn't valid.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// It isn't JSON, or lacks what a line must have.
+    /// It isn't JSON, or a field is missing.
     #[error("no line of a journal: {0}")]
     Unreadable(#[from] serde_json::Error),
-    /// A later recapd wrote it.
+    /// A newer recapd wrote it.
     #[error(
         "written by a newer recapd, in version {0} of the journal; this recapd reads version {JOURNAL_VERSION}, use the newer one"
     )]
     TooNew(u32),
-    /// A message without its payload.
+    /// A message has no payload.
     #[error("no line of a journal: message {0} has no payload")]
     NoPayload(i64),
-    /// A number that no history has, with which sums would overflow.
+    /// A number is out of range; sums with it could overflow.
     #[error(
         "no line of a journal: `{field}` is {found}, and recapd counts from {} to {}; export the agent again",
         range(.field).start(),
         range(.field).end()
     )]
     Number {
-        /// The field, with those that it stands in: `evictions.3.tokens`.
+        /// The field's path: `evictions.3.tokens`.
         field: String,
-        /// Its value.
+        /// The value found.
         found: i64,
     },
 }
 
-/// The largest number of a message, an exchange and the like: what every reader of JSON keeps exactly (RFC 8259, 6).
+/// The largest number of a message, an exchange and the like: every JSON reader keeps it exactly (RFC 8259, 6).
 const NUMBER_MAX: i64 = (1 << 53) - 1;
-/// The most tokens of one thing: more than any history has, and few enough that eight million of them have a sum.
+/// The most tokens of one object: more than any history has, and eight million of them can still be added up.
 const TOKENS_MAX: i64 = 1 << 40;
 
-/// The numbers that a field can have, by its name.
+/// The valid range of a field, by its name.
 fn range(field: &str) -> RangeInclusive<i64> {
     let name = field.rsplit('.').next().unwrap_or_default();
     if name.contains("tokens") {
@@ -68,7 +68,7 @@ fn checked(field: &str, found: i64) -> Result<(), LineError> {
     Err(LineError::Number { field, found })
 }
 
-/// Checks every number below `value`, but times, which may be any, and settings, which have limits of their own.
+/// Checks every number below `value`, except times, which may be any, and settings, which have their own limits.
 fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
     let below = |name: &str| {
         if path.is_empty() {
@@ -98,7 +98,7 @@ struct Probe {
     journal: Option<u32>,
 }
 
-/// A message's line. A payload that isn't one line of JSON stands in `payload_text`, as a string.
+/// A message's line. A payload that isn't a single line of JSON goes into `payload_text`, as a string.
 #[derive(Serialize, Deserialize)]
 struct WireMessage<'a> {
     agent_id: Cow<'a, AgentId>,
@@ -126,10 +126,10 @@ struct WireMessage<'a> {
 }
 
 impl JournalLine {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// [`LineError`]; nothing of the line is used then.
+    /// [`LineError`] if the line isn't valid.
     pub fn parse(line: &str) -> Result<Self, LineError> {
         match serde_json::from_str::<Probe>(line)?.journal {
             Some(version) if version > JOURNAL_VERSION => Err(LineError::TooNew(version)),
@@ -143,14 +143,14 @@ impl JournalLine {
 }
 
 impl Head {
-    /// The line, without its line feed.
+    /// Writes the line, without a line feed.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("numbers, strings and JSON can all be written as JSON")
     }
 }
 
 impl MessageRecord {
-    /// The line, without its line feed.
+    /// Writes the line, without a line feed.
     pub fn line(&self) -> String {
         let payload = one_line_json(&self.payload);
         let wire = WireMessage {
@@ -205,7 +205,7 @@ impl MessageRecord {
     }
 }
 
-/// `payload` as JSON, if it can stand in a line byte for byte.
+/// Returns `payload` as JSON, if it fits into a line byte for byte.
 fn one_line_json(payload: &str) -> Option<&RawValue> {
     if payload.contains(['\n', '\r']) {
         return None;
@@ -215,7 +215,7 @@ fn one_line_json(payload: &str) -> Option<&RawValue> {
     (json.get().len() == payload.len() && payload != "null").then_some(json)
 }
 
-/// Times as RFC 3339 where that says it exactly, else as milliseconds: a client's clock may show any year.
+/// Times as RFC 3339 if that is exact, else as milliseconds: a client's clock may show any year.
 pub(super) mod time {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer, de::Error as _};
 
@@ -250,7 +250,7 @@ pub(super) mod time {
     }
 }
 
-/// As [`time`], for what may be missing.
+/// Like [`time`], for optional times.
 pub(super) mod optional_time {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
