@@ -1,11 +1,11 @@
-//! An agent's ledger: where each message goes, where the window begins, how far the summary reaches.
+//! An agent's ledger: it places each message, and holds the window's boundary and the extent of the summary.
 //!
-//! The ledger is arithmetic on two watermarks (`first_exchange`, `summarized_through`) and a running total, so it
-//! can't drift, and one message costs the same whether the history holds ten exchanges or ten million. The same
-//! ledger decides in memory ([`super::window::Window`]) and in a store's append transaction.
+//! The ledger is arithmetic on two watermarks (`first_exchange`, `summarized_through`) and a running total. So it can't drift, and a
+//! message costs the same after ten exchanges as after ten million. The same ledger decides in memory ([`super::window::Window`]) and in
+//! a store's append transaction.
 //!
-//! Invariant: `summarized_through < first_exchange`: nothing is covered and in the window at once.
-//! Invariant: the result depends on the messages and the rules only, never on how they were batched.
+//! Invariant: `summarized_through < first_exchange`: no exchange is both covered and in the window.
+//! Invariant: the result depends only on the messages and the rules, never on how messages were batched.
 
 use super::{
     exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry, Leg, PREAMBLE},
@@ -15,42 +15,42 @@ use super::{
     window::Budget,
 };
 
-/// Where a message goes.
+/// The place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Into the preamble.
+    /// In the preamble.
     Preamble,
-    /// Into the newest exchange, or its newest leg.
+    /// In the newest exchange, or its newest leg.
     Joins,
-    /// Into a new exchange.
+    /// In a new exchange.
     Opens,
-    /// Into a new row of the newest exchange: a leg is full, or takes no more.
+    /// In a new row of the newest exchange, whose leg is full or closed.
     Continues(Leg),
 }
 
-/// How messages are parted into sessions and legs.
+/// The rules for splitting messages into sessions and legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
-    /// A longer silence before a new exchange begins a new session; 0 never does.
+    /// A longer silence before a new exchange starts a new session; 0 means never.
     pub idle_gap_ms: i64,
-    /// The tokens of a leg from which on the next round begins another one; 0 never cuts.
+    /// Once a leg has this many tokens, the next round begins another leg; 0 means no limit.
     pub leg_tokens: i64,
 }
 
 /// The state of one agent between two messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// Sequence number of the last message; 0 before the first.
+    /// The sequence number of the last message; 0 before the first.
     pub last_seq: i64,
-    /// Number of the last exchange ever opened; numbers are never reused.
+    /// The number of the last exchange ever opened. Numbers are never reused.
     pub last_exchange: i64,
-    /// The running session, from 1.
+    /// The current session, from 1.
     pub session: i64,
-    /// Leading system messages of the session, if there are any.
+    /// The leading system messages of the session, if there are any.
     pub preamble: Option<Exchange>,
     /// The newest live exchange, if there is one.
     pub newest: Option<Exchange>,
-    /// The boundary: first exchange in the window.
+    /// The boundary: the first exchange in the window.
     pub first_exchange: i64,
     /// Tokens of all live exchanges before the boundary.
     pub tokens_before_window: i64,
@@ -58,48 +58,48 @@ pub struct Ledger {
     pub summarized_through: i64,
 }
 
-/// What one append changed.
+/// The changes of one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendEffect {
     /// The message's sequence number.
     pub seq: i64,
-    /// The exchange it went to.
+    /// The number of the message's exchange.
     pub exchange: i64,
-    /// The exchange that is complete, if this message opened the next.
+    /// The exchange that this message completed by opening the next one.
     pub left: Option<Exchange>,
-    /// Whether the message began a leg that isn't the first one of its exchange.
+    /// True if the message began a leg that isn't the first one of its exchange.
     pub begins_leg: bool,
-    /// Whether the message began a new session after an idle gap.
+    /// True if the message began a new session after an idle gap.
     pub new_session: bool,
 }
 
-/// The window is over budget: the new first exchange must have at least so many tokens before it, or be the floor.
+/// The window is over budget. The new first exchange must have at least `tokens_before_min` tokens before it, or be the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
-    /// The least tokens before the new first exchange.
+    /// The fewest tokens before the new first exchange.
     pub tokens_before_min: i64,
-    /// The first exchange that stays in any case: see [`Ledger::floor`].
+    /// The first exchange that must stay: see [`Ledger::floor`].
     pub floor: i64,
 }
 
 impl Overflow {
-    /// Whether the window may begin with `cut`.
+    /// Returns true if the window may begin at `cut`.
     pub fn is_met_by(self, cut: CutPoint) -> bool {
         cut.tokens_before >= self.tokens_before_min || cut.exchange >= self.floor
     }
 }
 
-/// A place where the window may begin.
+/// A possible begin of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CutPoint {
-    /// The exchange that becomes the first of the window.
+    /// The first exchange of the window after the cut.
     pub exchange: i64,
     /// Its running total.
     pub tokens_before: i64,
 }
 
 impl CutPoint {
-    /// The window begins with `exchange`.
+    /// Makes the cut that lets the window begin with `exchange`.
     pub fn before(exchange: &Exchange) -> Self {
         Self {
             exchange: exchange.exchange,
@@ -111,9 +111,9 @@ impl CutPoint {
 /// An exchange as the limit on messages sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowExchange {
-    /// The cut at which the window would begin with it.
+    /// The cut that lets the window begin with it.
     pub cut: CutPoint,
-    /// Its messages that are sent.
+    /// The number of its messages without metadata.
     pub messages: i64,
 }
 
@@ -126,40 +126,40 @@ impl From<&Exchange> for WindowExchange {
     }
 }
 
-/// The newest leg alone would be over the budget, and the settings have that refused.
+/// The newest leg alone would be over the budget, and the settings refuse that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the newest leg, which never leaves the window, would have {tokens} tokens with the preamble, and the window's budget is \
      {budget_tokens}"
 )]
 pub struct TooBig {
-    /// Tokens of the window, which would hold nothing else.
+    /// Tokens of the preamble and the newest leg.
     pub tokens: i64,
-    /// The ceiling.
+    /// The window's budget.
     pub budget_tokens: i64,
 }
 
 /// Pending exchanges that came back into the window together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// The first that came back.
+    /// The first exchange that came back.
     pub from_exchange: i64,
-    /// The last that came back.
+    /// The last exchange that came back.
     pub through_exchange: i64,
-    /// Their tokens.
+    /// The tokens of all of them.
     pub tokens: i64,
 }
 
 /// Exchanges that left the window together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// The first that left.
+    /// The first exchange that left.
     pub from_exchange: i64,
-    /// The last that left.
+    /// The last exchange that left.
     pub through_exchange: i64,
-    /// Their tokens.
+    /// The tokens of all of them.
     pub tokens: i64,
-    /// When they left, by the time of the message that caused it.
+    /// The time of the message that caused the eviction.
     pub at: Timestamp,
 }
 
@@ -179,7 +179,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// The first leg of the exchange of which the last one is a later leg; `None` if it is none, or was set aside.
+    /// The first leg of the last exchange, if that is a later leg and not set aside.
     pub fn continues(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
         newest
@@ -188,9 +188,9 @@ impl Ledger {
             .filter(|_| newest.exchange == self.last_exchange)
     }
 
-    /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
-    /// not a tool result"). In a conversation of several named speakers an exchange is a round, of two speakers a pair,
-    /// whether they speak as users, as models, or one as each. A leg that holds `leg_tokens` ends where the next round begins.
+    /// Chooses the place of the next message (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is not a tool
+    /// result"). With several named speakers an exchange is one message of each, whether they speak as users, as models, or one as each.
+    /// A leg with `leg_tokens` ends where the next round begins.
     pub fn place(&self, entry: &LedgerEntry, leg_tokens: i64) -> Placement {
         let is_full = |newest: &Exchange| newest.ends_leg_before(entry, leg_tokens);
         match (&entry.kind, &self.newest) {
@@ -210,30 +210,29 @@ impl Ledger {
         }
     }
 
-    /// Where the newest leg begins, which never leaves: at the newest row or, since a fork or a rewind makes what is open no
-    /// older, at an earlier part of it.
+    /// The first row of the newest leg, which is never evicted. After a fork or a rewind the leg may have several rows.
     pub fn floor(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
         Some(newest.leg_from().max(self.first_exchange))
     }
 
-    /// Whether the newest leg takes more messages: not if it is before the boundary, or if a rewind went back to
-    /// it, so that the messages between are set aside.
+    /// Returns true if the newest leg accepts messages. It doesn't before the boundary, or if a rewind went back to it, as the messages
+    /// in between are set aside.
     fn takes_more(&self, newest: &Exchange) -> bool {
         newest.exchange >= self.first_exchange && self.follows(Some(newest))
     }
 
-    /// Whether the next message comes right after the last one of `exchange`.
+    /// Returns true if the next message directly follows the last one of `exchange`.
     fn follows(&self, exchange: Option<&Exchange>) -> bool {
         exchange.is_none_or(|exchange| exchange.last_seq == self.last_seq)
     }
 
-    /// The number of a preamble that opens now: 0, or after a clear the next one.
+    /// The number of a preamble that opens now: 0, or the next number after a clear.
     pub(super) fn next_preamble(&self) -> i64 {
         self.last_exchange + i64::from(self.session > 1 || self.last_exchange > PREAMBLE)
     }
 
-    /// Takes one message in.
+    /// Adds one message.
     pub fn append(&mut self, entry: &LedgerEntry, rules: Segmentation) -> AppendEffect {
         let placement = self.place(entry, rules.leg_tokens);
         self.last_seq += 1;
@@ -261,7 +260,7 @@ impl Ledger {
             Placement::Opens => self.open(seq, entry, None, rules),
             Placement::Continues(leg) => self.open(seq, entry, Some(leg), rules),
             Placement::Joins => {
-                // `place` answers `Joins` only with an exchange to join.
+                // `place` returns `Joins` only with an exchange to join.
                 let newest = self
                     .newest
                     .get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
@@ -277,11 +276,11 @@ impl Ledger {
         }
     }
 
-    /// Opens a row: a new exchange, or what comes next of the newest one, which is `leg`.
+    /// Opens a row: a new exchange, or, with a `leg`, the next row of the newest exchange.
     fn open(&mut self, seq: i64, entry: &LedgerEntry, leg: Option<Leg>, rules: Segmentation) -> AppendEffect {
         let tokens_before = self.tokens_through();
         let left = self.newest.take().map(Exchange::left);
-        // An exchange stays in its session however long a tool takes, and although that has ended.
+        // An exchange stays in its session, however long a tool takes, even if the session has ended.
         let going_on = left.as_ref().filter(|_| leg == Some(Leg::Next));
         let session = going_on.map(|left| left.session);
         let new_session = session.is_none() && self.is_idle_before(entry, left.as_ref(), rules.idle_gap_ms);
@@ -302,14 +301,14 @@ impl Ledger {
         }
     }
 
-    /// Whether the running session ended by the silence between the exchange that is `left` and `entry`. After an explicit
-    /// end the new session runs already: the silence before its first word is part of it.
+    /// Returns true if the silence between the exchange `left` and `entry` ended the current session. After an explicit end the new
+    /// session is current already, and includes the silence.
     fn is_idle_before(&self, entry: &LedgerEntry, left: Option<&Exchange>, idle_gap_ms: i64) -> bool {
         let left = left.filter(|left| idle_gap_ms > 0 && left.session == self.session);
         left.is_some_and(|left| entry.at.since_ms(left.last_at) > idle_gap_ms)
     }
 
-    /// Tokens of the preamble and the live exchanges of the window.
+    /// Tokens of the preamble and of the live exchanges in the window.
     pub fn window_tokens(&self) -> i64 {
         self.preamble_tokens() + (self.tokens_through() - self.tokens_before_window).max(0)
     }
@@ -325,8 +324,8 @@ impl Ledger {
         self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
     }
 
-    /// Whether legs have to leave. The newest one always stays, even if that alone is too big (seed 001, "Safety floor"): then
-    /// there is nothing to evict, and [`Self::is_over_budget`] says so.
+    /// Checks if legs must leave. The newest one always stays, even if it is too big alone (seed 001, "Safety floor"): then nothing can
+    /// be evicted, and [`Self::is_over_budget`] returns true.
     pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
         let floor = self.floor()?;
         if !budget.is_exceeded_by(self.window_tokens()) || floor <= self.first_exchange {
@@ -339,8 +338,8 @@ impl Ledger {
         })
     }
 
-    /// Where the window has to begin if it holds too many messages; `None` if it doesn't. `held` are its exchanges from
-    /// the first on. The newest leg always stays, and is counted as it is here.
+    /// The cut for a window with too many messages; `None` if there aren't too many. `held` are the window's exchanges in order. The
+    /// newest leg always stays; its count comes from this ledger.
     pub fn message_overflow(
         &self,
         budget: Budget,
@@ -362,9 +361,8 @@ impl Ledger {
         Some(CutPoint::before(newest))
     }
 
-    /// Where the window has to begin so that both ceilings are kept: `by_tokens` is the cut found for an overflow in
-    /// tokens, if there is one, `by_messages` that for one in messages. `None` if nothing has to leave; the result is
-    /// for [`Self::evict_to`].
+    /// The cut that meets both limits, for [`Self::evict_to`]: the later one of `by_tokens`, the cut found for an overflow in tokens, and
+    /// `by_messages`, the one for an overflow in messages. `None` if nothing has to leave.
     pub fn later_cut(
         &self,
         by_tokens: Option<Option<CutPoint>>,
@@ -374,22 +372,22 @@ impl Ledger {
             (None, None) => None,
             (Some(by_tokens), None) => Some(by_tokens),
             (None, by_messages) => Some(by_messages),
-            // If no cut fits, only the newest leg stays.
+            // If no cut is far enough, only the newest leg stays.
             (Some(by_tokens), Some(by_messages)) => {
                 Some(by_tokens.map(|by_tokens| by_tokens.max(by_messages)))
             }
         }
     }
 
-    /// Moves the boundary to `cut`, but never past the newest leg. Returns what left, if anything did.
+    /// Moves the boundary forward to `cut`, but never past the newest row. Returns the eviction, if there is one.
     pub fn evict_to(&mut self, cut: Option<CutPoint>, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.as_ref().map(CutPoint::before)?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
         self.move_boundary(cut, at)
     }
 
-    /// Whether a raised budget has room for pending exchanges: for those with at least so many tokens before them. As
-    /// many as an eviction would have left, so that the next message doesn't evict them again.
+    /// Checks if a raised budget has room for pending exchanges, and from which running total on. It makes no more room than an eviction
+    /// would leave, so that the next message doesn't evict them again.
     pub fn room(&self, budget: Budget) -> Option<Overflow> {
         let newest = self.newest.as_ref()?;
         if self.pending_numbers() == 0 || newest.exchange < self.first_exchange {
@@ -406,7 +404,7 @@ impl Ledger {
         })
     }
 
-    /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that came back, if any.
+    /// Moves the boundary back to `cut`, only over pending exchanges. Returns the exchanges that came back, if any.
     pub fn take_back(&mut self, cut: CutPoint) -> Option<Return> {
         if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
             return None;
@@ -437,17 +435,17 @@ impl Ledger {
         Some(eviction)
     }
 
-    /// Whether the window is over budget although only the newest leg is left in it.
+    /// Returns true if the window is over budget.
     pub fn is_over_budget(&self, budget: Budget) -> bool {
         budget.is_exceeded_by(self.window_tokens())
     }
 
-    /// Applies the settings for the case that the newest leg alone, with the preamble, is over budget: its last round is too big. This is
-    /// judged after each message with tokens (`entry`) and what left for it, so that it doesn't matter which messages
-    /// come together. Returns the session that ended by it; the next exchange begins another one.
+    /// Applies the setting for a newest leg that is over budget alone, with the preamble. It is checked after each message with tokens
+    /// (`entry`) and its evictions, so the batching of messages doesn't matter. Returns the session that this ended; the next exchange
+    /// begins another one.
     ///
     /// # Errors
-    /// [`TooBig`] when the message is to be refused; the caller then has to discard this ledger.
+    /// [`TooBig`] if the message is to be refused; the caller must then discard this ledger.
     pub fn check_overflow(
         &mut self,
         entry: &LedgerEntry,
@@ -473,8 +471,8 @@ impl Ledger {
         }
     }
 
-    /// How many exchange numbers lie between the summary and the window. Numbers of set-aside exchanges count, too, so
-    /// it is an upper bound and serves only scheduling.
+    /// The number of exchange numbers between the summary and the window. It includes set-aside exchanges, so it is an upper bound, and
+    /// serves only scheduling.
     pub fn pending_numbers(&self) -> i64 {
         self.first_exchange - 1 - self.summarized_through
     }

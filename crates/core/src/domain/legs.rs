@@ -1,5 +1,5 @@
-//! Legs in answers to programs and people: an exchange that outgrew a step has several, each with a number of its own. Programs
-//! get the numbers; people see one exchange (`#14–#19  one exchange in six legs`).
+//! Legs as shown to programs and people. An exchange that outgrew a step has several legs with a number each. Programs get the numbers;
+//! people see one exchange (`#14–#19  one exchange in six legs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,22 +13,22 @@ use super::{
     zone::Zone,
 };
 
-/// The longest first line of a request in [`RunningExchange::line`], in characters.
+/// The most characters of a request in [`RunningExchange::line`].
 const REQUEST_CHARS_MAX: usize = 160;
 
-/// A number of the exchanges' sequence, and what it belongs to.
+/// The number of a row, with its exchange and its leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegNumber {
-    /// The number.
+    /// The row's number.
     pub exchange: i64,
-    /// The first leg of its exchange: itself, or one before it.
+    /// The first leg of its exchange, perhaps itself.
     pub begins_with: i64,
-    /// Where its leg begins: at itself, unless it is only a further part of that leg.
+    /// The first row of its leg, perhaps itself.
     pub leg_from: i64,
 }
 
 impl LegNumber {
-    /// One of which no more is known than what it continues.
+    /// Makes a number of which only the continued exchange is known.
     pub fn new(exchange: i64, continues: Option<i64>) -> Self {
         Self {
             exchange,
@@ -48,7 +48,7 @@ impl From<&Exchange> for LegNumber {
     }
 }
 
-/// Neighbouring legs of one exchange, or all of them.
+/// Some neighbouring legs of one exchange, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegRun {
     begins_with: i64,
@@ -59,8 +59,8 @@ pub struct LegRun {
 }
 
 impl LegRun {
-    /// The run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` says that the exchange
-    /// has no further ones behind them.
+    /// Makes the run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` says that the exchange has
+    /// no later rows.
     pub fn of(rows: &[LegNumber], is_whole: bool) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
         Some(Self {
@@ -72,12 +72,12 @@ impl LegRun {
         })
     }
 
-    /// Whether it is more than one number.
+    /// Returns true if it has more than one number.
     pub fn is_several(&self) -> bool {
         self.first < self.last
     }
 
-    /// `#14–#19`, `#17`.
+    /// The number or range of numbers: `#14–#19`, `#17`.
     pub fn numbers(&self) -> String {
         if self.is_several() {
             format!("#{}–#{}", self.first, self.last)
@@ -86,8 +86,8 @@ impl LegRun {
         }
     }
 
-    /// What it is: `one exchange in six legs`, `three legs of exchange #14`, `continues #14`; `None` for an exchange, or the
-    /// beginning of one, that stands alone.
+    /// A description: `one exchange in six legs`, `three legs of exchange #14`, `continues #14`; `None` for a single row that begins an
+    /// exchange.
     pub fn words(&self) -> Option<String> {
         let begins_with = self.begins_with;
         Some(match (self.is_several(), self.is_whole, self.legs) {
@@ -100,7 +100,7 @@ impl LegRun {
         })
     }
 
-    /// `#14–#19  one exchange in six legs`.
+    /// Numbers and description: `#14–#19  one exchange in six legs`.
     pub fn heading(&self) -> String {
         match self.words() {
             Some(words) => format!("{}  {words}", self.numbers()),
@@ -109,18 +109,18 @@ impl LegRun {
     }
 }
 
-/// `continues #14`: what is said of a later leg that is shown alone.
+/// The description of a later leg that is shown alone: `continues #14`.
 pub fn continues(exchange: i64) -> String {
     format!("continues #{exchange}")
 }
 
-/// How many legs `rows` are, which are in order and of one exchange. A fork or a rewind parts a leg into several rows.
+/// Counts the legs in `rows`, which are in order and of one exchange. A fork or a rewind splits a leg into several rows.
 fn legs_among(rows: &[LegNumber]) -> i64 {
     rows.chunk_by(|one, next| one.leg_from == next.leg_from)
         .fold(0, |legs, _| legs + 1)
 }
 
-/// `numbers`, which ascend, as ranges of at most `count_max` numbers: `#14–#16`, `#18`.
+/// Formats `numbers`, which ascend, as ranges of at most `count_max` numbers: `#14–#16`, `#18`.
 pub fn ranges(numbers: &[i64], count_max: usize) -> Vec<String> {
     let runs = numbers.chunk_by(|one, next| *next == one + 1);
     let ranges = runs.flat_map(|run| run.chunks(count_max.max(1)));
@@ -132,7 +132,7 @@ pub fn ranges(numbers: &[i64], count_max: usize) -> Vec<String> {
         .collect()
 }
 
-/// The title of an exchange; of a later leg, which has none, what was done in it.
+/// The title of an exchange; of a later leg, which has no title, its digest.
 pub fn title(row: &Exchange) -> String {
     let headline = &row.headline;
     if headline.title.is_empty() && headline.continues.is_some() {
@@ -142,22 +142,22 @@ pub fn title(row: &Exchange) -> String {
     }
 }
 
-/// The states of exchanges whose legs are met from the last one on: all legs of an exchange are as open as its last one.
+/// The states of exchanges, computed from the last leg to the first: all legs of an exchange are open if its last one is.
 #[derive(Default)]
 struct States {
-    /// The exchange that was met last, by its first leg, and its state.
+    /// The first leg and the state of the exchange visited last.
     met: Option<(i64, ExchangeState)>,
 }
 
 impl States {
-    /// Those of which `last` is met first.
+    /// Starts with the exchange of `last`.
     fn from(last: Option<&Exchange>) -> Self {
         Self {
             met: last.map(|last| (last.begins_with(), last.state)),
         }
     }
 
-    /// The state of the exchange that `row`, the next one to be met, belongs to.
+    /// The state of the exchange of `row`, the next one visited.
     fn of(&mut self, row: &Exchange) -> ExchangeState {
         let begins_with = row.begins_with();
         match self.met {
@@ -171,7 +171,7 @@ impl States {
     }
 }
 
-/// Gives each of `rows`, which are in order, the state of its exchange. `last` is the last row of the last one's exchange.
+/// Gives each of `rows`, which are in order, the state of its exchange. `last` is the last row of the last exchange.
 pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last: Option<&Exchange>) {
     let mut states = States::from(last);
     for row in rows.rev() {
@@ -179,7 +179,7 @@ pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last:
     }
 }
 
-/// Whether more is expected in the exchange of each of `rows`, which are in order and end with the last leg of theirs.
+/// For each of `rows`: true if its exchange is open. The rows are in order and end with the last leg of their exchange.
 pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
     let mut states = States::default();
     let mut found: Vec<bool> = rows
@@ -190,27 +190,26 @@ pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<
     found
 }
 
-/// The legs of an exchange, beside one of them that is read.
+/// The legs of an exchange, around the one that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Legs {
-    /// The first one's number, which is the exchange's.
+    /// The first number, which is the exchange's.
     pub first: i64,
-    /// The last one's number.
+    /// The last number.
     pub last: i64,
-    /// How many there are. A fork or a rewind may part a leg into several numbers.
+    /// The number of legs. After a fork or a rewind a leg may have several numbers.
     pub count: i64,
-    /// The number before the one that is read, if it belongs to the exchange.
+    /// The number before the requested one, if it belongs to the exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<i64>,
-    /// The number with which the exchange goes on.
+    /// The number after the requested one, if it belongs to the exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
 }
 
 impl Legs {
-    /// The legs of the exchange whose `rows` these are, in order, beside the one numbered `read`; `None` if that is the whole
-    /// exchange.
+    /// Makes the legs of an exchange from its `rows`, in order, around the one numbered `read`; `None` if that is the whole exchange.
     pub fn of(rows: &[Exchange], read: i64) -> Option<Self> {
         let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         let (first, last) = (numbered.first()?, numbered.last()?);
@@ -228,7 +227,7 @@ impl Legs {
         })
     }
 
-    /// All of them.
+    /// The run of all legs.
     pub fn run(&self) -> LegRun {
         LegRun {
             begins_with: self.first,
@@ -240,7 +239,7 @@ impl Legs {
     }
 }
 
-/// An exchange in which more is expected.
+/// An exchange that isn't finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningExchange {
     exchange: i64,
@@ -251,11 +250,11 @@ pub struct RunningExchange {
 }
 
 impl RunningExchange {
-    /// The exchange whose `rows` these are, in order, with times in `zone`; `None` if nothing more is expected in it.
+    /// Makes it from the exchange's `rows`, in order, with times in `zone`; `None` if the exchange is finished.
     pub fn of(rows: &[Exchange], zone: Zone, redactor: &Redactor) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
         let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
-        // By today's rules: the headline was redacted by those of its day.
+        // Redacted again by the current rules; the headline was redacted by earlier ones.
         let request = redactor.redact(&first.headline.title);
         (last.state == ExchangeState::Open).then(|| Self {
             exchange: first.begins_with(),
@@ -266,7 +265,7 @@ impl RunningExchange {
         })
     }
 
-    /// `Running: exchange #14 since 09:12, in its sixth leg: "Fix all linting errors"`.
+    /// A line such as `Running: exchange #14 since 09:12, in its sixth leg: "Fix all linting errors"`.
     pub fn line(&self) -> String {
         const DAY: &str = "%Y-%m-%d";
         let day = self.since.format(DAY);
@@ -301,7 +300,7 @@ mod tests {
         LedgerEntry::new(&message, 10, Timestamp(at), &Redactor::standard())
     }
 
-    /// Exchange 14 with so many rows, a minute apart; those in `parts` are only further parts of a leg.
+    /// Exchange 14 with `count` rows, a minute apart; those in `parts` continue the leg before.
     fn rows(count: i64, parts: &[i64]) -> Vec<Exchange> {
         const BEGIN: i64 = 1_767_600_720_000;
         let asked = entry(Kind::User, "Fix all linting errors\nand say which", BEGIN);
@@ -333,7 +332,7 @@ mod tests {
         assert_eq!(heading(&all[3..4], true), "#17  continues #14");
         assert_eq!(heading(&all[..1], false), "#14");
         assert_eq!(heading(&rows(13, &[]), true), "#14–#26  one exchange in 13 legs");
-        // What a fork or a rewind parted is one leg nevertheless.
+        // A leg that a fork or a rewind split still counts as one.
         assert_eq!(heading(&rows(2, &[15]), true), "#14–#15  one exchange");
         assert_eq!(
             heading(&rows(4, &[16]), true),
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_a_range() {
+    fn neighbouring_numbers_form_a_range() {
         assert_eq!(
             ranges(&[14, 15, 16, 18, 20, 21], 100),
             ["#14–#16", "#18", "#20–#21"]
@@ -357,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_says_where_it_goes_on() {
+    fn a_leg_has_its_neighbours_numbers() {
         let legs = |read| Legs::of(&rows(3, &[]), read).map(|legs| (legs.count, legs.previous, legs.next));
         assert_eq!(legs(14), Some((3, None, Some(15))));
         assert_eq!(legs(15), Some((3, Some(14), Some(16))));
         assert_eq!(legs(16), Some((3, Some(15), None)));
         assert_eq!(Legs::of(&rows(1, &[]), 14), None);
-        // One that a rewind set aside is none of those that are live.
+        // A leg that a rewind set aside isn't among the live ones.
         assert_eq!(
             Legs::of(&rows(1, &[]), 15).map(|legs| (legs.first, legs.last, legs.previous)),
             Some((14, 14, Some(14)))
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_told_in_one_line() {
+    fn a_running_exchange_has_a_line() {
         let line = |rows: &[Exchange], zone: &str| {
             let zone = Zone::parse(zone).unwrap();
             RunningExchange::of(rows, zone, &Redactor::standard()).map(|running| running.line())
@@ -403,7 +402,7 @@ mod tests {
         assert_eq!(states(Interrupted, 3), [Closed, Closed, Interrupted]);
         assert_eq!(states(Closed, 2), [Closed, Closed]);
         assert_eq!(states(Open, 1), [Open]);
-        // One that was never answered stays open behind its own last leg.
+        // An exchange that was never answered stays open after its own last leg.
         let mut two = rows(2, &[]);
         two.push(Exchange {
             exchange: 16,
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_leg_has_what_was_done_for_a_title() {
+    fn the_title_of_a_later_leg_is_its_digest() {
         let rows = rows(2, &[]);
         let titles: Vec<String> = rows.iter().map(title).collect();
         assert_eq!(titles, ["Fix all linting errors", "I look further."]);

@@ -1,20 +1,18 @@
-//! Lineage: clearing a context, marking a place in it and going back there.
+//! Lineage: clearing a context, setting marks in it and going back to them.
 //!
-//! The steps are messages (kinds `clear`, `mark` and `rewind`, seed 001) and take effect wherever messages are
-//! appended, so that a replay of the messages alone ends in the state in which living through them ended.
+//! The steps are messages (kinds `clear`, `mark` and `rewind`, seed 001) and take effect wherever messages are appended. So a replay of
+//! the messages ends in the same state.
 //!
-//! - *Clear* closes the session: everything leaves the window, the newest exchange too, marks are forgotten, and what
-//!   leading system messages follow are the preamble of the new session.
-//! - *Mark* remembers where its message stands and where the window began then.
-//! - *Rewind* goes back to the newest mark, or to the newest one of a name. The exchange that holds the mark stays
-//!   whole, also what came in it after the mark, so that exchanges stay atomic; every later one is set aside. The
-//!   window begins where it began at the mark. Marks set later are forgotten; a rewind to an unknown mark does
-//!   nothing. Whatever comes next continues in an exchange of its own.
-//! - *Pin* keeps a message in view, by its number, when its exchange has left the window; *unpin* takes that back. Pins
-//!   outlive a clear; a rewind behind the message withdraws its pin, and `important` with it. A pin of what isn't there
-//!   does nothing.
+//! - *Clear* closes the session: everything leaves the window, including the newest exchange, and marks are dropped. Leading system
+//!   messages after it are the preamble of the new session.
+//! - *Mark* records the place of its message and the begin of the window.
+//! - *Rewind* goes back to the newest mark, or to the newest one with a name. The exchange with the mark stays whole, even its part after
+//!   the mark, so that exchanges stay atomic; every later one is set aside. The window begins where it began at the mark. Later marks are
+//!   dropped. A rewind to an unknown mark does nothing. New messages go into a row of their own.
+//! - *Pin* keeps the message of a number in view after its exchange has left the window; *unpin* undoes that. Pins survive a clear. A
+//!   rewind to a place before the message removes its pin and its `important`. A pin of an unknown message does nothing.
 //!
-//! Invariant: where a rewind leads depends on the messages and the rules, never on how far the summary has come.
+//! Invariant: the result of a rewind depends on the messages and the rules, never on the progress of the summary.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -27,36 +25,36 @@ use super::{
     time::Timestamp,
 };
 
-/// The longest label of a mark, in characters; longer ones are cut.
+/// The most characters of a mark's label; longer ones are cut.
 pub const LABEL_CHARS_MAX: usize = 128;
 
-/// A message that changes more than the exchange it stands in.
+/// A message that affects more than its own exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Close the session and empty the window.
+    /// Closes the session and empties the window.
     Clear,
-    /// Set a mark, with or without a name.
+    /// Sets a mark, with or without a name.
     Mark(Option<String>),
-    /// Go back to the newest mark of that name, or to the newest mark.
+    /// Goes back to the newest mark of that name, or to the newest mark.
     Rewind(Option<String>),
-    /// Keep the message of that number in view.
+    /// Keeps the message of that number in view.
     Pin(i64),
-    /// Keep it in view no longer.
+    /// Undoes the pin of that message.
     Unpin(i64),
 }
 
 /// A place that a rewind can go back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The exchange, or the preamble, in which the mark stands.
+    /// The exchange, or the preamble, with the mark.
     pub exchange: i64,
-    /// Where the window began then.
+    /// The first exchange of the window when the mark was set.
     pub first_exchange: i64,
-    /// Tokens of all live exchanges before that.
+    /// Tokens of all live exchanges before the window.
     pub tokens_before_window: i64,
 }
 
-/// The fields of a step's payload: in `data`, as in ikigai's rows, or beside the kind.
+/// The fields of a step's payload: in `data`, as in ikigai's rows, or next to the kind.
 #[derive(Default, Deserialize)]
 struct StepFields {
     label: Option<String>,
@@ -71,7 +69,6 @@ impl StepFields {
         serde_json::from_str(payload).unwrap_or_default()
     }
 
-    /// The number of a message.
     fn seq(self) -> Option<i64> {
         self.data.and_then(|data| data.seq()).or(self.seq)
     }
@@ -84,14 +81,14 @@ impl StepFields {
     }
 }
 
-/// A label as it is kept: without space around it, and cut. `None` if nothing is left.
+/// Trims and cuts a label. `None` if nothing is left.
 fn label_of(text: &str) -> Option<String> {
     let label = cut(text.trim(), LABEL_CHARS_MAX);
     (!label.is_empty()).then_some(label)
 }
 
 impl Step {
-    /// The step that `message` stands for, if it is one.
+    /// The step in `message`, if there is one.
     pub fn of(message: &Message) -> Option<Self> {
         match &message.kind {
             Kind::Metadata(Metadata::Clear) => Some(Self::Clear),
@@ -103,7 +100,7 @@ impl Step {
         }
     }
 
-    /// The message that stands for the step, said at `at`. Parsed again, it is the same step at the same time.
+    /// Writes the step as a message of the time `at`. Parsed again, it is the same step at the same time.
     pub fn message(&self, at: Timestamp) -> Message {
         let (kind, data) = match self {
             Self::Clear => (Metadata::Clear, json!({})),
@@ -122,8 +119,8 @@ impl Step {
 }
 
 impl Ledger {
-    /// Closes the session: everything leaves the window, the newest exchange too, and what follows begins like a new
-    /// agent, with numbers that go on. Returns what left, set-aside numbers included, if anything did.
+    /// Closes the session: everything leaves the window, including the newest exchange. The next message begins as in a new agent, except
+    /// that numbers continue. Returns the eviction, if there is one, with set-aside numbers included.
     pub fn clear(&mut self, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.take();
         self.preamble = None;
@@ -135,7 +132,7 @@ impl Ledger {
         self.move_boundary(cut, at)
     }
 
-    /// A mark in `exchange`.
+    /// Makes a mark in `exchange`.
     pub fn mark(&self, exchange: i64) -> Mark {
         Mark {
             exchange,
@@ -144,9 +141,8 @@ impl Ledger {
         }
     }
 
-    /// Goes back to `mark`. `held` is the exchange that it is in; `None` if that is the preamble. The caller has to set
-    /// aside the exchanges after it, and to withdraw the items about them. Exchanges that a raised budget brought back
-    /// since stay: going back drives nothing out of the window.
+    /// Goes back to `mark`. `held` is its exchange; `None` for the preamble. The caller must set aside the exchanges after it and
+    /// withdraw their items. Exchanges that a raised budget has brought back since stay: a rewind evicts nothing.
     pub fn rewind(&mut self, mark: &Mark, held: Option<Exchange>) {
         self.newest = held;
         if mark.first_exchange < self.first_exchange {
@@ -197,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_read_again_from_its_own_message() {
+    fn a_step_is_read_back_from_its_message() {
         let odd = "\"quoted\\\" and ümläuted\"".to_owned();
         let long = Some("x".repeat(500));
         for step in [

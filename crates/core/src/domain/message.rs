@@ -1,37 +1,36 @@
-//! A message as recapd keeps it: the client's bytes verbatim, and what the rules need to know about them.
+//! A message as recapd keeps it: the client's bytes verbatim, and the properties that the rules need.
 //!
-//! Invariant: a message is immutable. `payload` is what came in; everything else is read from it by `formats` and
-//! can be read again.
+//! Invariant: a message is immutable. `payload` is the client's; `formats` reads everything else from it and can read it again.
 
 use serde::{Deserialize, Serialize};
 
 use super::{attachment::Extent, outcome, thought::Thought, time::Timestamp};
 
-/// The kind of a message, as far as windows and exchanges care (seed 001, "Message Kinds").
+/// The kind of a message, as far as it matters to windows and exchanges (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Instructions. Leading ones are the preamble; later ones stay where they are.
+    /// Instructions. Leading ones are the preamble; later ones stay in place.
     System,
-    /// The user's words, without tool results: opens an exchange.
+    /// The user's words, without tool results. Opens an exchange.
     User,
-    /// The model's words, without a tool call: a final answer, completes the exchange.
+    /// The model's words, without a tool call: a final answer that completes the exchange.
     Assistant,
-    /// The model calls one or more tools; may carry text too.
+    /// One or more tool calls of the model, perhaps with text.
     ToolCall,
-    /// Results of tool calls, whatever role the provider gives them (Anthropic: `user`).
+    /// Results of tool calls, in whatever role the provider puts them (Anthropic: `user`).
     ToolResult,
-    /// Never sent to a model and free of cost; belongs to the exchange it stands in.
+    /// Never sent to a model, and free of cost. Belongs to the exchange around it.
     Metadata(Metadata),
 }
 
-/// Kinds that are never sent to a model (seed 001, and the ones ikigai added later).
+/// Kinds that are never sent to a model (seed 001, and later ones of ikigai).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {
     /// The context was wiped.
     Clear,
-    /// A named checkpoint.
+    /// A checkpoint, perhaps with a name.
     Mark,
-    /// Navigation back to a checkpoint.
+    /// A return to a checkpoint.
     Rewind,
     /// The agent was ended.
     AgentKilled,
@@ -43,13 +42,13 @@ pub enum Metadata {
     Usage,
     /// The turn was interrupted.
     Interrupted,
-    /// The turn is over, said explicitly.
+    /// The turn was ended explicitly.
     TurnEnd,
-    /// A message is to stay in view.
+    /// Keeps a message in view.
     Pin,
-    /// A pin is taken back.
+    /// Undoes a pin.
     Unpin,
-    /// Anything recapd doesn't know; kept under its own name.
+    /// An unknown kind, kept under its own name.
     Other(String),
 }
 
@@ -66,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The kind of that name. An unknown name is metadata (seed 001: not sent).
+    /// Parses a kind's name. An unknown name is metadata (seed 001: not sent).
     pub fn from_name(name: &str) -> Self {
         match name {
             "system" => Self::System,
@@ -78,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Whether messages of this kind are sent to a model.
+    /// Returns true if messages of this kind are sent to a model.
     pub fn is_conversation(&self) -> bool {
         !matches!(self, Self::Metadata(_))
     }
@@ -120,44 +119,44 @@ impl Metadata {
     }
 }
 
-/// One piece of a message's content.
+/// A part of a message's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text.
+    /// Plain text.
     Text(String),
-    /// A call of a tool. `arguments` is JSON text, or whatever the model wrote.
+    /// A call of a tool.
     ToolCall {
-        /// The provider's id of the call. Repeats in real data: never a key.
+        /// The provider's id of the call. It isn't unique in real data, so never use it as a key.
         id: Option<String>,
         /// The tool's name.
         name: String,
-        /// Its arguments, as JSON text where the client gave JSON.
+        /// The arguments, as JSON if the client or the model gave JSON.
         arguments: String,
     },
     /// The result of a tool call.
     ToolResult {
-        /// The id of the call it answers, if the client said so.
+        /// The id of the call that it answers, if given.
         call_id: Option<String>,
-        /// The tool's name, if the client said so.
+        /// The tool's name, if given.
         name: Option<String>,
-        /// What the tool returned, as text.
+        /// The tool's output as text.
         text: String,
-        /// Whether the tool reported a failure.
+        /// True if the client reports a failure.
         is_error: bool,
     },
     /// The model's reasoning. Kept, but never shown to a summariser.
     Thinking(Thought),
     /// An image or a document.
     Attachment {
-        /// Its media type.
+        /// The media type.
         media: String,
-        /// How large it is.
+        /// The size in pixels or pages, as far as it is known.
         extent: Extent,
     },
-    /// A block that only its provider reads, such as the result of a search that ran on its side. It costs what it is
-    /// long, goes back to that provider as it came, and is only named to others.
+    /// A block that only its provider can read, such as the result of a search on its side. Its length determines its tokens. It goes
+    /// back to that provider unchanged; other providers only see its name.
     Opaque {
-        /// Its type, as its provider calls it.
+        /// The provider's name of its type.
         kind: String,
         /// The block, as compact JSON.
         json: String,
@@ -165,12 +164,12 @@ pub enum Part {
 }
 
 impl Part {
-    /// Whether it is a result that reports a failure: the client says so, or the result does.
+    /// Returns true for a failed result, according to the client or the result itself.
     pub fn is_failed(&self) -> bool {
         matches!(self, Self::ToolResult { text, is_error, .. } if *is_error || outcome::is_failure(text))
     }
 
-    /// The provider's id that ties a call and its result together.
+    /// The provider's id that links a call with its result.
     pub fn call_id(&self) -> Option<&str> {
         match self {
             Self::ToolCall { id, .. } => id.as_deref(),
@@ -186,15 +185,15 @@ impl Part {
 pub enum Format {
     /// `{"kind": …, "content": …}` (seed 001's kinds).
     Native,
-    /// OpenAI chat completions messages.
+    /// Messages of OpenAI's Chat Completions API.
     #[serde(rename = "openai")]
     OpenAiChat,
     /// Items of OpenAI's Responses API.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// Anthropic messages.
+    /// Messages of Anthropic's API.
     Anthropic,
-    /// Gemini contents.
+    /// Contents of Gemini's API.
     Gemini,
     /// Lines of a Claude Code transcript.
     ClaudeCode,
@@ -202,12 +201,12 @@ pub enum Format {
     Codex,
     /// Events of a Pidgin conversation.
     Pidgin,
-    /// Blocks of an aider chat history: the file is Markdown, its messages are written as native ones.
+    /// Blocks of an aider chat history. The file is Markdown; its messages are written as native ones.
     Aider,
 }
 
 impl Format {
-    /// All formats, in the order in which they are listed to people. This is the one place that knows them all.
+    /// All formats, in the order in which people see them. No other list of all formats exists.
     pub const ALL: [Self; 9] = [
         Self::Native,
         Self::OpenAiChat,
@@ -244,59 +243,59 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// Parses a format's name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
-/// Who wrote a message of the user's role, as its host says.
+/// The author of a message with the user's role, according to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     /// The user.
     User,
-    /// Another agent or person: it asks for something, though not in the user's words.
+    /// Another agent or person: a request, but not in the user's words.
     Agent,
-    /// A program, such as one that tells of a task that has ended: it asks for nothing.
+    /// A program, such as one that reports the end of a task: no request.
     Program,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// The speaker's name, in a shared conversation.
+    /// The speaker's name, in a conversation of several.
     pub speaker: Option<String>,
-    /// Its content, in order.
+    /// The content in order.
     pub parts: Vec<Part>,
-    /// The client's own id: a second message of the same agent with it is a duplicate.
+    /// The client's id. A second message of the same agent with this id is a duplicate.
     pub client_id: Option<String>,
-    /// The provider's id of the model's answer of which it is a part, where its format tells.
+    /// The provider's id of the model's answer that the message belongs to, if the format has one.
     pub response_id: Option<String>,
-    /// When it was said, if the client said so.
+    /// When it was said, if the client says so.
     pub at: Option<Timestamp>,
-    /// Whether it ends the open exchange as interrupted; then it opens none, even if it is the user's.
+    /// True if it ends the open exchange as interrupted. It then opens none, even if it is the user's.
     pub interrupts: bool,
-    /// Whether it stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
+    /// True if a copy stays in view for the rest of the session after its exchange has left the window (lecture 7.2).
     pub important: bool,
-    /// Who wrote it, where its host says so; otherwise its words tell ([`super::user_text`]).
+    /// The author, if the host names one; otherwise the text decides ([`super::user_text`]).
     pub author: Option<Author>,
     /// The format of `payload`.
     pub format: Format,
-    /// What the client sent: one JSON value, verbatim.
+    /// The client's data: one JSON value, verbatim.
     pub payload: String,
 }
 
 /// The beginning of every tombstone's payload.
 const TOMBSTONE: &str = r#"{"forgotten":true,"#;
 
-/// The payload that replaces that of a forgotten message of that kind: a native message without content.
+/// The payload that replaces a forgotten message of that kind: a native message without content.
 pub fn tombstone(kind: &Kind) -> String {
     format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
 }
 
-/// The payload that replaces that of a forgotten mark or rewind, with another label in place of its own.
+/// The payload that replaces a forgotten mark or rewind, with another label.
 pub fn step_tombstone(kind: &Kind, label: &str) -> String {
     let (kind, data) = (
         serde_json::json!(kind.name()),
@@ -305,13 +304,13 @@ pub fn step_tombstone(kind: &Kind, label: &str) -> String {
     format!("{TOMBSTONE}\"kind\":{kind},\"data\":{data}}}")
 }
 
-/// Whether a payload is that of a forgotten message.
+/// Returns true if `payload` is a tombstone.
 pub fn is_tombstone(payload: &str) -> bool {
     payload.starts_with(TOMBSTONE)
 }
 
 impl Message {
-    /// A native message of that kind and content. Nothing else is known of it, and it has no payload yet.
+    /// Makes a native message of that kind and content, with no payload yet.
     pub fn new(kind: Kind, parts: Vec<Part>) -> Self {
         Self {
             kind,
@@ -328,12 +327,12 @@ impl Message {
         }
     }
 
-    /// Whether it was forgotten, so that only its number, kind and time are left.
+    /// Returns true if it was forgotten: only number, kind and time are left.
     pub fn is_forgotten(&self) -> bool {
         is_tombstone(&self.payload)
     }
 
-    /// The message's text parts, joined by a line feed.
+    /// The text parts, joined by line feeds.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .parts
@@ -349,7 +348,7 @@ impl Message {
         texts.join("\n")
     }
 
-    /// The names of the tools it calls, in order.
+    /// The names of the called tools, in order.
     pub fn tool_names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| {
             if let Part::ToolCall { name, .. } = part {

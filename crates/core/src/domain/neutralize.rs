@@ -1,14 +1,14 @@
-//! Making text inert: what was said in a conversation stays readable in a summary, but it isn't rendered or loaded,
-//! doesn't pass for structure, and doesn't read like an instruction of the system.
+//! Neutralises text: what was said in a conversation stays readable in a summary, but it isn't rendered or loaded, isn't taken for
+//! structure, and doesn't read like an instruction of the system.
 //!
 //! - Markup is broken up, with its words kept ([`defanged`]): tags, tokens of chat templates, images, links, fences.
-//! - What addresses the reader as a system prompt does is marked as what it is, a quotation ([`quoted`]): leaving it
-//!   out would make the history untrue.
+//! - Text that addresses the reader as a system prompt would is marked as a quotation ([`quoted`]). Removing it would falsify the
+//!   history.
 //!
-//! Invariant: doing either twice changes nothing more; both are linear in the text.
+//! Invariant: both are idempotent, and linear in the text.
 //!
-//! What no fixed rule can do: recognise an instruction that uses none of the known phrases, or is encoded. Such a text
-//! still stands as one line among notes, with its time and its exchange, inside a fence that says what it is.
+//! Fixed rules can't recognise an instruction that uses none of the known phrases, or is encoded. Such a text is still only one line
+//! among notes, with its time and its exchange, inside a fence that says what it is.
 
 mod markup;
 mod orders;
@@ -22,20 +22,20 @@ use super::{
 
 pub use markup::{defanged, detagged};
 
-/// What is put before a quotation that could be taken for an instruction.
+/// The prefix of a quotation that could be taken for an instruction.
 pub const QUOTE_MARK: &str = "It was said: ";
-/// The least characters of a quotation that gets the mark before it.
+/// The fewest characters of a quotation that gets the prefix.
 const MARKED_CHARS_MIN: usize = 24;
 
-/// `line` as it is, or as a quotation when something in it, outside of quotation marks, poses as an instruction, or as what the
-/// user demanded. At most `chars_max` characters (at least 3), cut where it doesn't fit.
+/// Returns `line` unchanged, or as a quotation if it holds, outside of quotation marks, a pretended instruction or a pretended demand of
+/// the user. The result is cut to `chars_max` characters (at least 3).
 pub fn quoted(line: &str, chars_max: usize) -> String {
     quotation(line, chars_max, &[QUOTE_MARK], |line| {
         orders::poses_as_demand(line) || orders::poses_as_instruction(line)
     })
 }
 
-/// As [`quoted`], for a text of which it was checked that the user demanded what it says ([`super::demand`]).
+/// Like [`quoted`], for a text that was checked to be a demand of the user ([`super::demand`]).
 pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
     quotation(
         line,
@@ -45,8 +45,8 @@ pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
     )
 }
 
-/// A document as another program gives it, each line made inert again: one that holds the invariant stays as it is. What
-/// its lines begin with, as headings and list items do, stays, too.
+/// Neutralises each line of a document that comes from another program. A document that holds the invariant stays unchanged. So do the
+/// beginnings of lines, such as those of headings and list items.
 pub fn neutralize_document(document: &str) -> String {
     let lines: Vec<String> = document.split('\n').map(inert_line).collect();
     lines.join("\n")
@@ -79,12 +79,12 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
         };
         !is_closed
     });
-    // What is cut off may be what posed as an instruction; and cutting may open a quotation.
+    // The part that is cut off may be the pretended instruction, and a cut may open a quotation.
     let poses = poses(whole) || (line != whole && !is_open && poses(&line));
     if !is_open && !poses {
         return line;
     }
-    // An instruction beside what the user demanded isn't the user's.
+    // An instruction next to the user's demand isn't the user's.
     let mark = marked.map_or(QUOTE_MARK, |(mark, _)| if poses { QUOTE_MARK } else { mark });
     let said = marked.map_or(
         line.as_str(),
@@ -94,11 +94,11 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
     in_quotation_marks(if room_for_mark { mark } else { "" }, said, chars_max)
 }
 
-/// `mark` and `said` in quotation marks, of at most `chars_max` characters.
+/// `mark`, then `said` in quotation marks, cut to `chars_max` characters.
 fn in_quotation_marks(mark: &str, said: &str, chars_max: usize) -> String {
     let said = said.strip_prefix('“').unwrap_or(said);
     let said = said.strip_suffix('”').unwrap_or(said);
-    // No mark within may end the quotation.
+    // No mark inside may end the quotation.
     let said = said.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
     let room = chars_max.saturating_sub(mark.len() + 2).max(1);
     format!("{mark}“{}”", cut(&said, room))

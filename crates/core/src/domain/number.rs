@@ -1,16 +1,16 @@
-//! Numbers of one type as those of another, and as people read them.
+//! Conversions between number types, and numbers as text.
 
-/// `number`, or the largest `i64` if it is none.
+/// Converts to `i64`, or to its maximum if `number` doesn't fit.
 pub fn i64_or_max(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// `number`, or the largest `usize` if it is none.
+/// Converts to `usize`, or to its maximum if `number` doesn't fit.
 pub fn usize_or_max(number: impl TryInto<usize>) -> usize {
     number.try_into().unwrap_or(usize::MAX)
 }
 
-/// `number` with commas between its thousands: `1,247`.
+/// Formats `number` with commas between its thousands: `1,247`.
 pub fn grouped(number: impl TryInto<i64>) -> String {
     let number = i64_or_max(number);
     let digits = number.unsigned_abs().to_string();
@@ -28,7 +28,7 @@ pub fn grouped(number: impl TryInto<i64>) -> String {
     }
 }
 
-/// How many there are, with the noun as the number has it: `1 exchange`, `2,000 summaries`.
+/// Formats a number with its noun in singular or plural: `1 exchange`, `2,000 summaries`.
 pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     let number = i64_or_max(number);
     let noun = match noun.strip_suffix('y') {
@@ -39,7 +39,6 @@ pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     format!("{} {noun}", grouped(number))
 }
 
-/// Small numbers as words, from one on.
 const CARDINALS: [&str; 12] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
 ];
@@ -48,12 +47,12 @@ const ORDINALS: [&str; 12] = [
     "eleventh", "twelfth",
 ];
 
-/// `one` to `twelve`, and digits beyond.
+/// `one` to `twelve`, then digits.
 pub fn in_words(number: i64) -> String {
     word_of(&CARDINALS, number).map_or_else(|| grouped(number), str::to_owned)
 }
 
-/// `first` to `twelfth`, and beyond that `13th`, `21st`.
+/// `first` to `twelfth`, then `13th`, `21st`.
 pub fn ordinal(number: i64) -> String {
     let suffix = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn thousands_are_separated_by_commas() {
         assert_eq!(
             [0, 999, 1_247, 1_234_567, -1_000, -999].map(grouped),
             ["0", "999", "1,247", "1,234,567", "-1,000", "-999"]
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noun_is_as_its_number() {
+    fn a_noun_agrees_with_its_number() {
         for (number, noun, told) in [
             (0, "item", "0 items"),
             (1, "exchange", "1 exchange"),

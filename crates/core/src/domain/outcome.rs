@@ -1,6 +1,5 @@
-//! Whether a tool's result says by itself that the tool failed: by the fields of its JSON, or by the exit code that it
-//! begins with. Many clients have no other way to say so. Its words don't count here: they may be those of a log, of a
-//! page, or of source code.
+//! Detects a tool's failure from its result: by the fields of its JSON, or by an exit code at its beginning. Many clients report failures
+//! in no other way. Words don't count, as they may come from a log, a page, or source code.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +7,11 @@ use serde_json::value::RawValue;
 
 use super::text::floor_cut;
 
-/// Fields that are true where all went well.
+/// Fields that are true after a success.
 const DONE: [&str; 2] = ["success", "ok"];
-/// Fields that are true where something went wrong.
+/// Fields that are true after a failure.
 const FAILED: [&str; 2] = ["isError", "is_error"];
-/// Fields that hold the exit code of a command; Codex has it in `metadata`.
+/// Fields with the exit code of a command; Codex has it in `metadata`.
 const EXIT_CODES: [&str; 5] = [
     "exit_code",
     "exitCode",
@@ -20,35 +19,35 @@ const EXIT_CODES: [&str; 5] = [
     "return_code",
     "exit_status",
 ];
-/// Fields that hold the status of an HTTP response.
+/// Fields with the status of an HTTP response.
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
-/// The statuses of HTTP responses that are errors.
+/// The HTTP statuses that are errors.
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
-/// Values of `error` that name none.
+/// Values of `error` that mean no error.
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
-/// What may stand beside a `status` of `failed`. With anything else it may be the status of what was looked up.
+/// The fields allowed next to a `status` of `failed`. With others it may be the status of an object that the tool looked up.
 const BESIDE_STATUS: [&str; 8] = [
     "status", "message", "msg", "reason", "detail", "details", "code", "data",
 ];
-/// Fields that say what went wrong.
+/// Fields with the reason of a failure.
 const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "details", "stderr"];
-/// How an exit code is told.
+/// Phrases before an exit code.
 const EXITS: [&str; 4] = [
     "exit code",
     "exit status",
     "exited with code",
     "exited with status",
 ];
-/// As many words may stand before it: `error Command failed with exit code 1.`
+/// The most words before such a phrase: `error Command failed with exit code 1.`
 const EXIT_WORDS_MAX: usize = 4;
-/// As many lines may stand before what a command has printed.
+/// The number of lines that are searched before the output of a command.
 const HEADER_LINES: usize = 5;
-/// The longest line that tells an exit code, in bytes.
+/// The most bytes of a line that are searched for an exit code.
 const EXIT_BYTES_MAX: usize = 96;
 
 type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Whether a result is JSON that reports a failure, or begins with an exit code that does.
+/// Returns true if a result is JSON that reports a failure, or begins with an exit code other than 0.
 pub fn is_failure(result: &str) -> bool {
     match fields(result) {
         Some(fields) => is_failed(&fields),
@@ -61,13 +60,13 @@ pub fn is_failure(result: &str) -> bool {
     }
 }
 
-/// What a result that is JSON says of its failure.
+/// The reason of a failure in a result that is JSON.
 pub fn reason(result: &str) -> Option<String> {
     let fields = fields(result)?;
     REASONS.iter().find_map(|name| words(fields.get(*name)?))
 }
 
-/// The exit code that a line tells and nothing else: `Exit code: 1`, `Process exited with code 0`.
+/// The exit code in a line without other content: `Exit code: 1`, `Process exited with code 0`.
 pub fn exit_code(line: &str) -> Option<i64> {
     let line = floor_cut(line, EXIT_BYTES_MAX).to_lowercase();
     let (before, after) = EXITS.iter().find_map(|exit| line.rsplit_once(*exit))?;
@@ -85,7 +84,7 @@ fn fields(result: &str) -> Option<OutcomeFields<'_>> {
         .flatten()
 }
 
-/// What says it outright counts before what only hints at it.
+/// Explicit fields have priority over hints.
 fn is_failed(fields: &OutcomeFields<'_>) -> bool {
     let flag = |names: &[&str]| -> Option<bool> { names.iter().find_map(|name| read(fields.get(*name)?)) };
     flag(&DONE)
@@ -116,7 +115,7 @@ fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
         || word.is_some_and(|word| word == "error" || ((word == "failed" || word == "failure") && is_all()))
 }
 
-/// A text, or that of an object with a message.
+/// A string, or the `message` of an object.
 fn words(raw: &RawValue) -> Option<String> {
     let nested = || read::<String>(fields(raw.get())?.get("message")?);
     read::<String>(raw)
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_by_fields_and_exit_codes() {
+    fn failures_are_detected_by_fields_and_exit_codes() {
         for result in [
             r#"{"success":false,"data":null}"#,
             r#"{"ok": false}"#,
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_of_failures_is_none() {
+    fn words_about_failures_are_no_failure() {
         for result in [
             "",
             "{}",
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_what_a_person_would_read() {
+    fn the_reason_is_readable_text() {
         let cases = [
             (r#"{"ok":false,"error":"no such order"}"#, Some("no such order")),
             (r#"{"error":{"message":"gone","code":5}}"#, Some("gone")),

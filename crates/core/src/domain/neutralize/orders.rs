@@ -1,9 +1,8 @@
-//! Phrases that address the reader as a system prompt or an operator would, and pose as an instruction to follow.
+//! Phrases that address the reader as a system prompt or an operator would, and pose as an instruction.
 //!
-//! Collected from what attacks on language models use: overriding what was said before, new roles, forged roles,
-//! messages to whichever model reads, extraction of the prompt, hiding from the user, standing orders, sending data
-//! away; in the languages in which such texts are seen. Matched on lower-case text; a false find costs a quotation
-//! mark, not a word.
+//! Collected from attacks on language models: overriding earlier text, new roles, forged roles, messages to any model that reads,
+//! extraction of the prompt, secrecy towards the user, standing orders, sending data away; in the languages in which such texts are seen.
+//! They are matched on lower-case text. A false match adds quotation marks, and loses no word.
 
 use std::sync::LazyLock;
 
@@ -11,17 +10,17 @@ use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-/// Words for what somebody has been told.
+/// Words for rules that a model was given.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
-/// Who reads.
+/// Words for the reader.
 const READERS: &str = r"(?:ai|a\.i\.|llm|language model|assistant|agent|chatbot|model|gpt|chatgpt|claude|gemini|copilot|summari[sz]er|crawler|bot)s?\b";
-/// What a sentence may follow, but for blanks.
+/// Characters that a sentence may follow, apart from blanks.
 const SENTENCE_ENDS: [char; 22] = [
     '.', '!', '?', ':', ';', ')', '*', ']', '>', '-', '→', '—', '\'', '"', '‘', '’', '“', '”', '(', '[', '#',
     '‹',
 ];
 
-/// All phrases, and the words that say which may be in a text.
+/// All phrases, and the words that preselect them.
 struct Phrases {
     words: AhoCorasick,
     /// The phrase of each word.
@@ -29,18 +28,17 @@ struct Phrases {
     all: Vec<Phrase>,
 }
 
-/// A phrase, and where it counts.
+/// A phrase and the places where it counts.
 struct Phrase {
     pattern: Regex,
-    /// Only where a sentence begins.
+    /// True if it counts only at the beginning of a sentence.
     begins: bool,
-    /// What recapd writes itself: it is forged in what was said, and not in a document.
+    /// True if recapd itself writes it: it is forged in a conversation, but not in a document.
     is_own: bool,
 }
 
-/// Phrases in lower case; with `^` those that count only where a sentence begins, with `~` those that recapd
-/// writes itself. Of the words
-/// before each one stands in everything that it matches: a text without any needn't be looked at.
+/// Phrases in lower case, each with its preselecting words: any match contains one of them, so a text without any is skipped. A phrase
+/// with `^` counts only at the beginning of a sentence; recapd itself writes a phrase with `~`.
 #[rustfmt::skip]
 fn phrases() -> Vec<(&'static [&'static str], String)> {
     vec![
@@ -52,32 +50,32 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         (&[" mode"], r"\b(?:dan|developer|god|debug|maintenance|sudo|jailbreak|admin|root|unrestricted|opposite|diagnostic) mode\b.{0,30}\b(?:enabled?|activated?|engaged?|unlocked|initiated|output|on)\b|\b(?:enable|enter|activate|switch to)\b.{0,12}\b(?:dan|developer|god|maintenance|sudo|jailbreak|admin|unrestricted|diagnostic) mode\b".to_owned()),
         (&["new "], r"\bnew (?:instructions?|rules?|task|role|persona|directive|system prompt|objective)\b ?(?:[:.-]|—|are|is|follow|from|begin|in effect)".to_owned()),
         (&["task", "job", "goal", "instruction", "role", "purpose", "mission", "objective", "rule"], r"^(?:your|the) (?:new |real |true |actual |only |first |next |updated )(?:task|job|goal|instructions?|role|purpose|mission|objective|rules?)\b".to_owned()),
-        // Forged roles; `system:` alone only where a sentence begins.
+        // Forged roles; `system:` alone only at the beginning of a sentence.
         (&["system", "developer", "admin", "root", "operator", "human", "assistant", "ai", "sistema", "système", "система", "系统", "系統", "システム", "시스템"], r"^(?:system|developer|admin|administrator|root|sysadmin|operator|assistant|ai|sistema|système|система|系统|系統|システム|시스템)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command|policy|reminder))?(?:[\])* ]|›){0,6}: ?".to_owned()),
-        // `[HUMAN]` marks a human who steps into a conversation of models, and is no attack.
+        // `[HUMAN]` marks a human who steps into a conversation of models, and isn't an attack.
         (&["human"], r"^human ?:".to_owned()),
         (&["system", "admin", "developer", "assistant", "human"], r"[,;(] ?(?:system|admin|administrator|developer|assistant|human)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command))?: ".to_owned()),
         (&["prompt", "message", "override", "note", "notice", "update", "alert", "command", "reminder", "directive", "instruction"], r"\b(?:system|admin|administrator|developer|operator|security|safety|policy)[ _-](?:prompt|message|override|note|notice|update|alert|command|reminder|directive|instructions?)\b.{0,20}(?:[:=!]|\b(?:follows?|begins?|ends?|engaged|update|is now)\b)".to_owned()),
         (&["#", "instruction"], r"# ?(?:instructions?|system|response|human|assistant|input|new (?:task|session|conversation)|task|prompt)\b|^(?:additional |important |updated |revised |hidden |secret )?instructions?(?: for[^:]{0,40})? ?:".to_owned()),
         (&["end ", "begin", "start of"], r"\b(?:end|begin|beginning|start) of (?:the )?(?:system|prompt|instructions?|context|document|summary|transcript|conversation|untrusted|material|user (?:input|data|message|query)|input|file|notes)\b|\bend (?:system|prompt|instructions?|summary|transcript|context)\b|\bbegin (?:system|new|admin)\b".to_owned()),
-        // To whichever model reads.
+        // Messages to any model that reads.
         (&["ai", "a.i.", "llm", "language model", "assistant", "agent", "chatbot", "model", "gpt", "claude", "gemini", "copilot", "summari", "crawler", "bot"], format!(r"\b(?:attention|note|notice|message|instructions?|memo|dear|hey|hello|important|reminder|warning)\b.{{0,12}}\b(?:to |for )?(?:all |any |the |every |other )*{READERS}")),
         (&["ai", "a.i.", "llm", "language model", "assistant", "agent", "chatbot", "model", "gpt", "claude", "gemini", "copilot", "summari", "crawler", "bot"], format!(r"\b{READERS}.{{0,30}}\b(?:reading|reviewing|processing|summari[sz]ing|parsing|evaluating|analy[sz]ing|indexing|that (?:reads?|sees?|process[a-z]*)|must|shall|(?:are|is) (?:required|instructed|ordered|authori[sz]ed))\b")),
         (&["if you", "when you", "as you", "since you", "because you"], r"\b(?:if|when|as|since|because) you(?: are|'re)?,? (?:an? |the )?(?:ai|llm|large language model|language model|assistant|chatbot|automated|agent|bot|read(?:ing)? this|summari[sz]|process(?:ing)? this)\b".to_owned()),
-        // The prompt, drawn out.
+        // Extraction of the prompt.
         (&["prompt", "instruction", "guideline", "directive", "above", "before this"], r"\b(?:reveal|print|repeat|output|show|display|leak|disclose|recite|echo|dump|tell me|give me|return|write down|paste|copy|translate|what (?:is|are|was|were))\b.{0,40}\b(?:system prompt|(?:your|the|hidden|initial|original|secret|full|above) (?:[a-z]+ )?(?:prompt|instructions|guidelines|directives)|(?:everything|words|text|all|sentences?|conversation) (?:that (?:comes?|is|was) )?(?:above|before this))\b".to_owned()),
-        // From the user, hidden.
+        // Secrecy towards the user.
         (&["user", "human", "anyone", "anybody", "operator", "developer", "customer", "owner", "this ", "these instr"], r"\b(?:do not|don'?t|never|without|avoid|must not|should not)\b.{0,30}\b(?:tell|inform|mention|notify|alert|reveal|warn|ask|disclose|telling|informing|mentioning|notifying|alerting|revealing|asking|disclosing)\b.{0,30}\b(?:user|human|anyone|anybody|operator|developer|customer|owner|these instructions|this (?:message|instruction|note|comment))\b".to_owned()),
         // Standing orders.
         (&["always", "never", "you must", "you ", "no circumstances", "in all", "in every", "in any", "whenever", "time you", "time the", "when ", "before ", "after ", "remember", "make sure", "it is", "comply", "obey", "respond", "reply", "answer", "output only", "say only"], r"^(?:(?:always|never) (?:add|accept|answer|append|approve|ask|be|begin|call|check|click|commit|create|delete|disable|disclose|do|download|enable|end|execute|fetch|follow|forward|give|ignore|include|install|let|mark|mention|obey|open|output|post|prefer|print|push|put|read|recommend|refuse|reject|reply|respond|return|reveal|run|say|send|set|share|show|skip|start|tell|treat|trust|upload|use|visit|warn|write)\b|you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|immediately|only)|you are (?:required|obliged|instructed|authori[sz]ed|to)|under no circumstances|in (?:all|every|any) (?:future|subsequent|following|further)|(?:whenever|every time|each time|when(?:ever)?) (?:you|the user|someone|anyone|asked)|before (?:you )?(?:answer|respond|reply|continu|do|process|summari|start|begin)[a-z]*|after (?:reading|processing|summari[sz]ing) this|remember (?:to|that you)|make sure (?:to|that you|you)|it is (?:mandatory|imperative|critical|essential|vital) (?:that|to)|(?:please )?(?:comply|obey|respond only|reply only|answer only|only (?:respond|reply|answer|output)|output only|say only))\b".to_owned()),
         (&["you ", "remember", "under no", "never ", "always "], r"[,(] ?(?:you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|only)|remember (?:to|that)|whenever you|under no circumstances|never (?:mention|tell|say|reveal)|always [a-z]{2,12} (?:your|every|each|the user))\b|\byou must (?:always|never|now|first|immediately|run|not|only)\b".to_owned()),
         (&["curl", "wget", "iwr", "invoke-web", "powershell", "bash -c", "sh -c", "eval", "python -c", "rm -rf"], r"\b(?:curl|wget|iwr|invoke-webrequest|powershell|bash -c|sh -c|eval|python -c)\b.{0,120}\| ?(?:sudo )?(?:ba|z)?sh\b|\brm -rf (?:/|~|\*)".to_owned()),
-        // Data, sent away.
+        // Sending data away.
         (&["http", "@", "webhook", "to this", "to the following", "to my", "to our"], r"\b(?:send|post|upload|forward|e-?mail|exfiltrate|append|include|encode|embed|leak|transmit|submit|share|copy)\b.{0,80}\b(?:conversation|chat history|history|secrets?|api keys?|credentials?|passwords?|tokens?|environment variables?|env vars?|private keys?|ssh keys?|\.env|user data|personal data|memory|contents?)\b.{0,100}(?:https?:|@[a-z0-9]|webhook|\bto (?:this|the following|my|our)\b)".to_owned()),
-        // What recapd writes itself.
+        // Texts that recapd itself writes.
         (&["demands ("], r"~\bdemands \(#\d".to_owned()),
         (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(0", "(1", "(2"], r"~look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\((?:\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}|\d\d:\d\d), #\d".to_owned()),
-        // Neutralised tokens of chat templates and of tool calls.
+        // Neutralised tokens of chat templates and tool calls.
         (&["‹", "inst", "sys", "tool_", "available_"], r"‹ {0,3}/?(?:\||｜|system|sys\b|instructions?|im_|s>|bos|eos|start_of|end_of|begin_of|antml|tool|function|invoke|parameter|think|reasoning|assistant|human|user|developer|admin|important|override|policy|summary|untrusted|document|context)|\( ?/? ?(?:inst|sys|system|tool_calls|tool_results|available_tools)(?:[_ ][a-z]+)? ?\)".to_owned()),
         (&["jailbreak", "injection", "pwned", "previousinst", "previous inst", "previous", "ignoreall"], r"\b(?:jailbreak|prompt injection (?:test|successful)|pwned|ignore ?previous ?instructions?|ignoreprevious|ignoreall)\b".to_owned()),
         // Other languages.
@@ -151,12 +149,12 @@ fn begins_sentence(text: &str, at: usize) -> bool {
         .is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
 }
 
-/// Whether something in `line` outside of `“…”` poses as an instruction to the reader.
+/// Returns true if `line` poses as an instruction to the reader, outside of `“…”`.
 pub(super) fn poses_as_instruction(line: &str) -> bool {
     poses(line, |_| true)
 }
 
-/// As [`poses_as_instruction`], in a line that recapd wrote: what it writes itself doesn't count.
+/// Like [`poses_as_instruction`], for a line of recapd's: texts that recapd itself writes don't count.
 pub(super) fn gives_instruction(line: &str) -> bool {
     poses(line, |phrase| !phrase.is_own)
 }
@@ -175,7 +173,7 @@ fn poses(line: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
     spelt.is_some_and(|spelt| poses(&spelt))
 }
 
-/// The text with the letters that digits and signs are drawn like (`1gn0r3`), if a letter stands beside any.
+/// Replaces digits and signs by the letters that they resemble (`1gn0r3`), if one is next to a letter.
 fn with_letters_for_digits(plain: &str) -> Option<String> {
     let letter = |c: char| match c {
         '0' => 'o',
@@ -193,7 +191,7 @@ fn with_letters_for_digits(plain: &str) -> Option<String> {
     is_mixed.then(|| plain.chars().map(letter).collect())
 }
 
-/// The lower-case text without what friends say in the form of an order: "You must be so proud", "Never give up!".
+/// Replaces friendly phrases in the form of an order: "You must be so proud", "Never give up!".
 fn without_kindness(lowered: String) -> String {
     static KIND: LazyLock<Regex> = LazyLock::new(|| {
         let kind = r"\byou must (?:be (?:so|very|really|feeling|proud|excited|happy|thrilled|tired|relieved)|have (?:had|been|felt|loved)|feel|love|miss|enjoy)\b|\bnever (?:give up|say never)\b";
@@ -209,7 +207,7 @@ fn without_kindness(lowered: String) -> String {
     String::from_utf8_lossy(&left).into_owned()
 }
 
-/// Whether `line` says, outside of `“…”`, what the user demanded, as recapd itself says it ([`crate::domain::demand`]).
+/// Returns true if `line` claims, outside of `“…”`, a demand of the user in recapd's own form ([`crate::domain::demand`]).
 pub(super) fn poses_as_demand(line: &str) -> bool {
     static MARK: LazyLock<Regex> = LazyLock::new(|| {
         let mark = r#"\busers?(?:'s)? (?:has |had )?demand(?:s|ed)? ?(?::|“|")"#;
@@ -222,7 +220,7 @@ pub(super) fn poses_as_demand(line: &str) -> bool {
     MARK.is_match(outside.as_bytes()) || MARK.is_match(plain(&outside).as_bytes())
 }
 
-/// The line without its quotations. One that doesn't end is none.
+/// Removes the quotations of a line. An unclosed one stays.
 fn outside_of_quotations(line: &str) -> String {
     let mut outside = String::with_capacity(line.len());
     let mut rest = line;
@@ -238,10 +236,10 @@ fn outside_of_quotations(line: &str) -> String {
     outside
 }
 
-/// The text with look-alike letters as the Latin ones, and letters that stand apart (`i g n o r e`) together.
+/// Replaces look-alike letters by Latin ones, and joins letters that are spaced out (`i g n o r e`).
 fn plain(lowered: &str) -> String {
-    // Letters in styles (bold, circled, full width) are the same letters by compatibility (Unicode, NFKC); marks above, below
-    // and through them only hide them.
+    // Letters in styles (bold, circled, full width) are compatible with plain ones (Unicode, NFKC). Marks above, below and through
+    // letters are dropped, since they only disguise them.
     let bare = lowered.nfkd().filter(|c| !is_combining_mark(*c)).nfc();
     let letters = bare.flat_map(char::to_lowercase);
     let folded: Vec<char> = letters.map(latin).collect();
@@ -265,7 +263,7 @@ fn plain(lowered: &str) -> String {
     plain
 }
 
-/// The Latin letter that `c` is drawn like: Cyrillic, Greek, small capitals; digits in place of letters stay.
+/// The Latin letter that `c` looks like: Cyrillic, Greek, small capitals. Digits stay.
 fn latin(c: char) -> char {
     match c {
         'а' | 'α' | 'á' | 'à' | 'ᴀ' => 'a',
