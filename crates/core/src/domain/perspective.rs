@@ -1,11 +1,11 @@
-//! Perspective: one shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
+//! Perspective: a shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
 //!
-//! The speaker's own words become the assistant's, the others' words the user's; instructions are worded for that
-//! speaker. A speaker sees no other's tool calls, nor their results; no one sees metadata. [`Perspective::see`] decides
-//! that for one message at a time; pairs, alternation and budget are left to the context ([`super::context`]), which
-//! first leaves out whole exchanges by their original boundaries, and then applies the perspective.
+//! The speaker's own words become the assistant's, the others' words the user's, and instructions are adapted to the speaker. A speaker
+//! doesn't see the tool calls of others or their results; nobody sees metadata. [`Perspective::see`] converts one message at a time.
+//! Pairs, alternation and budget are up to the context ([`super::context`]), which first leaves out whole exchanges by their original
+//! boundaries, then applies the perspective.
 //!
-//! There is one summary for all speakers: through it a speaker may learn what was meant only for another.
+//! All speakers share one summary, so it may reveal messages that were meant for another speaker.
 
 mod preset;
 
@@ -19,21 +19,21 @@ use super::{
     message::{Kind, Message, Part},
 };
 
-/// The tag before the words of those who aren't participants, unless another one is configured.
+/// The default tag before the words of people who aren't participants.
 pub const HUMAN_TAG: &str = "[HUMAN]";
-/// What is sent to a speaker who opens the conversation.
+/// The text that is sent to the speaker who opens the conversation.
 pub const BEGIN: &str = "[Begin]";
 /// The text of a silent partner's turn.
 pub const SILENCE: &str = "…";
-/// Names under which people step in: they don't count as speakers, unless they are named as participants.
+/// Names of people who step in. They don't count as speakers, unless they are configured as participants.
 pub const HUMANS: [&str; 5] = ["human", "researcher", "user", "external", "mediator"];
-/// The speaker's name of instructions that are for all.
+/// The speaker's name of instructions for all.
 const SYSTEM: &str = "system";
 /// The most participants of a conversation.
 pub const PARTICIPANTS_MAX: usize = 64;
-/// Instructions with this text are the same for every speaker.
+/// Instructions with this text aren't adapted to a speaker.
 const CHOOSE_NAMES: &str = "Please choose a short name";
-/// Instructions are written for the first speaker; for the other these words are swapped.
+/// Instructions are written for the first speaker; for the other one these words are replaced.
 const FOR_THE_OTHER: [(&str, &str); 4] = [
     ("You are Agent A", "You are Agent B"),
     (
@@ -47,27 +47,27 @@ const FOR_THE_OTHER: [(&str, &str); 4] = [
     ),
 ];
 
-/// What kind of conversation it is.
+/// The kind of a shared conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConversationMode))]
 pub enum Mode {
-    /// Speakers with names that were given to them.
+    /// Speakers with given names.
     #[default]
     Talk,
-    /// They choose their names: instructions are the same for all.
+    /// The speakers choose their names: instructions are the same for all.
     ChooseNames,
-    /// The partner is silent: between what the speaker says stands [`SILENCE`].
+    /// The partner is silent: [`SILENCE`] stands between the speaker's messages.
     Meditation,
 }
 
-/// How a shared conversation is told to its speakers.
+/// The settings for showing a shared conversation to its speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerspectiveStyle {
-    /// The participants, in the order in which they were introduced: instructions are written for the first. Anyone
-    /// else is a human who steps in. If it is empty, the speakers are those found in the messages ([`speakers`]).
+    /// The participants in the order of their introduction: instructions are written for the first. Anyone else is a human who steps in.
+    /// If it is empty, the speakers in the messages take part ([`speakers`]).
     pub participants: Vec<String>,
-    /// The tag before the words of a human who steps in; empty for none.
+    /// The tag before the words of a human who steps in; empty for no tag.
     pub human_tag: String,
     /// The kind of conversation.
     pub mode: Mode,
@@ -83,7 +83,7 @@ impl Default for PerspectiveStyle {
     }
 }
 
-/// The speaker whose perspective it is, and how the conversation is shown to that one.
+/// The perspective of one speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     speaker: String,
@@ -94,7 +94,7 @@ pub struct Perspective {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("speaker `{speaker}` is unknown; {}", known_speakers(.known))]
 pub struct UnknownSpeaker {
-    /// The name that was asked for.
+    /// The requested name.
     pub speaker: String,
     /// The participants' names.
     pub known: Vec<String>,
@@ -112,13 +112,13 @@ fn known_speakers(known: &[String]) -> String {
 /// A message as a speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerspectiveMessage<'a> {
-    /// Its role. Results are always [`Role::Tool`]; whether they are shown depends on who called the tool.
+    /// The role. Results are always [`Role::Tool`]; they are shown only to the speaker who called the tool.
     pub role: Role,
-    /// The content that the speaker sees; never empty.
+    /// The visible content; never empty.
     pub parts: Cow<'a, [Part]>,
 }
 
-/// What a payload may say about a message beside its content.
+/// The fields of a payload that matter here, besides the content.
 #[derive(Default, Deserialize)]
 struct Notes {
     audience: Option<Audience>,
@@ -133,7 +133,7 @@ enum Audience {
     Several(Vec<String>),
 }
 
-/// The names in a list such as `agent_a, agent_b`, each once.
+/// Splits a list such as `agent_a, agent_b` into unique names, at most [`PARTICIPANTS_MAX`].
 pub fn names(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -144,8 +144,7 @@ pub fn names(list: &str) -> Vec<String> {
     names
 }
 
-/// The speakers in `messages`, and those that instructions are addressed to, in order; at most [`PARTICIPANTS_MAX`],
-/// without humans who step in.
+/// The speakers of `messages` and the addressees of instructions, in order; at most [`PARTICIPANTS_MAX`], without humans who step in.
 pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for message in messages {
@@ -161,17 +160,16 @@ pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Stri
     names
 }
 
-/// The speaker, unless that is a human who steps in, or the name for instructions.
+/// The speaker's name, unless it is a human's who steps in, or the name for instructions.
 pub fn named_speaker(speaker: Option<&str>) -> Option<&str> {
     speaker.filter(|&name| name != SYSTEM && !HUMANS.contains(&name))
 }
 
 impl Perspective {
-    /// The perspective of `speaker` on a conversation with the speakers `heard`, unless `telling` names the
-    /// participants.
+    /// Makes the perspective of `speaker`. The participants are those of `telling`, or the speakers `heard` if it names none.
     ///
     /// # Errors
-    /// [`UnknownSpeaker`] when `speaker` doesn't take part.
+    /// [`UnknownSpeaker`] if `speaker` doesn't take part.
     pub fn new(speaker: &str, telling: PerspectiveStyle, heard: Vec<String>) -> Result<Self, UnknownSpeaker> {
         let participants = if telling.participants.is_empty() {
             heard
@@ -203,12 +201,12 @@ impl Perspective {
         self.telling.mode
     }
 
-    /// Whether the speaker said `message`, or is named as the one who passed it on.
+    /// Returns true if the message has the speaker's name.
     pub fn is_own(&self, message: &Message) -> bool {
         message.speaker.as_deref() == Some(&self.speaker)
     }
 
-    /// What is sent to the speaker who opens the conversation.
+    /// The text that is sent to the speaker who opens the conversation.
     pub fn opening(&self) -> &'static str {
         match self.telling.mode {
             Mode::Meditation => SILENCE,
@@ -216,7 +214,7 @@ impl Perspective {
         }
     }
 
-    /// `message` as the speaker sees it; `None` if nothing of it is visible to the speaker.
+    /// Converts `message` for the speaker; `None` if no part of it is visible.
     pub fn see<'a>(&self, message: &'a Message) -> Option<PerspectiveMessage<'a>> {
         if notes(message).hides_from(&self.speaker, message) {
             return None;
@@ -239,7 +237,7 @@ impl Perspective {
         speaker.is_some_and(|speaker| names.any(|name| name == speaker))
     }
 
-    /// Instructions that name a participant are for that one, unchanged; others are worded for each speaker.
+    /// Instructions for a named participant are only for that one, unchanged. Others are adapted to each speaker.
     fn instructions<'a>(&self, message: &'a Message) -> Option<Cow<'a, [Part]>> {
         if self.is_participant(message) {
             return self.is_own(message).then_some(Cow::Borrowed(&message.parts));
@@ -256,7 +254,7 @@ impl Perspective {
     }
 }
 
-/// The parts of a message that others hear: no reasoning, no calls, no results.
+/// The parts that others hear: no reasoning, calls or results.
 fn said(message: &Message) -> Cow<'_, [Part]> {
     let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
     if message.parts.iter().all(|part| is_heard(&part)) {
@@ -266,7 +264,7 @@ fn said(message: &Message) -> Cow<'_, [Part]> {
     }
 }
 
-/// The parts with the tag before the first text, but only once: old logs have it in the text.
+/// Puts the tag before the first text, unless it is there already, as in old logs.
 fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
     let is_said = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
     let first = parts.iter().position(is_said).filter(|_| !tag.is_empty());
@@ -281,7 +279,7 @@ fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
     parts
 }
 
-/// The words of a human who stepped in, without the tag that was put before them when they were shown.
+/// Removes the tag from the words of a human who stepped in.
 pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
     text.strip_prefix(human_tag)
         .filter(|_| !human_tag.is_empty())
@@ -295,7 +293,7 @@ fn for_the_other(text: &str) -> String {
         .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
-/// What the payload says beside the content; nothing if it can't be read that way.
+/// Reads the additional fields of the payload; the default if that fails.
 fn notes(message: &Message) -> Notes {
     let payload = &message.payload;
     if payload.contains("\"audience\"") || payload.contains("\"is_error\"") {
@@ -306,8 +304,8 @@ fn notes(message: &Message) -> Notes {
 }
 
 impl Notes {
-    /// Whether a message is hidden from `speaker`: it isn't meant for that one, or is a provider's error that was
-    /// logged as if a speaker had said it.
+    /// Returns true if the message is hidden from `speaker`: it is for others, or is a provider's error that was logged as a speaker's
+    /// message.
     fn hides_from(&self, speaker: &str, message: &Message) -> bool {
         let is_meant = match &self.audience {
             None => true,

@@ -7,9 +7,9 @@
 //! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
 //! | `last-n` | the newest 20 messages | as configured | just enough | none | evict |
 //!
-//! Where an origin keeps the newest exchange whole whatever its size, or ends the session by it, no exchange is cut into legs.
-//! Only `last-n` keeps an anchor, together with the lecture's acknowledgement. Settings that are given explicitly win
-//! over the preset's, and derived values are derived from them.
+//! No exchange is cut into legs where the origin keeps the newest exchange whole whatever its size, or ends the session if it is too big.
+//! Only `last-n` keeps an anchor, with the lecture's acknowledgement. Explicit settings override the preset's, and derived values follow
+//! from them.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,35 +23,35 @@ use super::{
 pub const IKIGAI_TOKENS: i64 = 100_000;
 /// The tokens of the structured memory's window (origins 2.1).
 pub const STRUCTURED_MEMORY_TOKENS: i64 = 90_000;
-/// The number of messages that `last-n` keeps if none is given (lecture 4.2: "system + last 20").
+/// The default number of messages that `last-n` keeps (lecture 4.2: "system + last 20").
 pub const LAST_N_MESSAGES: i64 = 20;
-/// The percentage of a provider's limit that `pidgin` uses: its estimates may be wrong.
+/// The percentage of a provider's limit that `pidgin` uses, as its estimates may be wrong.
 const PIDGIN_SAFETY_PERCENT: i64 = 90;
 
-/// A name for a set of values.
+/// A named set of settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Preset {
-    /// Nothing.
+    /// No preset.
     #[default]
     None,
-    /// Seeds 000 and 001: 100,000 tokens in all, evict just enough, no anchor.
+    /// Seeds 000 and 001: 100,000 tokens in total, evict just enough, no anchor.
     Ikigai,
     /// Seed 003's layers: a window of 90,000 tokens and a summary of 10,000.
     StructuredMemory,
-    /// Seed 002: the provider's limit, with a margin; when one exchange is too big the session ends.
+    /// Seed 002: the provider's limit, with a margin. The session ends when one exchange is too big.
     Pidgin,
-    /// Seed 004: the newest messages, the first one as anchor, and an acknowledgement between.
+    /// Seed 004: the newest messages, with the first one as anchor and an acknowledgement between them.
     LastN,
 }
 
-/// The values that a preset's are derived from where they aren't given explicitly: the configuration's.
+/// The configuration's values, from which a preset derives its own unless they are set explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
     /// Tokens of a request that stay free for the answer.
     pub output_reserve_tokens: i64,
-    /// Tokens of a request that the agent fills itself, with system prompt and tools.
+    /// Tokens of a request that stay free for the agent's system prompt and tools.
     pub system_reserve_tokens: i64,
     /// The most tokens of a summary.
     pub summary_max_tokens: i64,
@@ -73,7 +73,7 @@ impl Default for Basis {
     }
 }
 
-/// The limit of a provider, in tokens, by seed 002's table.
+/// The limit of a provider in tokens, by seed 002's table.
 pub fn provider_limit_tokens(provider: &str) -> i64 {
     limit_of(match provider {
         "gemini" => "google",
@@ -102,8 +102,7 @@ impl Preset {
         }
     }
 
-    /// The settings that this preset stands for. Those that are `given` explicitly aren't replaced, and the others are
-    /// derived from them.
+    /// The settings of this preset, derived from those `given` explicitly and from `basis`.
     pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
         match self {
             Self::None => AgentSettings::default(),
@@ -141,7 +140,7 @@ impl Preset {
     }
 }
 
-/// A first-in-first-out window, cut just enough, and no anchor.
+/// A first-in-first-out window that is cut just enough, without an anchor.
 fn pure() -> AgentSettings {
     AgentSettings {
         low_water: Some(1.0),
@@ -150,7 +149,7 @@ fn pure() -> AgentSettings {
     }
 }
 
-/// Settings for a request of at most `total_tokens`; the window gets what the other parts leave of it.
+/// Settings for a request of at most `total_tokens`; the window gets the rest after the other parts.
 fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
     let options = ContextOptions {
         max_tokens: given.context_max_tokens.unwrap_or(total_tokens),
@@ -189,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// The basis without anything that takes a share beside the summary.
+    /// The basis in which only the summary takes a share.
     const PLAIN: Basis = Basis {
         output_reserve_tokens: 0,
         system_reserve_tokens: 0,
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_preset_stands_for_plain_values() {
+    fn each_preset_expands_to_plain_values() {
         let cases = [
             (json!({}), json!({})),
             (json!({"preset": "none"}), json!({"preset": "none"})),
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_beside_a_preset_wins_and_the_rest_is_derived_from_it() {
+    fn explicit_settings_override_a_preset_which_derives_the_rest() {
         let cases = [
             (
                 json!({"preset": "ikigai", "context_max_tokens": 50_000}),
@@ -300,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A small limit leaves a window all the same: 0 would never evict.
+    /// A small limit still leaves a window: 0 would never evict.
     #[test]
     fn a_derived_window_is_never_unlimited() {
         let basis = Basis::default();
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_wire() {
+    fn names_match_the_serialized_form() {
         for preset in Preset::ALL {
             assert_eq!(json!(preset), json!(preset.name()));
         }

@@ -1,7 +1,6 @@
-//! What models cost: integer micro-dollars per million tokens, from a dated table.
+//! Prices of models: integer micro-dollars per million tokens, from a dated table.
 //!
-//! A model that isn't in the table has no price. That isn't a price of 0: a model must never seem to be free when its
-//! price is only unknown.
+//! A model that isn't in the table has no price. That differs from a price of 0: a model must not seem free because its price is unknown.
 
 use std::collections::BTreeMap;
 
@@ -16,47 +15,46 @@ const PER_TOKENS: i128 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens read.
+    /// Input tokens.
     pub input: i64,
-    /// Tokens read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cached_input: i64,
-    /// Tokens read and written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub cache_write: i64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: i64,
-    /// Another price for long prompts.
+    /// The price of long prompts, if it differs.
     #[serde(default)]
     pub long: Option<LongPrice>,
 }
 
-/// The price of a call that reads more than so many tokens. The prices of the cache change in proportion to the
-/// input's.
+/// The price of a call with a long prompt. Cache prices change in proportion to the input's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// The number of tokens above which it applies, those from the cache included.
+    /// The number of input tokens above which it applies, cached ones included.
     pub above_tokens: i64,
-    /// Tokens read.
+    /// Input tokens.
     pub input: i64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: i64,
 }
 
 /// The tokens of one call, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read, neither from the cache nor written to it.
+    /// Input tokens, neither read from the cache nor written to it.
     pub input: i64,
-    /// Tokens read from the cache.
+    /// Input tokens read from the cache.
     pub cached_input: i64,
-    /// Tokens read and written to the cache.
+    /// Input tokens written to the cache.
     pub cache_write: i64,
-    /// Tokens written by the model.
+    /// Output tokens.
     pub output: i64,
 }
 
 impl Price {
-    /// What a call costs, in micro-dollars, rounded up.
+    /// The cost of a call in micro-dollars, rounded up.
     pub fn cost_microusd(&self, usage: Usage) -> i64 {
         let read = usage
             .input
@@ -87,21 +85,21 @@ impl Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// These prices; for models that `others` has, the prices there.
+    /// Adds the prices of `others`, which override these.
     #[must_use]
     pub fn overridden(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// The price of a model, if it is known: by its name, or by that name without the date at its end
-    /// (`claude-haiku-4-5-20251001`, `gpt-5.4-mini-2026-03-17`).
+    /// The price of a model, if it is known, by its name with or without the date at the end (`claude-haiku-4-5-20251001`,
+    /// `gpt-5.4-mini-2026-03-17`).
     pub fn of(&self, model: &str) -> Option<&Price> {
         let model = model.strip_prefix("models/").unwrap_or(model);
         self.0.get(model).or_else(|| self.0.get(undated(model)?))
     }
 
-    /// The models that have a price.
+    /// The models with a price.
     pub fn models(&self) -> impl Iterator<Item = (&str, &Price)> {
         self.0.iter().map(|(model, price)| (model.as_str(), price))
     }
@@ -113,7 +111,7 @@ impl FromIterator<(String, Price)> for Prices {
     }
 }
 
-/// A model's name without the date at its end, if there is one.
+/// Removes the date at the end of a model's name; `None` if there is none.
 fn undated(model: &str) -> Option<&str> {
     ["-dddd-dd-dd", "-dddddddd"].into_iter().find_map(|shape| {
         let (name, end) = model.split_at_checked(model.len().checked_sub(shape.len())?)?;
@@ -153,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A dollar is a million micro-dollars, and prices are per million tokens: the units, tested by whole dollars.
+    /// A dollar is a million micro-dollars, and prices are per million tokens. Tests the units with whole dollars.
     #[test]
     fn a_million_tokens_cost_their_price() {
         let price = Price { long: None, ..HAIKU };
@@ -176,7 +174,7 @@ mod tests {
     fn long_prompts_have_their_own_price() {
         assert_eq!(HAIKU.cost_microusd(usage(100_000, 0, 0, 0)), 10_000);
         assert_eq!(HAIKU.cost_microusd(usage(200_000, 0, 0, 1_000)), 102_500);
-        // The cache is five times as dear as well.
+        // The cache is five times as expensive, too.
         assert_eq!(HAIKU.cost_microusd(usage(0, 200_000, 0, 0)), 10_000);
     }
 
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn other_prices_go_first() {
+    fn other_prices_override() {
         let shipped: Prices = [("a".to_owned(), HAIKU), ("b".to_owned(), HAIKU)]
             .into_iter()
             .collect();

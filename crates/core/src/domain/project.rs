@@ -1,4 +1,4 @@
-//! Projects: agents that work on the same thing, and share a summary (seed 003, "Shared Summaries").
+//! Projects: agents that work on the same thing and share a summary (seed 003, "Shared Summaries").
 
 use std::{fmt, str::FromStr};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::is_id;
 
-/// The name of a project; the same characters as in an agent's id.
+/// The name of a project. It follows the rules of an agent's id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProjectId(String);
 
-/// Why a text is no project's name.
+/// The text isn't a valid project name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("project `{0}` must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
 pub struct InvalidProjectId(String);
@@ -35,7 +35,7 @@ impl FromStr for ProjectId {
     }
 }
 
-/// How many characters of an invalid name are shown.
+/// The most characters of an invalid name that are shown.
 const SHOWN_CHARS_MAX: usize = 128;
 
 impl TryFrom<String> for ProjectId {

@@ -1,9 +1,8 @@
-//! Recall: finding what was said in an archive, by words.
+//! Recall: a full-text search in an archive.
 //!
-//! A text is a row of words: runs of letters and digits, in lower case and without accents on Latin letters; of scripts
-//! that don't separate words, each character is one. A query is a row of terms, and a term is one word or several that
-//! follow each other. The same words are used for an index, for what isn't indexed yet, and for excerpts, so that all
-//! three agree.
+//! A text is a sequence of words: runs of letters and digits, in lower case and without accents on Latin letters. In scripts that don't
+//! separate words each character is a word. A query is a sequence of terms; a term is one word, or several consecutive ones. The index,
+//! the search of unindexed text, and excerpts all use the same words, so they agree.
 
 mod query;
 mod words;
@@ -16,11 +15,11 @@ use super::{
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
 pub use words::indexed;
 
-/// How many bytes of a message's text are searched: half of them from the head, half from the tail.
+/// The bytes of a text that are searched: half of them from its head, half from its tail.
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
-/// What is searched of a message: its texts, the tools it calls with their arguments, and what tools returned. Not its
-/// thinking, no block that only its provider reads, and nothing of metadata.
+/// The searchable text of a message: its texts, the names and arguments of tool calls, and results. Without thinking, blocks that only
+/// the provider can read, and metadata.
 pub fn searchable(message: &Message) -> String {
     if !message.kind.is_conversation() {
         return String::new();

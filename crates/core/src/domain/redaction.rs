@@ -1,12 +1,10 @@
-//! Redaction: secrets in a text are replaced by marks that name the rule, `[redacted: github token]`.
+//! Redaction: secrets in a text are replaced by marks with the name of the rule, `[redacted: github token]`.
 //!
-//! Invariants: the archive is never touched, only what goes to a model or a reader. Redacting twice is redacting
-//! once: a mark is never looked into again. Only the names of rules make a mark, so that nobody hides a secret in one. The
-//! time is linear in the text.
+//! Invariants: redaction never changes the archive, only texts for a model or a reader. It is idempotent: the inside of a mark is never
+//! searched. A mark can only hold the name of a rule, so that nobody can hide a secret in one. The time is linear in the text.
 //!
-//! The built-in rules know shapes: prefixes that providers chose to make their tokens recognisable, blocks, headers,
-//! and assignments whose name says that a secret follows. A password in plain prose has no shape; custom rules
-//! (`summary.redact_patterns`) are for secrets of one installation.
+//! The built-in rules match shapes: prefixes by which providers make their tokens recognisable, blocks, headers, and assignments to names
+//! of secrets. A password in plain prose has no shape. Custom rules (`summary.redact_patterns`) are for secrets of one installation.
 
 mod plain;
 mod rules;
@@ -29,38 +27,38 @@ use rules::{RULES, SEEN_BEFORE_BYTES, SecretRule};
 
 /// The most custom patterns.
 pub const PATTERNS_MAX: usize = 64;
-/// The longest pattern, in bytes.
+/// The most bytes of a custom pattern.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
-/// The most memory that one compiled custom pattern may take, in bytes.
+/// The most bytes of memory of one compiled custom pattern.
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
-/// The rule's name, in marks and metrics, of custom patterns.
+/// The rule's name of custom patterns, in marks and metrics.
 pub const OWN_PATTERN: &str = "own pattern";
 
-/// How often a text is looked at again after marks were set.
+/// The most times that a text is searched, again after each pass that set marks.
 const PASSES_MAX: usize = 4;
 const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
 
-/// Is called for each secret that was redacted, with the name of its rule.
+/// A callback that gets the rule's name of each redacted secret.
 pub type RedactionListener = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// Why a pattern can't be used. It doesn't quote the pattern, which may give away what is secret.
+/// The reason why a pattern is invalid. It doesn't quote the pattern, which may reveal a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// There are too many.
+    /// There are more than [`PATTERNS_MAX`].
     #[error("there may be at most {PATTERNS_MAX} patterns")]
     TooMany,
-    /// The pattern of that number (from 1) can't be used.
+    /// One of the patterns is invalid.
     #[error("pattern {number} {fault}")]
     Unusable {
         /// The pattern's number, from 1.
         number: usize,
-        /// What is wrong with it, and the remedy.
+        /// The fault and its remedy.
         fault: String,
     },
 }
 
-/// The rules that find secrets. Clones share them.
+/// A set of redaction rules. Clones share them.
 #[derive(Clone, Default)]
 pub struct Redactor {
     shipped: bool,
@@ -68,20 +66,19 @@ pub struct Redactor {
     listener: Option<RedactionListener>,
 }
 
-/// The built-in rules, compiled when the first text is looked at.
+/// The built-in rules, compiled on first use.
 static SHIPPED: LazyLock<ShippedRule> = LazyLock::new(ShippedRule::new);
 
 struct ShippedRule {
     /// The hints of all rules, in the order of the rules.
     hints: AhoCorasick,
-    /// The rule of each hint.
+    /// For each hint, the index of its rule, and the word.
     hinted: Vec<(usize, &'static str)>,
     each: Vec<Lazy>,
 }
 
 type Lazy = LazyLock<Regex, Box<dyn FnOnce() -> Regex + Send>>;
 
-/// A secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SecretMatch {
     span: Range<usize>,
@@ -89,7 +86,7 @@ struct SecretMatch {
 }
 
 impl Redactor {
-    /// The built-in rules.
+    /// Has the built-in rules.
     pub fn standard() -> Self {
         Self {
             shipped: true,
@@ -97,16 +94,16 @@ impl Redactor {
         }
     }
 
-    /// No rules: every text stays as it is.
+    /// Has no rules: every text stays unchanged.
     pub fn off() -> Self {
         Self::default()
     }
 
-    /// The same rules and `patterns`: regular expressions without look-around, whose classes know only ASCII. The
-    /// secret is what a pattern's group 1 matches, or the whole match if it has no group.
+    /// Sets the custom patterns: regular expressions without look-around, with ASCII-only classes. The secret is the first group that
+    /// matches, or the whole match if the pattern has no group.
     ///
     /// # Errors
-    /// When there are too many, or one is too long, is no regular expression, is too big, or matches the empty text.
+    /// [`PatternError`] if there are too many, or one is too long, isn't a regular expression, is too big, or matches the empty text.
     pub fn with_patterns<T: AsRef<str>>(self, patterns: &[T]) -> Result<Self, PatternError> {
         if patterns.len() > PATTERNS_MAX {
             return Err(PatternError::TooMany);
@@ -124,7 +121,7 @@ impl Redactor {
         })
     }
 
-    /// The same rules; `listener` is called for each secret.
+    /// Sets the callback for redacted secrets.
     #[must_use]
     pub fn telling(self, listener: RedactionListener) -> Self {
         Self {
@@ -133,7 +130,7 @@ impl Redactor {
         }
     }
 
-    /// The names of all rules, as marks and metrics use them.
+    /// The names of all rules, as in marks and metrics.
     pub fn rule_names() -> impl Iterator<Item = &'static str> {
         let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
         names.push(OWN_PATTERN);
@@ -142,10 +139,10 @@ impl Redactor {
         names.into_iter()
     }
 
-    /// `text` with a mark in place of each secret.
+    /// Replaces each secret in `text` by a mark.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut redacted = Cow::Borrowed(text);
-        // Next to a mark a rule may now find a secret that something else hid before.
+        // After a mark is set, a rule may match a secret next to it.
         for _ in 0..PASSES_MAX {
             let Some(marked) = self.marked(&redacted) else {
                 break;
@@ -155,7 +152,7 @@ impl Redactor {
         redacted
     }
 
-    /// `text` with a mark for each secret found in one pass, or `None` if there is none.
+    /// Replaces the secrets found in one pass; `None` if there are none.
     fn marked(&self, text: &str) -> Option<String> {
         let found = self.find(text);
         if found.is_empty() {
@@ -177,12 +174,12 @@ impl Redactor {
         Some(marked)
     }
 
-    /// The rules that find something in `text`, in the order of what they find.
+    /// The names of the rules that match in `text`, in the order of the matches.
     pub fn rules_matching(&self, text: &str) -> Vec<&'static str> {
         self.find(text).into_iter().map(|found| found.rule).collect()
     }
 
-    /// What the rules find in `text`.
+    /// The matches of all rules in `text`.
     fn seen_in(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         if self.shipped {
@@ -197,15 +194,15 @@ impl Redactor {
         found
     }
 
-    /// The secrets in `text`, from left to right and disjoint: overlapping ones become one, named after the rule that
-    /// is first in the table.
+    /// The secrets in `text`, from left to right and disjoint. Overlapping matches become one secret, named after the rule of the
+    /// leftmost match, of equal ones after the first in the table.
     fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = self.seen_in(text);
-        // A backslash and a letter may be an escape, or part of the secret: both readings are searched.
+        // A backslash and a letter may be an escape or part of the secret: both readings are searched.
         if let Cow::Owned(shown) = with_breaks(text) {
             found.extend(self.seen_in(&shown));
         }
-        // Letters in styles, and what isn't seen between them, would hide a shape.
+        // Styled letters and invisible characters would hide a shape.
         if let Some(plain) = Plain::of(text) {
             let seen = self.seen_in(plain.text()).into_iter();
             found.extend(seen.map(|SecretMatch { span, rule }| SecretMatch {
@@ -218,7 +215,7 @@ impl Redactor {
         }
         let marks = marks(text);
         found.retain(|found| !overlaps(&marks, &found.span));
-        // Stable, so that of those that begin at one place the rule that comes first names the mark.
+        // The sort is stable: of matches with the same start, the first rule names the mark.
         found.sort_by_key(|found| found.span.start);
         let mut apart: Vec<SecretMatch> = Vec::with_capacity(found.len());
         for next in found {
@@ -273,7 +270,7 @@ impl ShippedRule {
         }
     }
 
-    /// For each rule the parts of `text` that it has to search: around its hints, disjoint.
+    /// For each rule the disjoint parts of `text` to search, around its hints.
     fn seen(&self, text: &str) -> Vec<Vec<Range<usize>>> {
         let whole = |rule: &SecretRule| {
             let all = rule.hints.is_empty().then_some(0..text.len());
@@ -318,8 +315,8 @@ fn of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) 
         .collect()
 }
 
-/// Where `pattern` matches: the first group that took part, or the whole. Widened to whole characters, since a pattern
-/// of bytes may match a part of one.
+/// The matches of `pattern`: the first group that took part, or the whole match. They are widened to whole characters, as a pattern of
+/// bytes may match a part of one.
 fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     let has_groups = pattern.captures_len() > 1;
     let of_groups = has_groups.then(|| {
@@ -342,8 +339,8 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
         .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
 }
 
-/// `text` with blanks for line breaks and tabs written as escapes, as in JSON; it has the same length, so that places
-/// stay the same. The `n` of such an escape would hide where a word begins.
+/// Replaces escaped line breaks and tabs, as in JSON, by blanks of the same length. Otherwise the `n` of such an escape would hide the
+/// beginning of a word.
 fn with_breaks(text: &str) -> Cow<'_, str> {
     if !["\\n", "\\r", "\\t"].iter().any(|escape| text.contains(escape)) {
         return Cow::Borrowed(text);
@@ -360,20 +357,20 @@ fn with_breaks(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The beginning of the word that holds `start`. Characters joined to a secret belong to it: nothing may become a word,
-/// and so a find, only because a mark is next to it.
+/// The beginning of the word at `start`. Characters joined to a secret belong to it; otherwise they could match only because a mark is
+/// next to them.
 fn word_start(text: &str, start: usize) -> usize {
     let before = text.as_bytes().get(..start).unwrap_or_default();
     start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of the word that holds `end`.
+/// The end of the word at `end`.
 fn word_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest.iter().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of a token that goes on beyond the part of the text that its rule searched.
+/// The end of a token that extends beyond the searched part of the text.
 fn token_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest
@@ -386,7 +383,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The marks that are in `text` already.
+/// The existing marks in `text`.
 fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPENING)
         .filter_map(|(start, _)| {
@@ -403,7 +400,7 @@ fn marks(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// `spans` are sorted and disjoint.
+/// Returns true if `span` overlaps one of `spans`, which are sorted and disjoint.
 fn overlaps(spans: &[Range<usize>], span: &Range<usize>) -> bool {
     let next = spans.partition_point(|other| other.end <= span.start);
     spans.get(next).is_some_and(|other| other.start < span.end)
@@ -426,7 +423,7 @@ fn own_pattern(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-/// The last line of a pattern error, which says what is wrong; the lines before it show the pattern.
+/// The last line of a pattern error, which has the fault. The lines before it quote the pattern.
 fn last_line(text: &str) -> String {
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()

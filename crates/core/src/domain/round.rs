@@ -1,31 +1,29 @@
-//! Rounds: an answer of the model with its tool calls and all their results. An exchange of any length is a run of rounds,
-//! and a new leg of it begins only where a round begins.
+//! Rounds: an answer of the model with its tool calls and all their results. An exchange is a sequence of rounds, and a new leg of it
+//! begins only with a round.
 //!
-//! One answer of a provider may be stored as several messages. Chat formats store it as one. Claude Code writes a line for
-//! each of its blocks, all with the provider's message id. Codex, the Responses API and native messages give neighbouring
-//! items without an id.
+//! One answer of a provider may be stored as several messages. Chat formats store it as one. Claude Code writes a line for each of its
+//! blocks, all with the provider's message id. Codex, the Responses API and native messages have neighbouring items without an id.
 
 use serde::{Deserialize, Serialize};
 
 use super::message::{Format, Kind, Message, Part};
 
-/// The most messages of the model that are taken for one answer, so that a leg can't grow without end where nothing but the
-/// model speaks.
+/// The most messages of the model in one answer, so that a leg can't grow without end when only the model speaks.
 const MESSAGES_MAX: u32 = 256;
-/// The most bytes of a provider's message id; longer ones tell nothing.
+/// The most bytes of a provider's message id; longer ones are ignored.
 pub const RESPONSE_ID_BYTES_MAX: usize = 128;
 
-/// How a message of the model tells which answer it is a part of.
+/// The answer that a message of the model belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsePart {
     /// The provider's id of the answer.
     pub id: Option<String>,
-    /// Whether the model's next message may be part of the same answer.
+    /// True if the model's next message may be part of the same answer.
     pub may_go_on: bool,
 }
 
 impl ResponsePart {
-    /// What `message` tells.
+    /// Reads it from `message`.
     pub fn of(message: &Message) -> Self {
         Self {
             id: message
@@ -37,7 +35,7 @@ impl ResponsePart {
     }
 }
 
-/// Whether a message in `format` is a whole answer of the model.
+/// Returns true if a message in `format` is a whole answer of the model.
 fn is_whole(format: Format) -> bool {
     match format {
         Format::OpenAiChat | Format::Anthropic | Format::Gemini | Format::Aider => true,
@@ -47,8 +45,8 @@ fn is_whole(format: Format) -> bool {
     }
 }
 
-/// Whether an answer stops here for the provider alone: the model only thought, or a call that the provider runs itself is
-/// the last block.
+/// Returns true if the answer continues after these parts: the model only thought, or the last block is a call that the provider runs
+/// itself.
 fn is_begun(parts: &[Part]) -> bool {
     let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
     matches!(parts.last(), Some(Part::Opaque { .. })) || parts.iter().all(is_thinking)
@@ -60,15 +58,15 @@ pub struct Round {
     /// The provider's id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// How many messages of the model it has.
+    /// The number of the model's messages in it.
     messages: u32,
-    /// Whether the model's next message may be part of it without an id: it may, and nobody has spoken since.
+    /// True if the model's next message may belong to it without an id: nobody else has spoken since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_go_on: bool,
 }
 
 impl Round {
-    /// Whether the model's message `part` begins the next round.
+    /// Returns true if the model's message `part` begins the next round.
     fn is_followed_by(&self, part: &ResponsePart) -> bool {
         let is_other = match (&self.id, &part.id) {
             (Some(own), Some(others)) => own != others,
@@ -77,12 +75,12 @@ impl Round {
         is_other || self.messages >= MESSAGES_MAX
     }
 
-    /// Whether a message of that kind begins a round, if `newest` is the newest one of the exchange.
+    /// Returns true if a message of that kind begins a round after `newest`, the exchange's newest round.
     pub fn is_begun_by(newest: Option<&Self>, kind: &Kind, part: &ResponsePart) -> bool {
         is_models(kind) && newest.is_none_or(|newest| newest.is_followed_by(part))
     }
 
-    /// The newest round after a message of that kind, if it was `newest` before.
+    /// The newest round after a message of that kind, given the one before it.
     pub fn after(newest: Option<Self>, kind: &Kind, part: &ResponsePart) -> Option<Self> {
         if is_models(kind) {
             let goes_on = newest.filter(|newest| !newest.is_followed_by(part));
@@ -93,7 +91,7 @@ impl Round {
             });
         }
         newest.map(|newest| Self {
-            // What no model is shown stands between the parts of an answer, too.
+            // Metadata may come between the parts of an answer.
             may_go_on: newest.may_go_on && !kind.is_conversation(),
             ..newest
         })

@@ -1,8 +1,7 @@
-//! The settings of one agent, which override the configuration: its budget, its model, what happens when even its
-//! newest leg is too big, how its requests are built. They are changed by merge patches (RFC 7396), stored with
-//! the agent, and take effect from its next append on.
+//! The settings of one agent, which override the configuration. They are changed by merge patches (RFC 7396), stored with the agent, and
+//! take effect with its next append.
 //!
-//! The value in force is the agent's own; without one its preset's; without one the configuration's.
+//! The value in force is the agent's own, else its preset's, else the configuration's.
 
 mod force;
 mod patch;
@@ -20,74 +19,74 @@ pub use force::{InForce, Source};
 pub use patch::{SettingsError, SettingsPatch};
 pub use table::PARTICIPANTS_BYTES_MAX;
 
-/// What an agent overrides. What is absent is the configuration's.
+/// The settings that an agent overrides. The configuration has the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentSettings {
-    /// What the origins' windows come to: values for what isn't said here.
+    /// A preset that provides values for absent settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// The window's ceiling; 0 never evicts.
+    /// The window's budget; 0 never evicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_tokens: Option<i64>,
-    /// Where an eviction stops, as a share of the budget.
+    /// The fill of the window at which an eviction stops, as a share of the budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_water: Option<f64>,
-    /// The tokens of a leg from which on the next round begins another one: 0 never cuts an exchange, -1 is one eviction step.
+    /// Once a leg has this many tokens, the next round begins another leg. 0 never cuts an exchange, -1 means one eviction step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leg_tokens: Option<i64>,
-    /// The window's ceiling in messages; 0 is none.
+    /// The most messages in the window; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<i64>,
-    /// What happens when the newest leg alone is too big.
+    /// The reaction to a newest leg that is too big alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_overflow: Option<OnOverflow>,
-    /// Whose tokenizer counts messages.
+    /// The provider whose tokenizer counts messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Which model's tokenizer counts messages.
+    /// The model whose tokenizer counts messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The most tokens of a whole request; 0 is no limit.
+    /// The most tokens of a whole request; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_max_tokens: Option<i64>,
-    /// Tokens of a whole request that are left to the answer.
+    /// Tokens of a request that stay free for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_reserve_tokens: Option<i64>,
-    /// Tokens of a whole request that the agent fills itself, with system and tools.
+    /// Tokens of a request that stay free for the agent's system prompt and tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_reserve_tokens: Option<i64>,
-    /// The first message of the session stays in view.
+    /// True if the first message of the session stays in view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<bool>,
-    /// What happens to neighbouring turns of one side.
+    /// The handling of neighbouring turns of one side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alternation: Option<Alternation>,
-    /// Who takes part in a shared conversation, in order: `agent_a, agent_b`; empty for those who are heard.
+    /// The participants of a shared conversation in order: `agent_a, agent_b`. If empty, the speakers in the messages take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<String>,
-    /// What stands before the words of a human who steps in.
+    /// The tag before the words of a human who steps in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub human_tag: Option<String>,
-    /// What kind of shared conversation it is.
+    /// The kind of a shared conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The most calls to models in a day; 0 is no limit.
+    /// The most calls to models in a day; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_day: Option<i64>,
-    /// The most tokens that models read and write in a day; 0 is no limit.
+    /// The most input and output tokens of models in a day; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<i64>,
-    /// What models may cost in a day, in dollars; 0 is no limit.
+    /// The highest cost of models in a day, in dollars; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_day: Option<f64>,
-    /// Where the agent works: a zone of the IANA database, by whose days its summary ages.
+    /// The agent's time zone, from the IANA database. The summary ages by its days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 
-/// What happens when the window is over budget although only the newest leg is left in it: its last round is too big.
+/// The reaction when the newest leg alone is over budget: its last round is too big.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -95,21 +94,21 @@ pub enum OnOverflow {
     /// It stays, and is reported as over budget.
     #[default]
     Evict,
-    /// The append that would do it is refused, and nothing of it is stored.
+    /// The append is refused, and none of it is stored.
     Refuse,
-    /// It is stored, and the session ends with it.
+    /// It is stored, and the session ends after it.
     End,
 }
 
 impl AgentSettings {
-    /// These settings; where they have no value, that of their preset.
+    /// Fills missing values from the preset.
     #[must_use]
     pub fn expanded(&self, basis: &Basis) -> Self {
         let preset = self.preset.unwrap_or_default();
         self.clone().or(preset.values(self, basis))
     }
 
-    /// These settings; where they have no value, that of `others`.
+    /// Fills missing values from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -136,7 +135,7 @@ impl AgentSettings {
         }
     }
 
-    /// The budget of these settings; where they have no value, that of `default`.
+    /// The budget; missing values come from `default`.
     pub fn budget(&self, default: Budget) -> Budget {
         Budget::new(
             self.budget_tokens.unwrap_or_else(|| default.budget_tokens()),
@@ -146,7 +145,7 @@ impl AgentSettings {
         .with_leg_tokens(self.leg_tokens.unwrap_or_else(|| default.leg_tokens_set()))
     }
 
-    /// The options of contexts by these settings; where they have no value, that of `default`.
+    /// The options for contexts; missing values come from `default`.
     pub fn context_options(&self, default: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.context_max_tokens.unwrap_or(default.max_tokens),
@@ -162,7 +161,7 @@ impl AgentSettings {
         }
     }
 
-    /// The provider and the model whose tokenizer counts; `provider` and `model` are the configuration's.
+    /// The provider and the model of the tokenizer; `provider` and `model` are the configuration's.
     pub fn tokenizer<'a>(&'a self, provider: &'a str, model: &'a str) -> (&'a str, &'a str) {
         (
             self.provider.as_deref().unwrap_or(provider),
@@ -170,7 +169,7 @@ impl AgentSettings {
         )
     }
 
-    /// How this agent's conversation is shown to its speakers; `default` is the configuration's way.
+    /// The style for showing the conversation to its speakers; `default` is the configuration's.
     pub fn telling(&self, default: PerspectiveStyle) -> PerspectiveStyle {
         let participants = self.participants.as_deref().map(perspective::names);
         PerspectiveStyle {

@@ -1,17 +1,17 @@
 //! Pidgin's limits (seed 002, "Context Truncation").
 
-/// The most tokens that a provider is sent.
+/// A limit for requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
     /// The provider's name.
     pub provider: &'static str,
     /// The context length of its models, in tokens.
     pub context_tokens: i64,
-    /// How many of these are used.
+    /// The most tokens that are used.
     pub limit_tokens: i64,
 }
 
-/// Limits by provider; what is missing between limit and context is the margin for a wrong estimate and the answer.
+/// Limits by provider. The difference to the context length is the margin for wrong estimates and for the answer.
 #[rustfmt::skip]
 pub const PIDGIN_LIMITS: [ProviderLimit; 5] = [
     ProviderLimit { provider: "anthropic", context_tokens: 200_000, limit_tokens: 160_000 },
@@ -20,11 +20,11 @@ pub const PIDGIN_LIMITS: [ProviderLimit; 5] = [
     ProviderLimit { provider: "xai", context_tokens: 128_000, limit_tokens: 100_000 },
     ProviderLimit { provider: "local", context_tokens: 4_096, limit_tokens: 4_000 },
 ];
-/// The limit for a provider that isn't listed.
+/// The limit for an unlisted provider.
 const UNKNOWN_LIMIT_TOKENS: i64 = 8_000;
 
 impl ProviderLimit {
-    /// The share of the context that is used.
+    /// The used share of the context length.
     #[expect(clippy::cast_precision_loss, reason = "contexts are far below 2^52 tokens")]
     pub fn safety_factor(&self) -> f64 {
         self.limit_tokens as f64 / self.context_tokens as f64

@@ -1,25 +1,25 @@
-//! Queries: which terms they are made of, where a text holds them, and the piece of it that shows most of them.
+//! Queries: their terms, the matches in a text, and the excerpt with the most matches.
 
 use std::ops::Range;
 
 use super::words::{Word, words};
 use crate::domain::text::one_line;
 
-/// The longest query, in characters.
+/// The most characters of a query.
 pub const QUERY_CHARS_MAX: usize = 1_000;
 /// The most terms of a query.
 pub const TERMS_MAX: usize = 16;
-/// A query's word of at least so many characters finds every word that begins with it.
+/// A query's word of at least this many characters matches every word that begins with it.
 pub const OPEN_CHARS_MIN: usize = 3;
-/// The longest excerpt, in characters.
+/// The most characters of an excerpt.
 pub const EXCERPT_CHARS_MAX: usize = 240;
-/// Characters of an excerpt before the first word that was found.
+/// Characters of an excerpt before the first match.
 const LEAD_CHARS: usize = 60;
 
-/// Why a query can't be asked.
+/// The reason why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// It holds no word.
+    /// It has no word.
     #[error("the query holds no word to look for: give words, or a \"phrase\" in quotation marks")]
     Empty,
     /// It is too long.
@@ -30,7 +30,7 @@ pub enum QueryError {
     TooManyTerms(usize),
 }
 
-/// Words that are looked for next to each other.
+/// One word, or several consecutive words, to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     words: Vec<String>,
@@ -38,17 +38,17 @@ pub struct Term {
 }
 
 impl Term {
-    /// Its words, in order; never empty.
+    /// The words in order; never empty.
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Whether the last word also stands for every word that begins with it.
+    /// Returns true if the last word also matches every word that begins with it.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// How it is shown to people.
+    /// The words as shown to people.
     pub fn label(&self) -> String {
         self.words.join(" ")
     }
@@ -61,7 +61,7 @@ impl Term {
         Some(Self { words, is_open })
     }
 
-    /// Whether `found` begins with the words of this term.
+    /// Returns true if `found` begins with the words of this term.
     fn begins(&self, found: &[Word]) -> bool {
         let Some((last, first)) = self.words.split_last() else {
             return false;
@@ -86,18 +86,17 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses a query: words, and phrases in quotation marks. Nothing else has a meaning, so every text with a word is
-    /// valid.
+    /// Parses words, and phrases in quotation marks. There is no other syntax, so every text with a word is valid.
     ///
     /// # Errors
-    /// When it holds no word, is too long or has too many terms.
+    /// [`QueryError`] if it has no word, is too long or has too many terms.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let chars = text.chars().count();
         if chars > QUERY_CHARS_MAX {
             return Err(QueryError::TooLong(chars));
         }
         let mut terms: Vec<Term> = Vec::new();
-        // Every second piece between quotation marks is quoted; one that isn't closed ends with the text.
+        // Every second piece between quotation marks is quoted; an unclosed one extends to the end.
         for (place, piece) in text.split(['"', '“', '”', '„']).enumerate() {
             if place % 2 == 1 {
                 terms.extend(Term::of(piece, true));
@@ -123,7 +122,7 @@ impl Query {
         &self.terms
     }
 
-    /// Which terms `text` holds, by their places in the query.
+    /// For each term of the query: true if `text` has it.
     pub fn found_in(&self, text: &str) -> Vec<bool> {
         let mut found = vec![false; self.terms.len()];
         for (term, _) in self.spans(text) {
@@ -134,8 +133,8 @@ impl Query {
         found
     }
 
-    /// The part of `text` with the most terms, as one clean line of at most [`EXCERPT_CHARS_MAX`] characters; the
-    /// beginning, if it has none of them.
+    /// The part of `text` with the most terms, as one clean line of at most [`EXCERPT_CHARS_MAX`] characters. Without any terms, the
+    /// beginning.
     pub fn excerpt(&self, text: &str) -> String {
         let spans = self.spans(text);
         let within = |start: usize| {
@@ -157,7 +156,7 @@ impl Query {
         around(text, best)
     }
 
-    /// Where terms are in `text`: the term's place in the query, and the range of bytes.
+    /// The matches in `text`: the term's index in the query, and the range of bytes.
     fn spans(&self, text: &str) -> Vec<(usize, Range<usize>)> {
         let words: Vec<Word> = words(text).collect();
         let mut spans = Vec::new();
@@ -175,7 +174,7 @@ impl Query {
     }
 }
 
-/// A piece of `text` around byte `at`, as one clean line, with an ellipsis where it was cut.
+/// An excerpt of `text` around byte `at`, as one clean line, with an ellipsis at each cut.
 fn around(text: &str, at: usize) -> String {
     let (before, behind) = text.split_at(text.floor_char_boundary(at));
     let lead_at = before

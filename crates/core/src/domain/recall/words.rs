@@ -1,10 +1,10 @@
-//! What a word is, and how it is compared.
+//! The words of a text, in the form in which they are compared.
 
 use std::ops::Range;
 
 use unicode_normalization::char::{compose, decompose_canonical};
 
-/// The words of `text` as an index takes them: separated by blanks.
+/// The words of `text` for the index, separated by blanks.
 pub fn indexed(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in words(text) {
@@ -16,7 +16,7 @@ pub fn indexed(text: &str) -> String {
     line
 }
 
-/// A word and where it stands, in bytes.
+/// A word with its position in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) span: Range<usize>,
@@ -43,14 +43,13 @@ fn begins_word(c: char) -> bool {
     c.is_alphanumeric() && !is_mark(c)
 }
 
-/// Whether the character belongs to the letter before it: accents, and the voicing marks of Japanese. File names on
-/// macOS are written with these.
+/// Returns true if `c` is a mark on the letter before it: accents, and the voicing marks of Japanese. macOS file names have these.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}')
 }
 
-/// The word in lower case, without accents on Latin letters, as FTS5's `remove_diacritics 2` has it. Other letters keep
-/// theirs, joined to one character, so that both ways to write them are the same.
+/// Converts a word to lower case, without accents on Latin letters, like FTS5's `remove_diacritics 2`. Other letters are composed with
+/// their marks, so that both spellings are equal.
 fn folded(word: &str) -> String {
     let mut folded = String::with_capacity(word.len());
     for c in word.to_lowercase().chars() {
@@ -72,7 +71,7 @@ fn without_accent(c: char) -> char {
     base.filter(char::is_ascii_alphabetic).unwrap_or(c)
 }
 
-/// Whether words of this character's script aren't separated by blanks: Chinese, Japanese, Thai, Lao, Khmer, Burmese.
+/// Returns true if the script of `c` doesn't separate words by blanks: Chinese, Japanese, Thai, Lao, Khmer, Burmese.
 fn stands_alone(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x3400..=0x4DBF

@@ -1,25 +1,25 @@
-//! A text as it reads: letters in styles as plain ones (NFKC), and without characters that aren't seen.
+//! The plain form of a text: styled letters become plain ones (NFKC), and invisible characters are removed.
 
 use std::ops::Range;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfkc_quick};
 
-/// Characters without a width, which may stand anywhere between letters.
+/// Characters without a width, which can be between any letters.
 const UNSEEN: [char; 9] = [
     '\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{2061}', '\u{2062}', '\u{2063}', '\u{feff}',
 ];
 
-/// The plain reading of a text, and where in that its parts stand.
+/// The plain form of a text, with the positions of its parts in the original.
 pub(super) struct Plain {
     text: String,
-    /// For each byte of `text`, where the character begins of which it was made.
+    /// For each byte of `text`, the start of its character in the original.
     places: Vec<usize>,
-    /// The length of what was read.
+    /// The length of the original.
     end: usize,
 }
 
 impl Plain {
-    /// The plain reading of `text`; `None` if it reads as it is written.
+    /// Makes the plain form of `text`; `None` if that is the text itself.
     pub(super) fn of(text: &str) -> Option<Self> {
         if text.is_ascii() {
             return None;
@@ -33,7 +33,7 @@ impl Plain {
             places: Vec::with_capacity(text.len()),
             end: text.len(),
         };
-        // Each character by itself: what is composed of several isn't ASCII, and no rule looks for it.
+        // Character by character: compositions of several aren't ASCII, and no rule searches for them.
         for (place, c) in text.char_indices().filter(|(_, c)| !UNSEEN.contains(c)) {
             let before = plain.text.len();
             plain.text.extend(std::iter::once(c).nfkc());
@@ -47,12 +47,12 @@ impl Plain {
         &self.text
     }
 
-    /// The characters that a part of the plain reading was made of.
+    /// The range in the original of a part of the plain form.
     pub(super) fn original(&self, part: &Range<usize>) -> Range<usize> {
         let start = self.places.get(part.start).copied().unwrap_or(self.end);
         let last = part.end.checked_sub(1).and_then(|last| self.places.get(last));
         let after = self.places.get(part.end..).unwrap_or_default();
-        // The next character that isn't of the same one: what is unseen behind the part goes with it.
+        // The start of the next visible character: invisible ones after the part belong to it.
         let next = after.iter().find(|&&place| Some(&place) != last);
         start..next.copied().unwrap_or(self.end).max(start)
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_plain_reading_leads_to_what_is_written() {
+    fn a_plain_part_maps_to_the_original() {
         assert!(Plain::of("plain").is_none());
         assert!(Plain::of("schlüssel 密码").is_none());
         let written = "é ｋ\u{200b}ｅｙ ㎏!";

@@ -1,32 +1,30 @@
-//! The built-in rules: the shapes that issuers document, written as expressions over bytes.
+//! The built-in rules: the shapes that issuers document, as expressions over bytes.
 //!
-//! More certain rules come first: where two overlap, the first one names the mark. Each rule has hints, one of which is
-//! in everything it finds: a rule is only run around its hints, so a text without any costs one pass for all rules
-//! together.
+//! More certain rules come first. Each rule has hints, at least one of which is in every match. A rule is only run around its hints, so a
+//! text without hints costs one pass for all rules together.
 
 use std::ops::Range;
 
 use super::value::{is_bare_secret, is_card, is_credential, is_no_placeholder, is_random};
 
-/// How much of a text before a hint a rule searches, in bytes: no expression may need more.
+/// The bytes before a hint that a rule searches: no expression may need more.
 pub(super) const SEEN_BEFORE_BYTES: usize = 64;
-/// How far after its first line a private key is searched for its end, in bytes: one of 16,384 bits has 13,000.
+/// The bytes after the first line of a private key that are searched for its end: a key of 16,384 bits has 13,000.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
 /// One kind of secret.
 pub(super) struct SecretRule {
-    /// Its name, as marks and metrics show it.
+    /// The name, as in marks and metrics.
     pub(super) name: &'static str,
-    /// Words of which one is in every find, in this case unless the pattern says `(?i)`. None: the rule searches every
-    /// text whole.
+    /// Words of which every match contains one, in this case unless the pattern says `(?i)`. If empty, the rule searches the whole text.
     pub(super) hints: &'static [&'static str],
-    /// How much after a hint the rule searches, in bytes. A token that goes on is included.
+    /// The bytes after a hint that the rule searches. A token that goes on is included.
     pub(super) seen_after_bytes: usize,
-    /// Its pattern. The first group that takes part is the secret, or the whole match if there is none.
+    /// The pattern. The first group that takes part is the secret, or the whole match if there is none.
     pub(super) pattern: &'static str,
-    /// Whether a match is a secret and not only looks like one, by the text and the match's place in it.
+    /// Checks if a match really is a secret, by the text and the match's range.
     pub(super) is_secret: fn(&str, &Range<usize>) -> bool,
-    /// Where the secret ends, by the text and the end of the match.
+    /// Finds the end of the secret, by the text and the end of the match.
     pub(super) reach: fn(&str, usize) -> usize,
 }
 
@@ -70,7 +68,7 @@ fn through_key(text: &str, end: usize) -> usize {
     let letters = || {
         let is_key = |c: char| c.is_ascii_alphanumeric() || "+/=\\\r\n\t ".contains(c);
         let body = rest.find(|c| !is_key(c)).unwrap_or(rest.len());
-        // Prose may follow, whose words are shorter than the key's lines.
+        // Prose may follow; its words are shorter than the key's lines.
         let mut reach = 0;
         let mut at = 0;
         for word in rest
@@ -88,7 +86,7 @@ fn through_key(text: &str, end: usize) -> usize {
     end + closing.unwrap_or_else(letters)
 }
 
-/// What passwords are called in other languages than English.
+/// Words for passwords in languages other than English.
 const PASSWORD_WORDS: &[&str] = &[
     "contrase",
     "clave",
@@ -132,7 +130,6 @@ const PASSWORD_WORDS: &[&str] = &[
     "암호",
 ];
 
-/// All rules.
 #[rustfmt::skip]
 pub(super) const RULES: &[SecretRule] = &[
     SecretRule {

@@ -1,8 +1,8 @@
-//! Whether what follows `password =` or looks like a card number is a secret, or code, a placeholder, a coincidence.
+//! Checks if a value after `password =`, or a number like a card's, is a secret, or code, a placeholder, a coincidence.
 
 use std::ops::Range;
 
-/// Words that stand in place of a secret.
+/// Words in place of a secret.
 const PLACEHOLDERS: [&str; 28] = [
     "password",
     "passwd",
@@ -31,23 +31,22 @@ const PLACEHOLDERS: [&str; 28] = [
     "dummy",
     "todo",
     "empty",
-    // The beginning of a mark, where a blank ends it.
+    // The beginning of a mark, up to a blank.
     "[redacted:",
 ];
 /// The beginnings of placeholders.
 const TEMPLATES: [&str; 12] = [
     "${", "$(", "{{", "<", "%(", "%s", "%{", "your", "my_", "my-", "insert", "replace",
 ];
-/// A random text of letters and digits has nearly 6 bits a character, an identifier between 2 and 3.5.
+/// Random letters and digits have nearly 6 bits per character, identifiers 2 to 3.5.
 const BITS_PER_CHAR_MIN: f64 = 3.0;
 
-/// Whether it is anything but a placeholder: for the value of a key such as `password`, in quotes or in an env file.
+/// Returns true if the value isn't a placeholder: for the value of a key such as `password`, in quotes or in an env file.
 pub(super) fn is_no_placeholder(text: &str, span: &Range<usize>) -> bool {
     text.get(span.clone()).is_some_and(|value| !is_placeholder(value))
 }
 
-/// Whether it is a bare value that is neither a placeholder nor code: it has letters and digits, and no call follows
-/// it.
+/// Returns true if the bare value is neither a placeholder nor code: it has letters and digits, and isn't called.
 pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -62,7 +61,7 @@ pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
         && !value.contains("//")
 }
 
-/// Whether a value looks random: no placeholder, digits among letters, no word.
+/// Returns true if the value looks random: digits among letters, and neither a placeholder nor a word.
 pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -76,7 +75,8 @@ pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
         && !matches!(text.as_bytes().get(span.end), Some(b'(' | b'['))
 }
 
-/// Whether it is the base64 of `user:password`: it has no blanks, and is no word.
+/// Returns true if the value may be a credential such as the base64 of `user:password`: it isn't a placeholder, and has a digit, a
+/// capital letter or `=`.
 pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -87,7 +87,7 @@ pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
             .any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
 }
 
-/// Whether it is the number of a payment card: its check digit is right, and it isn't part of a longer number.
+/// Returns true for the number of a payment card: its check digit is right, and it isn't part of a longer number.
 pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
     let bytes = text.as_bytes();
     let before = span.start.checked_sub(1).and_then(|at| bytes.get(at));
@@ -99,7 +99,7 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
         .chars()
         .filter_map(|c| c.to_digit(10))
         .collect();
-    // A sentence may end after a number; a fraction goes on.
+    // A sentence may end after a number; a fraction continues.
     let is_fraction = after == Some(&b'.') && bytes.get(span.end + 1).is_some_and(u8::is_ascii_digit);
     !joins(before)
         && !matches!(after, Some(b'-' | b'/' | b'_'))
@@ -108,7 +108,7 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
         && luhn(&digits)
 }
 
-/// Whether the check digit is right, by ISO/IEC 7812-1, annex B.
+/// Verifies the check digit, by ISO/IEC 7812-1, annex B.
 fn luhn(digits: &[u32]) -> bool {
     let sum: u32 = digits
         .iter()

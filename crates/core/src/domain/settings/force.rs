@@ -1,4 +1,4 @@
-//! The settings in force for an agent, and where each value comes from.
+//! The settings in force for an agent, each with its source.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use super::{AgentSettings, table::SETTINGS};
 use crate::domain::preset::Basis;
 
-/// Where a value in force comes from.
+/// The source of a value in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SettingSource))]
 pub enum Source {
-    /// The agent says so.
+    /// The agent's own settings.
     Agent,
-    /// The agent's preset stands for it.
+    /// The agent's preset.
     Preset,
-    /// The configuration, or a preset there.
+    /// The configuration, or a preset in it.
     Configuration,
 }
 
@@ -25,9 +25,9 @@ pub enum Source {
 pub struct InForce {
     /// The setting's name.
     pub name: &'static str,
-    /// Its value.
+    /// The value as JSON.
     pub value: Value,
-    /// Where it comes from.
+    /// The source of the value.
     pub from: Source,
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use crate::domain::{preset::Preset, settings::OnOverflow};
 
     #[test]
-    fn a_value_is_the_agents_the_presets_or_the_configurations() {
+    fn a_value_comes_from_agent_preset_or_configuration() {
         let settings = AgentSettings {
             preset: Some(Preset::Pidgin),
             low_water: Some(0.7),

@@ -1,10 +1,10 @@
-//! Changes of settings, as programs send them and as people type them.
+//! Changes of settings, as sent by programs or typed by people.
 
 use serde_json::{Map, Value};
 
 use super::{AgentSettings, table::SETTINGS};
 
-/// Why a patch can't be applied.
+/// The reason why a patch can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// It isn't a JSON object.
@@ -16,14 +16,14 @@ pub enum SettingsError {
     /// The setting doesn't allow that value.
     #[error("setting `{name}` must be {expected}")]
     Invalid {
-        /// Its name.
+        /// The setting's name.
         name: &'static str,
-        /// The values that it allows.
+        /// The allowed values, as text.
         expected: &'static str,
     },
 }
 
-/// A valid change of settings: each value replaces the setting's, null resets it to the configuration's.
+/// A valid change of settings. Each value replaces the agent's; null removes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingsPatch(Map<String, Value>);
 
@@ -31,7 +31,7 @@ impl SettingsPatch {
     /// Parses a merge patch (RFC 7396).
     ///
     /// # Errors
-    /// When it isn't an object, or has an unknown name or an invalid value.
+    /// [`SettingsError`] if it isn't an object, or has an unknown name or an invalid value.
     pub fn parse(patch: Value) -> Result<Self, SettingsError> {
         let Value::Object(patch) = patch else {
             return Err(SettingsError::NotAnObject);
@@ -42,7 +42,7 @@ impl SettingsPatch {
         Ok(Self(patch))
     }
 
-    /// `settings` after this change.
+    /// Applies the change to `settings`.
     pub fn apply(&self, settings: &AgentSettings) -> AgentSettings {
         let mut fields = serde_json::to_value(settings).unwrap_or_default();
         for (name, value) in &self.0 {
@@ -55,7 +55,7 @@ impl SettingsPatch {
 fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
     let known = SETTINGS.iter().find(|(known, ..)| *known == name);
     let &(known, _, expected) = known.ok_or_else(|| SettingsError::Unknown(name.to_owned()))?;
-    // PostgreSQL's texts can't hold U+0000.
+    // PostgreSQL texts can't hold U+0000.
     let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
     let alone = Value::from_iter([(known, value.clone())]);
     let is_sound = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_sound());
@@ -68,7 +68,7 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
 }
 
 impl AgentSettings {
-    /// The JSON value for `text` as a person types it: a number, true or false, nothing (`null` or empty), else a text.
+    /// Converts `text` as a person types it to JSON: a number, true or false, null (`null` or empty), else a string.
     pub fn typed(text: &str) -> Value {
         match text {
             "" | "null" => Value::Null,

@@ -1,4 +1,4 @@
-//! The names of the settings, and the values that each allows.
+//! The names of the settings, and their allowed values.
 
 use super::AgentSettings;
 use crate::domain::{
@@ -6,16 +6,16 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// The largest number of tokens in a setting, as for the configuration's budget.
+/// The most tokens in a setting, as in the configuration's budget.
 const TOKENS_MAX: i64 = 100_000_000;
-/// The largest number of messages of a window in a setting.
+/// The most messages in a setting.
 const MESSAGES_MAX: i64 = 1_000_000;
-/// The longest provider's or model's name, and the longest tag, in bytes.
+/// The most bytes of a provider's name, a model's name, or a tag.
 const NAME_BYTES_MAX: usize = 128;
-/// The longest list of participants, in bytes.
+/// The most bytes of a list of participants.
 pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
-/// The names of the settings, the keys of the configuration that they override, and the values that each allows.
+/// The settings' names, the configuration keys that they override, and their allowed values.
 #[rustfmt::skip]
 pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
@@ -41,17 +41,17 @@ pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
 ];
 
 impl AgentSettings {
-    /// The settings' names, in the order in which they are shown.
+    /// The settings' names, in display order.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().map(|(name, ..)| *name)
     }
 
-    /// The settings' names with the keys of the configuration that they override.
+    /// The settings' names, with the configuration keys that they override.
     pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
         SETTINGS.iter().map(|&(name, key, _)| (name, key))
     }
 
-    /// Whether the table allows each value.
+    /// Returns true if every value is allowed.
     pub(super) fn is_sound(&self) -> bool {
         let tokens = [
             self.budget_tokens,
