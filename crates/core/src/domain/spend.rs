@@ -1,8 +1,8 @@
-//! The limits on what models may cost in a day.
+//! The daily limits on the cost of models.
 //!
-//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone.
-//! Limits are checked before each call. A call under way is finished, so a day may cost more than its limit by one call
-//! per running update. What the updates of another daemon on the same database spend counts when they end.
+//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone. Limits are checked
+//! before each call. A running call is finished, so a day may exceed its limit by one call per running update. Updates of other daemons
+//! on the same database count when they end.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,24 +11,24 @@ use super::{
     time::{DAY_MS, Timestamp},
 };
 
-/// Micro-dollars in a dollar.
+/// The micro-dollars in a dollar.
 pub const MICROUSD_PER_USD: i64 = 1_000_000;
-/// The largest limit on calls.
+/// The largest allowed limit on calls.
 pub const CALLS_PER_DAY_MAX: i64 = 1_000_000_000;
-/// The largest limit on tokens.
+/// The largest allowed limit on tokens.
 pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
-/// The largest limit in dollars.
+/// The largest allowed limit in dollars.
 pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
-/// What may be spent in a day; 0 is no limit.
+/// The most that may be spent in a day; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SpendLimits {
-    /// Calls to models, failed ones too.
+    /// Calls to models, including failed ones.
     pub calls: i64,
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens: i64,
-    /// Micro-dollars.
+    /// The cost in micro-dollars.
     pub cost_microusd: i64,
 }
 
@@ -37,25 +37,25 @@ pub struct SpendLimits {
 pub struct DailyLimits {
     /// The limits of all agents together.
     pub all: SpendLimits,
-    /// The limits of each agent.
+    /// The limits of each agent without its own.
     pub agent: SpendLimits,
 }
 
-/// What was spent.
+/// The amount that was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SpendTotal {
-    /// Calls to models.
+    /// Calls to models, including failed ones.
     pub calls: i64,
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens: i64,
-    /// Micro-dollars, of the calls whose price is known.
+    /// The cost in micro-dollars of the calls with a known price.
     pub cost_microusd: i64,
-    /// Calls whose price isn't known.
+    /// The number of calls with an unknown price.
     pub unpriced_calls: i64,
 }
 
-/// A limit that is used up.
+/// A limit that allows no further call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -72,7 +72,7 @@ pub enum SpendLimit {
     AgentTokens,
     /// The agent's dollars.
     AgentUsd,
-    /// Dollars, of which nothing is known while a model that may be asked has no price.
+    /// A limit in dollars that can't be checked, since a model that may be called has no price.
     Price,
 }
 
@@ -101,12 +101,12 @@ impl SpendLimit {
         }
     }
 
-    /// The limit of that name.
+    /// Parses a limit's name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
 
-    /// The key of the configuration that sets it; for a missing price, the key that remedies that.
+    /// The configuration key that sets the limit; for a missing price, the key that fixes that.
     pub fn key(self) -> &'static str {
         match self {
             Self::Calls => "spend.calls_per_day",
@@ -121,7 +121,7 @@ impl SpendLimit {
 }
 
 impl SpendTotal {
-    /// The sum of this and `more`.
+    /// Adds `more`.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl SpendTotal {
 }
 
 impl SpendLimits {
-    /// These limits, overridden by those of an agent's settings.
+    /// Overrides these limits by those of an agent's settings.
     #[must_use]
     pub fn overridden(self, settings: &AgentSettings) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl SpendLimits {
         }
     }
 
-    /// Which of the limits are used up: on calls, on tokens, on cost.
+    /// Which limits are used up: on calls, on tokens, on cost.
     fn used_up(self, spent: SpendTotal) -> [bool; 3] {
         [
             (self.calls, spent.calls),
@@ -156,13 +156,13 @@ impl SpendLimits {
 }
 
 impl DailyLimits {
-    /// Whether an agent with these `settings` has a limit in dollars, which can only be kept if prices are known.
-    /// Limits in the configuration are refused without prices; an agent's can be set at any time.
+    /// Returns true if an agent with these `settings` has a limit in dollars, which needs known prices. Limits in the configuration are
+    /// refused without prices, but an agent's can be set at any time.
     pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
         self.all.cost_microusd > 0 || self.agent.overridden(settings).cost_microusd > 0
     }
 
-    /// The first limit that allows no further call of an agent with these `settings`.
+    /// The first limit that is used up, for an agent with these `settings`.
     pub fn used_up(
         &self,
         settings: &AgentSettings,
@@ -177,7 +177,7 @@ impl DailyLimits {
     }
 }
 
-/// Dollars as micro-dollars, to the nearest.
+/// Converts dollars to micro-dollars, rounded to the nearest.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "limits are far below 2^53 micro-dollars"
@@ -186,12 +186,12 @@ pub fn microusd(usd: f64) -> i64 {
     (usd * 1e6).round() as i64
 }
 
-/// When the day of `now` began.
+/// The start of the UTC day of `now`.
 pub fn day_start(now: Timestamp) -> Timestamp {
     Timestamp(now.0 - now.0.rem_euclid(DAY_MS))
 }
 
-/// When the day after that of `now` begins.
+/// The start of the UTC day after `now`.
 pub fn next_day(now: Timestamp) -> Timestamp {
     day_start(now).plus_ms(DAY_MS)
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_used_up_when_nothing_of_it_is_left() {
+    fn a_limit_is_used_up_once_reached() {
         let limits = DailyLimits {
             all: SpendLimits {
                 calls: 10,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_one_of_utc() {
+    fn days_are_utc_days() {
         let at = |text| Timestamp::parse(text).unwrap();
         for (now, start, next) in [
             (
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_their_limits_and_dollars_are_exact() {
+    fn names_parse_back_to_their_limits_and_dollars_are_exact() {
         for limit in SpendLimit::ALL {
             assert_eq!(SpendLimit::from_name(limit.name()), Some(limit));
             assert!(limit.key().contains(limit.name()), "{limit:?}");

@@ -1,10 +1,10 @@
-//! Cutting and cleaning text. Everything here is safe for UTF-8: cuts fall on grapheme boundaries.
+//! Cutting and cleaning text. All of it is safe for UTF-8; unless noted, cuts fall between graphemes.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Months as German, Danish and Norwegian write them: these put a full stop behind the day.
+/// Months in German, Danish and Norwegian, which put a full stop after the day.
 const DOTTED_MONTHS: [&str; 18] = [
     "januar",
     "jänner",
@@ -26,10 +26,10 @@ const DOTTED_MONTHS: [&str; 18] = [
     "desember",
 ];
 
-/// The most characters of an escape sequence's text that are skipped.
+/// The most characters of an escape sequence that are skipped.
 const ESCAPED_CHARS_MAX: usize = 4_096;
 
-/// At most `chars_max` graphemes of `text`; a cut is marked by an ellipsis, which counts.
+/// Cuts `text` to `chars_max` graphemes, including an ellipsis that marks the cut.
 pub fn cut(text: &str, chars_max: usize) -> String {
     let mut graphemes = text.grapheme_indices(true);
     let Some((last, _)) = graphemes.by_ref().nth(chars_max.saturating_sub(1)) else {
@@ -42,7 +42,7 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     format!("{head}…")
 }
 
-/// As [`cut`], but after the last sentence that fits, if half of the room or more is used so. Then nothing marks the cut.
+/// Like [`cut`], but cuts after the last sentence that fits, without an ellipsis, if that uses at least half of the room.
 pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
     let Some((end, _)) = text.grapheme_indices(true).nth(chars_max) else {
         return text.to_owned();
@@ -59,14 +59,14 @@ pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// How the line begins that [`head_tail`] leaves where it cuts a text, with the line feed before it.
+/// The beginning of the line that [`head_tail`] puts in place of the cut, with the line feed before it.
 pub const CUT_MARK: &str = "\n[… ";
-/// How that line ends.
+/// The end of that line.
 pub const CUT_MARK_END: &str = " characters left out …]";
 
-/// The first `head` and the last `tail` characters of a long text, with a note between them of what is left out.
+/// The first `head` and the last `tail` characters of a long text, with a note in between of how much is left out.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
-    // Bytes bound characters from above, so most texts need no second look.
+    // There are no more characters than bytes, so most texts need no counting.
     if text.len() <= head + tail {
         return text.to_owned();
     }
@@ -79,8 +79,8 @@ pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     format!("{start}{CUT_MARK}{}{CUT_MARK_END}\n{end}", chars - head - tail)
 }
 
-/// One clean line: without escape sequences, control characters and characters that hide or reorder text, and with
-/// white space folded to single blanks.
+/// Makes one clean line: removes escape sequences, control characters, and characters that hide or reorder text; reduces white space to
+/// single blanks.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
     let mut chars = text.chars().peekable();
@@ -90,7 +90,7 @@ pub fn one_line(text: &str) -> String {
         } else if c == '\u{9b}' {
             skip_control_sequence(&mut chars);
         } else if is_joiner(c) {
-            // They shape emoji and several scripts; between Latin letters they only hide.
+            // Joiners shape emoji and several scripts; between Latin letters they only hide text.
             let joins =
                 |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !is_unprintable(c) && !is_joiner(c));
             if joins(line.chars().next_back()) && joins(chars.peek().copied()) {
@@ -107,14 +107,14 @@ pub fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// The first line of `text` with any content, cleaned, of at most `chars_max` graphemes.
+/// The first line of `text` with a letter or digit, cleaned and cut to `chars_max` graphemes.
 pub fn first_line(text: &str, chars_max: usize) -> String {
     first_line_by(text, chars_max, str::to_owned)
 }
 
-/// As [`first_line`], of what `change` makes of the line before it is cleaned and cut.
+/// Like [`first_line`], but applies `change` to each line before it is cleaned and cut.
 pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> String) -> String {
-    // A line longer than this says no more in its title; cutting first keeps a line of a megabyte cheap.
+    // More than this isn't shown; cutting first keeps a line of a megabyte cheap.
     let bytes_max = chars_max.saturating_mul(16);
     text.lines()
         .map(|line| one_line(&change(floor_cut(line, bytes_max))))
@@ -123,7 +123,7 @@ pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> Stri
         .unwrap_or_default()
 }
 
-/// Bytes as hexadecimal digits, two of each.
+/// Formats bytes as hexadecimal digits, two for each.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
     bytes
@@ -132,7 +132,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Whether a line begins with a day such as `3. Juni`, which only looks like a point of a list.
+/// Returns true if a line begins with a day such as `3. Juni`, which only looks like a list item.
 pub fn begins_with_day(line: &str) -> bool {
     let Some((day, rest)) = line.split_once(". ") else {
         return false;
@@ -157,8 +157,8 @@ pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// JSON for a terminal: what it would obey, or what hides or reorders text, stands as an escape (`\u009b`), which means the same.
-/// JSON itself only keeps the first 32 control characters out of strings.
+/// Escapes JSON for a terminal: control characters, and characters that hide or reorder text, become escapes with the same meaning
+/// (`\u009b`). JSON itself only excludes the first 32 control characters from strings.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| is_unprintable(c) && !matches!(c, '\n' | '\t');
     if !json.contains(is_hidden) {
@@ -167,7 +167,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(json.len() + 64);
     for c in json.chars() {
         match c {
-            // Between values it is white space, and in no string.
+            // Valid only as white space between values.
             '\r' => shown.push(' '),
             c if is_hidden(c) => {
                 let mut units = [0; 2];
@@ -183,7 +183,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// `text` for a terminal without UTF-8: recapd's own marks replaced by others as wide, other characters by question
+/// Converts `text` for a terminal without UTF-8: recapd's own marks are replaced by ASCII of the same width, other characters by question
 /// marks.
 pub fn ascii(text: &str) -> String {
     text.graphemes(true)
@@ -204,7 +204,7 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
             chars.next();
             skip_control_sequence(chars);
         }
-        // DCS, OSC, SOS, PM, APC: a text up to BEL or ST (ECMA-48, 5.6); titles and links are set so.
+        // DCS, OSC, SOS, PM, APC: a text up to BEL or ST (ECMA-48, 5.6); used for titles and links.
         Some('P' | ']' | 'X' | '^' | '_') => {
             for _ in 0..ESCAPED_CHARS_MAX {
                 match chars.peek() {
@@ -229,7 +229,7 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 }
 
 fn skip_control_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    // It ends with a byte from `@` to `~` (ECMA-48, 5.4).
+    // It ends with a character from `@` to `~` (ECMA-48, 5.4).
     while let Some(c) = chars.next_if(|c| !c.is_control()) {
         if ('@'..='~').contains(&c) {
             return;
@@ -237,13 +237,13 @@ fn skip_control_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// Zero-width non-joiner and joiner.
+/// Returns true for the zero-width non-joiner and joiner.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// Control characters, and what reorders or hides text: bidirectional controls, zero-width characters and fillers,
-/// tags (U+E0000), and the variation selectors that no emoji uses, which carry hidden bytes.
+/// Returns true for control characters, and for characters that reorder or hide text: bidirectional controls, zero-width characters and
+/// fillers, tags (U+E0000), and the variation selectors that no emoji uses, which carry hidden bytes.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

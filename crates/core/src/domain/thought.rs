@@ -1,36 +1,36 @@
-//! What a model thought: a text as far as its provider tells it, and what only the provider can read.
+//! The reasoning of a model: text as far as its provider shows it, and a sealed part that only the provider can read.
 
-/// What a model thought.
+/// One reasoning of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thought {
-    /// What can be read of it: all of it, a summary, or nothing.
+    /// The readable text: all of it, a summary, or nothing.
     pub text: String,
-    /// The same, whole, as only its provider can read it.
+    /// The whole reasoning in the form that only its provider can read.
     pub seal: Option<Seal>,
 }
 
-/// A text that only its provider can read: base64 of an encrypted one. What it costs, `tokens::count_sealed` says.
+/// A text that only its provider can read: base64 of encrypted data. `tokens::count_sealed` estimates its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// Who sealed it.
+    /// The party that sealed it.
     pub sealer: Sealer,
-    /// Its length in base64.
+    /// The length in base64 characters.
     pub chars: usize,
 }
 
-/// Who seals what a model thought, as far as their ways of doing so differ.
+/// The parties that seal reasoning, as far as their methods differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealer {
     /// OpenAI: `encrypted_content` of reasoning and of compactions.
     OpenAi,
     /// Anthropic: `signature` of thinking, `data` of redacted thinking.
     Anthropic,
-    /// Anyone else, and what isn't thinking, such as pages that a search has found.
+    /// Any other provider, and sealed data other than thinking, such as pages found by a search.
     Other,
 }
 
 impl Seal {
-    /// The seal that is `base64`, unless there is nothing in it.
+    /// Makes a seal of `base64`; `None` if it is empty.
     pub fn of(sealer: Sealer, base64: &str) -> Option<Self> {
         let chars = base64.trim().len();
         (chars > 0).then_some(Self { sealer, chars })

@@ -1,4 +1,4 @@
-//! The one type for points in time: milliseconds since 1970-01-01 UTC.
+//! The only type for points in time: milliseconds since 1970-01-01 UTC.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -13,18 +13,18 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
-/// The least by which a clock must have gone back to count as set back: clocks are adjusted all the time.
+/// The least decrease of a clock that counts as set back: clocks are adjusted all the time.
 pub const CLOCK_JUMP_MS_MIN: i64 = 1_000;
 
-/// The years 1 to 9999: what RFC 3339 can write, and every database can keep.
+/// The years 1 to 9999: RFC 3339 can write them, and every database can store them.
 const CALENDAR: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
 
-/// A point in time, in milliseconds since 1970-01-01 UTC. Shown and read as RFC 3339.
+/// A point in time, in milliseconds since 1970-01-01 UTC. Its text form is RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// Reads RFC 3339 (`2026-11-20T08:40:00Z`) of the years 1 to 9999; a time without a zone is taken as UTC.
+    /// Parses RFC 3339 (`2026-11-20T08:40:00Z`) in the years 1 to 9999. A time without a zone is UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -35,24 +35,23 @@ impl Timestamp {
             .and_then(|time| Self(time.and_utc().timestamp_millis()).in_calendar())
     }
 
-    /// The same moment, if it is in the years 1 to 9999 (UTC). Times from outside must be, since no database keeps any
-    /// other.
+    /// Returns the time if it is in the years 1 to 9999 (UTC). Times from outside must be, as databases can't store others.
     pub fn in_calendar(self) -> Option<Self> {
         CALENDAR.contains(&self.0).then_some(self)
     }
 
-    /// The same moment `span_ms` later (earlier when negative).
+    /// Adds `span_ms`, which may be negative.
     #[must_use]
     pub fn plus_ms(self, span_ms: i64) -> Self {
         Self(self.0.saturating_add(span_ms))
     }
 
-    /// How many milliseconds this is after `earlier`; negative when it is before.
+    /// The milliseconds from `earlier` to this; negative if `earlier` is later.
     pub fn since_ms(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Formats in UTC by a strftime pattern, as chrono reads it.
+    /// Formats in UTC by a strftime pattern of chrono's.
     pub fn format(self, pattern: &str) -> String {
         self.utc().format(pattern).to_string()
     }

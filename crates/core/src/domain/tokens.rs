@@ -1,4 +1,4 @@
-//! Counting tokens: the seam to a tokenizer, and the tokens of a message.
+//! Counting tokens: the interface to tokenizers, and the tokens of messages.
 
 use super::{
     attachment::Extent,
@@ -7,30 +7,29 @@ use super::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// Tokens of each message beside its content: role and separators (OpenAI's chat format, 3 and the role).
+/// Tokens of each message besides its content: role and separators (OpenAI's chat format: 3, and the role).
 pub const MESSAGE_OVERHEAD_TOKENS: i64 = 4;
-/// Tokens of a tool call beside its name and arguments.
+/// Tokens of a tool call besides its name and arguments.
 pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
-/// Tokens assumed for an image or a document of which nothing is known: the cap of older Claude models for an image
-/// (provider documentation, "Vision").
+/// Tokens assumed for an image or a document of unknown size: the cap of older Claude models for an image (provider documentation,
+/// "Vision").
 pub const ATTACHMENT_TOKENS: i64 = 1_568;
-/// Tokens assumed for a page of a document: the most of its text, 1,500 to 3,000 as a rule, or less of it and the page as
-/// an image.
+/// Tokens assumed for a page of a document: at most 3,000 of its text (usually 1,500 to 3,000), or fewer with the page as an image.
 pub const PAGE_TOKENS: i64 = 3_000;
-/// Pixels of a side of a patch of an image, and the most patches: Claude's, where nobody says whose model it is.
+/// The side of an image's patch in pixels, and the most patches: Claude's values, used for unknown models.
 const IMAGE_PATCH: u32 = 28;
 const IMAGE_TOKENS_MAX: i64 = 4_784;
-/// What is sealed is more than a summary of it by at least this factor.
+/// A sealed text has at least this many times the tokens of a summary of it.
 const SUMMARY_TIMES: i64 = 2;
-/// What stands before a sealed text in compact JSON. Within a string the quotation marks would be escaped.
+/// The field before a sealed text in compact JSON. In a string its quotation marks would be escaped.
 const SEALED_FIELD: &str = "\"encrypted_content\":\"";
 
-/// Counts the tokens of a text. Implementations are linear in the text's length, also on adversarial input.
+/// A token counter. Implementations are linear in the text's length, even on adversarial input.
 pub trait TokenCounter: Send + Sync {
-    /// Tokens of `text`.
+    /// The tokens of `text`.
     fn count(&self, text: &str) -> i64;
 
-    /// Tokens of an image or a document, by its media type and its extent.
+    /// Estimates the tokens of an image or a document, by its media type and its size.
     fn count_attachment(&self, _media: &str, extent: Extent) -> i64 {
         match extent {
             Extent::Unknown => ATTACHMENT_TOKENS,
@@ -39,23 +38,22 @@ pub trait TokenCounter: Send + Sync {
         }
     }
 
-    /// How this counter counts, as stored beside each count: `o200k`, `o200k*claude`, `bytes/3`, and with the factor of
-    /// a guard `o200k*claude×1.12`.
+    /// The name of the counting method, stored with each count: `o200k`, `o200k*claude`, `bytes/3`; with the factor of a guard
+    /// `o200k*claude×1.12`.
     fn method(&self) -> &str;
 
-    /// Whether it counts exactly as the provider does, so that nothing has to be learned about it.
+    /// Returns true if it counts exactly like the provider, so that it needs no calibration.
     fn is_exact(&self) -> bool {
         false
     }
 
-    /// `tokens` that it counted, without the factor of a guard: the estimate that calibration learns about.
+    /// Removes the factor of a guard from a count: the plain estimate, for calibration.
     fn plain(&self, tokens: i64) -> i64 {
         tokens
     }
 }
 
-/// Tokens of a message, by its content and not by its wire bytes: ids, timestamps and braces that no model sees
-/// are free, and so is metadata.
+/// Counts a message by its content, not by its wire bytes: ids, timestamps and braces, which no model sees, are free, and so is metadata.
 pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
     if let Kind::Metadata(_) = message.kind {
         return 0;
@@ -68,7 +66,7 @@ pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
         + MESSAGE_OVERHEAD_TOKENS
 }
 
-/// Tokens of one piece of a message's content.
+/// Counts one part of a message.
 pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
     match part {
         Part::Text(text) | Part::ToolResult { text, .. } => counter.count(text),
@@ -81,7 +79,7 @@ pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
     }
 }
 
-/// Tokens of a block that only its provider reads, by its compact JSON.
+/// Counts a block that only its provider can read, by its compact JSON.
 pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
     let mut pieces = json.split(SEALED_FIELD);
     let head = pieces.next().map_or(0, |open| counter.count(open));
@@ -93,10 +91,10 @@ pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
     rest.fold(head, i64::saturating_add)
 }
 
-/// Tokens of what a model thought, as they are paid for when it goes back to its provider.
+/// Counts the reasoning of a model, as it is charged when it goes back to its provider.
 ///
-/// OpenAI's seal stands for the text beside it, which is a summary. Anthropic's holds what the text says, which is counted
-/// as every text is, unless that is so much shorter that it can only be a summary, too.
+/// OpenAI's seal replaces its text, which is a summary. Anthropic's seal holds the same text, which is counted like any other, unless it
+/// is so much shorter that it can only be a summary, too.
 pub fn count_thought(counter: &dyn TokenCounter, thought: &Thought) -> i64 {
     let told = counter.count(&thought.text);
     let Some(seal) = thought.seal else { return told };
@@ -108,21 +106,20 @@ pub fn count_thought(counter: &dyn TokenCounter, thought: &Thought) -> i64 {
     }
 }
 
-/// Tokens of a text that only its provider can read.
+/// Estimates the tokens of a text that only its provider can read.
 ///
-/// Nobody else can count them, but providers say what they were: the length of a seal is a fixed wrapping and a number of
-/// characters for each token.
+/// Providers report the counts of some. By these a seal has a fixed number of characters, and a number of characters per token.
 ///
-/// - OpenAI: `encrypted_content` of 270 reasonings, beside the `reasoning_output_tokens` that nine Codex rollouts state for
-///   the responses they come from (GPT-5.3 Codex, 5.4, 5.5 and three of 5.6; 6 to 9,823 tokens a response): each rollout's
-///   sum is met within 9 %. The next request's `input_tokens` grow by as much. Codex itself has 650 bytes and 4 bytes a
-///   token (`estimate_reasoning_length` in its `context_manager/history.rs`), which is a quarter more.
-/// - Anthropic: `signature` of thinking that isn't shown, beside what `output_tokens` leave for it in two transcripts of
-///   Opus 4.7, by whose output the next request's input grows, too; the median is 3 % and 7 % too low. Where the thinking is
-///   shown (Sonnet 4 and 4.5), signatures are 235 characters and four for each three bytes of it.
-/// - Others: a guess. Four characters of base64 carry three bytes, and four bytes of a text are about one token. Of Gemini's
-///   signatures only those of thoughts count: its documentation says that they are paid for when they go back, users report
-///   that they aren't (googleapis/python-genai#1129).
+/// - OpenAI: `encrypted_content` of 270 reasonings, compared with `reasoning_output_tokens` of their responses in nine Codex rollouts
+///   (GPT-5.3 Codex, 5.4, 5.5 and three of 5.6; 6 to 9,823 tokens a response). The sum of each rollout is within 9 %. The next request's
+///   `input_tokens` grow by the same amount. Codex itself assumes 650 bytes and 4 bytes a token (`estimate_reasoning_length` in its
+///   `context_manager/history.rs`), a quarter more.
+/// - Anthropic: `signature` of hidden thinking, compared with its share of `output_tokens` in two transcripts of Opus 4.7, whose output
+///   the next request's input grows by, too. The median is 3 % and 7 % too low. Where thinking is shown (Sonnet 4 and 4.5), a signature
+///   has 235 characters and four for each three bytes of the text.
+/// - Others: a guess. Four characters of base64 hold three bytes, and four bytes of text are about one token. Of Gemini's signatures only
+///   those of thoughts count: its documentation says that they are charged when they go back, users report that they aren't
+///   (googleapis/python-genai#1129).
 pub fn count_sealed(seal: Seal) -> i64 {
     let (wrapping_chars, chars_per_10_tokens) = match seal.sealer {
         Sealer::OpenAi => (920, 64),
@@ -133,7 +130,7 @@ pub fn count_sealed(seal: Seal) -> i64 {
     i64_or_max(chars).saturating_mul(10) / chars_per_10_tokens
 }
 
-/// One token per character: tests say what a message costs.
+/// One token per character, for tests.
 #[cfg(any(test, feature = "fixtures"))]
 pub struct Characters;
 
@@ -152,7 +149,7 @@ impl TokenCounter for Characters {
 mod tests {
     use super::*;
 
-    /// Of real reasoning: characters of base64, and the tokens that its provider says it had.
+    /// Real reasoning: the characters of base64, and the tokens that its provider reports.
     #[test]
     fn a_seal_costs_what_its_provider_says() {
         for (sealer, chars, tokens) in [
@@ -173,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thought_costs_what_is_told_of_it_or_what_is_sealed() {
+    fn a_thought_costs_its_text_or_its_seal() {
         let thought = |text: &str, sealer: Sealer, tokens: usize| {
             let wrapped = |wrapping, per_10_tokens| Seal {
                 sealer,
@@ -194,7 +191,7 @@ mod tests {
             )
         };
         assert_eq!(count_thought(&Characters, &"ten chars.".to_owned().into()), 10);
-        // A summary beside the whole, and the whole beside its seal.
+        // A summary next to the sealed whole, and the whole next to its seal.
         assert_eq!(thought("ten chars.", Sealer::OpenAi, 200), 200);
         assert_eq!(thought("ten chars.", Sealer::OpenAi, 5), 5);
         assert_eq!(thought("ten chars.", Sealer::Anthropic, 200), 200);
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_stands_for_less_than_its_characters() {
+    fn a_sealed_text_has_fewer_tokens_than_characters() {
         let cases = [
             ("", 0),
             (r#"{"type":"novel"}"#, 16),
@@ -212,9 +209,9 @@ mod tests {
                 r#"[{"encrypted_content":"aaaaaaaaaaaaaaaaaaaa","url":"u"},{"encrypted_content":"bbbbb"}]"#,
                 2 + 4 + 13 + 1 + 2,
             ),
-            // A text that tells of such a field isn't one.
+            // A text that mentions such a field isn't one.
             (r#"{"text":"\"encrypted_content\":\"aaaaa\""}"#, 42),
-            // Broken off.
+            // Incomplete JSON.
             (r#"{"encrypted_content":"aaaaa"#, 1 + 1),
         ];
         for (json, tokens) in cases {

@@ -1,5 +1,5 @@
-//! Exchanges as a summariser reads them: who said what, with tool calls and results, long texts cut to head and tail,
-//! without thinking (provider documentation: never feed reasoning to a summariser).
+//! Exchanges as a summariser reads them: texts with their speakers, tool calls and results; long texts cut to head and tail; no thinking
+//! (provider documentation: never feed reasoning to a summariser).
 
 mod pairs;
 mod reminders;
@@ -17,29 +17,29 @@ use super::{
     zone::Zone,
 };
 
-/// The longest media type that is shown, in characters.
+/// The most characters of a media type or a block's type.
 const MEDIA_CHARS_MAX: usize = 80;
 
-/// Who or what a line of a transcript comes from.
+/// The source of a line in a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     /// The user.
     User,
     /// The model.
     Assistant,
-    /// A program that writes in the user's place: no word of the user's, and perhaps a tool's result.
+    /// A program that writes in the user's place; perhaps a tool's result.
     Program,
     /// A tool call: the line's `label` is the tool's name, its text the arguments.
     Call,
-    /// A tool result, right after its call: the line's `label` is the tool's name, if known. A result elsewhere belongs
-    /// to no call of the exchange.
+    /// A tool result, right after its call: the line's `label` is the tool's name, if known. Elsewhere the result belongs to no call of
+    /// the exchange.
     Result,
-    /// A tool result that reports a failure.
+    /// A failed tool result.
     FailedResult,
 }
 
 impl Voice {
-    /// All.
+    /// Every voice.
     pub const ALL: [Self; 6] = [
         Self::User,
         Self::Assistant,
@@ -61,50 +61,50 @@ impl Voice {
         }
     }
 
-    /// The voice of that name.
+    /// Parses a voice's name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|voice| voice.name() == name)
     }
 }
 
-/// One line of a transcript; may hold line feeds.
+/// One line of a transcript. Its text may contain line feeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The kind of speaker.
     pub voice: Voice,
     /// The speaker's or the tool's name; empty if unknown.
     pub label: String,
-    /// What was said.
+    /// The text, with secrets redacted.
     pub text: String,
     /// When it was said.
     pub at: Timestamp,
 }
 
-/// What a later leg continues.
+/// The exchange that a later leg continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation {
     /// The first leg of the exchange.
     pub exchange: i64,
-    /// What the user asked for there; empty where it is told with an earlier leg, or isn't known.
+    /// The user's request; empty if an earlier leg in the same prompt has it, or if it is unknown.
     pub request: String,
 }
 
-/// One exchange, or one leg of one, for a summariser.
+/// One exchange or leg, rendered for a summariser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript {
-    /// Its number.
+    /// The number of the exchange or leg.
     pub exchange: i64,
-    /// What it continues, if it is a later leg.
+    /// The continued exchange, for a later leg.
     pub continues: Option<Continuation>,
     /// When it began.
     pub started_at: Timestamp,
-    /// The agent's time zone, by whose days `yesterday` is meant.
+    /// The agent's time zone, in which `yesterday` is meant.
     pub zone: Zone,
-    /// Its tokens.
+    /// The tokens of the exchange.
     pub tokens: i64,
-    /// Whether the user interrupted it.
+    /// True if the user interrupted it.
     pub interrupted: bool,
-    /// What it changed outside of the conversation, read from the whole of its calls.
+    /// Its changes outside of the conversation, read from its full calls.
     pub effects: Effects,
     /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
     pub lines: Vec<Line>,
@@ -112,7 +112,7 @@ pub struct Transcript {
 
 #[cfg(any(test, feature = "fixtures"))]
 impl Transcript {
-    /// An uninterrupted exchange of voices, labels and texts, for tests.
+    /// Makes an uninterrupted exchange of voices, labels and texts, for tests.
     pub fn of_lines(exchange: i64, started_at: Timestamp, lines: &[(Voice, &str, &str)]) -> Self {
         Self {
             exchange,
@@ -140,12 +140,12 @@ impl Transcript {
     }
 }
 
-/// How much of each text a transcript keeps.
+/// The most characters of each text in a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TranscriptLimits {
-    /// Characters kept of what a user or a model says: two thirds from its head, one third from its tail.
+    /// Characters of a user's or a model's text: two thirds from its head, one third from its tail.
     pub said_chars_max: usize,
-    /// Characters kept of a tool call's arguments and of a tool's result, likewise.
+    /// Characters of a tool call's arguments and of a tool's result, split likewise.
     pub tool_chars_max: usize,
 }
 
@@ -187,7 +187,7 @@ impl Transcript {
         }
     }
 
-    /// The same, with what the exchange works on, if it is a later leg.
+    /// Adds the request that a later leg works on.
     #[must_use]
     pub fn working_on(mut self, request: &Message, limits: TranscriptLimits, redactor: &Redactor) -> Self {
         if let Some(continued) = &mut self.continues {
@@ -199,13 +199,13 @@ impl Transcript {
         self
     }
 
-    /// Whether a transcript of these messages has any line: of what was forgotten, or said without a word, there is nothing to
-    /// tell, and who is asked would have to make something up.
+    /// Returns true if a transcript of these messages has any line. Without one, as for forgotten messages, a model would have to invent
+    /// something.
     pub fn has_lines<'a>(mut messages: impl Iterator<Item = &'a Message>) -> bool {
         messages.any(|message| is_told(message) && message.parts.iter().any(has_line))
     }
 
-    /// The characters of all lines.
+    /// The bytes of all texts and labels.
     pub fn chars(&self) -> usize {
         self.lines
             .iter()
@@ -214,12 +214,12 @@ impl Transcript {
     }
 }
 
-/// Instructions and metadata aren't.
+/// Instructions and metadata have no lines.
 fn is_told(message: &Message) -> bool {
     message.kind.is_conversation() && message.kind != Kind::System
 }
 
-/// Whether a part has a line in the end: a result that says nothing, not even that it failed, has none.
+/// Returns true if a part becomes a line. A successful result without text doesn't.
 fn has_line(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -229,7 +229,7 @@ fn has_line(part: &Part) -> bool {
     }
 }
 
-/// The lines of a message, of its texts with the user's own words.
+/// The lines of a message; its texts hold only the user's own words.
 fn linked<'m>(
     message: &'m Message,
     limits: TranscriptLimits,
@@ -284,7 +284,7 @@ fn line(
             } else {
                 Voice::Result
             };
-            // The user's answer to a tool is as good as what they say elsewhere.
+            // The user's answer to a tool gets the same room as other words of the user.
             let chars_max = if user_text::are_in(text) {
                 limits.said_chars_max
             } else {
@@ -313,11 +313,11 @@ fn line(
         Part::ToolResult { .. } => without_reminders(text),
         _ => text.into(),
     };
-    // Before it is cut: half a secret has no shape.
+    // Before the cut: half a secret has no shape.
     let whole = redactor.redact(text.trim());
     let shortened = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
     let mut text = shortened(&whole);
-    // JSON that was cut is none any more, and no longer says why it failed.
+    // JSON that is cut no longer shows the reason of the failure.
     if voice == Voice::FailedResult
         && text != *whole
         && let Some(reason) = outcome::reason(&whole)
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_writes_in_the_users_place_is_the_programs() {
+    fn a_programs_text_under_the_users_name_is_the_programs() {
         let message = Message {
             format: Format::Anthropic,
             ..Message::new(
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_lines_is_known_without_reading_it() {
+    fn has_lines_agrees_with_the_rendered_transcript() {
         let call = Part::ToolCall {
             id: None,
             name: "bash".to_owned(),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_fails_by_its_mark_or_by_what_it_says() {
+    fn a_result_fails_by_its_flag_or_its_content() {
         let said = [
             result(r#"{"success": false, "log": "long"}"#.to_owned()),
             result("Exit code: 0\nerror: none".to_owned()),
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_result_says_first_why_it_failed() {
+    fn a_long_failed_result_begins_with_its_reason() {
         let rows = "x".repeat(TranscriptLimits::default().tool_chars_max);
         let failed = format!(r#"{{"rows":"{rows}","success":false,"error":"no such order"}}"#);
         let lines = transcript(&[Message::new(Kind::ToolResult, vec![result(failed)])]).lines;
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_answer_to_a_tool_is_cut_no_shorter_than_what_they_say() {
+    fn the_users_answer_to_a_tool_has_the_limit_of_their_words() {
         let limits = TranscriptLimits::default();
         let words = "tabs ".repeat(limits.said_chars_max / 10);
         let answer = format!("User has answered your questions: \"Which?\"=\"{words}\".");
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_go_before_texts_are_cut() {
+    fn secrets_are_redacted_before_texts_are_cut() {
         let token = format!("ghp_{}", "a1B2c3D4e".repeat(4));
         for at in 780..820 {
             let text = format!("{}{token} {}", "x ".repeat(at / 2), "y ".repeat(5_000));
@@ -526,9 +526,9 @@ mod tests {
         }
     }
 
-    /// Sizes as they occur, and a bound on the prompt whatever comes in.
+    /// Sizes as they occur; the prompt is bounded whatever the input.
     #[test]
-    fn an_exchange_of_any_size_makes_a_prompt_of_a_bounded_one() {
+    fn the_prompt_of_any_exchange_is_bounded() {
         let call = |n: usize| Part::ToolCall {
             id: None,
             name: "bash".to_owned(),

@@ -1,9 +1,8 @@
-//! The user's own words, in messages where programs write, too. Coding agents put what they tell the model under the
-//! user's name; and what the user answers to a tool, or says on refusing one, comes back as the tool's result.
+//! The user's own words, in messages that programs write in, too. Coding agents send their own texts to the model under the user's name;
+//! and the user's answer to a tool, or reason for refusing one, comes back as the tool's result.
 //!
-//! What is left of a message once the programs' parts are set aside is the request: it opens an exchange, and it is what
-//! titles, digests and summaries quote. The message itself stays as it is. All this is read from the message alone, so
-//! that it comes out the same wherever it is read.
+//! Without the programs' parts, the rest of a message is the request: it opens an exchange, and titles, digests and summaries quote it.
+//! The message itself stays unchanged. The request depends only on the message, so it is the same wherever it is read.
 
 mod host;
 mod results;
@@ -17,17 +16,17 @@ use std::borrow::Cow;
 use super::message::{Author, Format, Kind, Message, Part};
 pub use results::{answers, are_in, refusal};
 
-/// A message's texts as the user said them.
+/// The user's own words in the texts of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnWords<'a> {
-    /// What the user said in each of its texts, in order; blank if a program wrote it.
+    /// The user's words in each text, in order; blank if a program wrote it.
     pub texts: Vec<Cow<'a, str>>,
-    /// Whether it is a request, which opens an exchange: it is the user's, and something is left of it.
+    /// True for a request, which opens an exchange: it is the user's, and not entirely a program's.
     pub is_request: bool,
 }
 
 impl<'a> OwnWords<'a> {
-    /// The user's words in `message`. What others say is theirs as it is, and no request.
+    /// Reads the user's words in `message`. Messages of other kinds keep their texts, and are no request.
     pub fn of(message: &'a Message) -> Self {
         let texts = texts(&message.parts);
         if !matches!(message.kind, Kind::User | Kind::ToolResult) {
@@ -56,30 +55,29 @@ impl<'a> OwnWords<'a> {
         }
     }
 
-    /// All that the user said.
+    /// All non-blank texts, joined by line feeds.
     pub fn text(&self) -> String {
         let said = self.texts.iter().filter(|text| !text.trim().is_empty());
         said.map(AsRef::as_ref).collect::<Vec<&str>>().join("\n")
     }
 }
 
-/// Whether in `parts`, of a message of the user's in that format, there is nothing that the user said, but what a program
-/// did.
+/// Returns true if a message of the user in that format consists only of text that a program wrote.
 pub fn are_programs(parts: &[Part], format: Format) -> bool {
     said(parts, format).is_blank
 }
 
-/// What is left of a message.
+/// The rest of a message without the programs' texts.
 struct RemainingMessage<'a> {
     texts: Vec<Cow<'a, str>>,
-    /// Whether something was set aside, and nothing is left.
+    /// True if a program's text was removed, and nothing is left.
     is_blank: bool,
 }
 
 fn said(parts: &[Part], format: Format) -> RemainingMessage<'_> {
     let texts = texts(parts);
     let mut left: Vec<Cow<'_, str>> = texts.iter().copied().map(Cow::Borrowed).collect();
-    // Of a program's reply to the model the pictures are the program's, too.
+    // In a program's reply to the model, the images are the program's, too.
     let mut is_reply = false;
     for host in table::hosts(format) {
         let rest = host.set_aside(&left);

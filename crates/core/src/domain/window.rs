@@ -1,4 +1,4 @@
-//! The window in memory: the embedded eviction library, without a daemon or a database.
+//! The window in memory: an embeddable library for eviction, without a daemon or a database.
 //!
 //! ```
 //! use recapd_core::{domain::window::{Budget, Window}, formats, tokenizer};
@@ -27,27 +27,27 @@ use super::{
     tokens::{TokenCounter, count_message},
 };
 
-/// The least tokens of a leg, unless it is set: smaller ones would only make more rows.
+/// The fewest tokens of a leg, unless set explicitly: smaller legs would only add rows.
 pub const LEG_TOKENS_MIN: i64 = 1_000;
-/// In place of the tokens of a leg: as many as one eviction makes room for.
+/// A value for the tokens of a leg: as many as one eviction makes room for.
 pub const ONE_STEP: i64 = -1;
-/// The least part of the budget (one in so many) that a leg has, unless it is set.
+/// A leg has at least one part in this many of the budget, unless set explicitly.
 const LEG_SHARE_MIN: i64 = 20;
 
-/// How much the window may hold: tokens, and messages if they are limited, too.
+/// The limits of a window: in tokens, and perhaps in messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     max_tokens: i64,
     low_water: f64,
     max_messages: i64,
-    /// As it was set.
+    /// As configured.
     leg_tokens: i64,
 }
 
 impl Budget {
-    /// A ceiling of `budget_tokens` (0 disables eviction). When it is exceeded, exchanges leave until the window is
-    /// at or under `low_water` × the ceiling; 1.0 evicts just enough (seeds 000 and 001), less keeps the provider's
-    /// prompt cache warm between evictions. `low_water` is held to 0..=1.
+    /// Limits the window to `budget_tokens` (0 disables eviction). Above that, exchanges leave until the window is at or below
+    /// `low_water` × the budget. 1.0 evicts just enough (seeds 000 and 001); less keeps the provider's prompt cache warm between
+    /// evictions. `low_water` is clamped to 0..=1.
     pub const fn new(budget_tokens: i64, low_water: f64) -> Self {
         Self {
             max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
@@ -57,9 +57,9 @@ impl Budget {
         }
     }
 
-    /// The same with a ceiling of `max_messages` messages (0 is none): whole exchanges leave, oldest first, until at
-    /// most so many are left. Only messages that are sent count, and not the preamble's. The newest exchange stays
-    /// however many it has, and isn't over budget for that (seed 004; origins 4.2, edge case 1).
+    /// Also limits the window to `max_messages` messages (0 means no limit): whole exchanges leave, oldest first. Only messages that are
+    /// sent count, without the preamble. The newest exchange stays however many it has, and isn't over budget for that (seed 004; origins
+    /// 4.2, edge case 1).
     #[must_use]
     pub fn with_max_messages(self, max_messages: i64) -> Self {
         Self {
@@ -68,21 +68,20 @@ impl Budget {
         }
     }
 
-    /// The same with legs of `leg_tokens`: once the newest leg holds as many, the next round begins another one. 0 never cuts
-    /// an exchange (seeds 000 and 001), and [`ONE_STEP`] is what one eviction makes room for.
+    /// Sets the size of legs: once the newest leg has `leg_tokens`, the next round begins another one. 0 never cuts an exchange (seeds
+    /// 000 and 001); [`ONE_STEP`] is as much as one eviction makes room for.
     #[must_use]
     pub fn with_leg_tokens(self, leg_tokens: i64) -> Self {
         Self { leg_tokens, ..self }
     }
 
-    /// The size of legs as it was set.
+    /// The configured size of legs.
     pub fn leg_tokens_set(self) -> i64 {
         self.leg_tokens
     }
 
-    /// The tokens of a leg from which on the next round begins another one; 0 never cuts. By default it is what one
-    /// eviction makes room for, but no less than a twentieth of the budget and [`LEG_TOKENS_MIN`]. Nothing is cut where
-    /// nothing is ever evicted.
+    /// Once a leg has this many tokens, the next round begins another leg; 0 means no limit. The default is as many as one eviction makes
+    /// room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]. Without eviction no exchange is cut.
     pub fn leg_tokens(self) -> i64 {
         if self.max_tokens == 0 {
             return 0;
@@ -93,8 +92,7 @@ impl Budget {
         self.step_tokens()
     }
 
-    /// The tokens that one eviction makes room for, but no less than a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 where
-    /// nothing is ever evicted.
+    /// The tokens that one eviction makes room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 without eviction.
     pub fn step_tokens(self) -> i64 {
         if self.max_tokens == 0 {
             return 0;
@@ -104,22 +102,22 @@ impl Budget {
         step.max(least)
     }
 
-    /// No ceiling: nothing is ever evicted.
+    /// No limit: nothing is ever evicted.
     pub fn unlimited() -> Self {
         Self::new(0, 1.0)
     }
 
-    /// The ceiling; 0 means none.
+    /// The limit in tokens; 0 means none.
     pub fn budget_tokens(self) -> i64 {
         self.max_tokens
     }
 
-    /// The ceiling in messages; 0 means none.
+    /// The limit in messages; 0 means none.
     pub fn max_messages(self) -> i64 {
         self.max_messages
     }
 
-    /// The part of the ceiling at which an eviction stops.
+    /// The share of the budget at which an eviction stops.
     pub fn low_water(self) -> f64 {
         self.low_water
     }
@@ -134,13 +132,13 @@ impl Budget {
         (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Whether one of these ceilings is above that of `before`; no ceiling is above any other.
+    /// Returns true if one of these limits is above that of `before`; no limit is above any other.
     pub fn is_above(self, before: Self) -> bool {
         let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
         is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
-    /// The same, but with no ceiling above that of `before`.
+    /// Lowers these limits to those of `before`, where they are higher.
     #[must_use]
     pub fn held_to(self, before: Self) -> Self {
         let lower = |ceiling: i64, before: i64| match (ceiling, before) {
@@ -154,12 +152,12 @@ impl Budget {
         }
     }
 
-    /// Whether `tokens` are too many (seed 001: a ceiling, so equal is fine).
+    /// Returns true if `tokens` are above the limit (seed 001: equal is allowed).
     pub fn is_exceeded_by(self, tokens: i64) -> bool {
         self.max_tokens > 0 && tokens > self.max_tokens
     }
 
-    /// Whether `messages` are too many.
+    /// Returns true if `messages` are above the limit.
     pub fn is_exceeded_by_messages(self, messages: i64) -> bool {
         self.max_messages > 0 && messages > self.max_messages
     }
@@ -168,16 +166,16 @@ impl Budget {
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldExchange<M = Message> {
-    /// Its row.
+    /// Its row in the ledger.
     pub exchange: Exchange,
     /// Its messages, in order.
     pub messages: Vec<M>,
-    /// The tokens of each of these.
+    /// The tokens of each message.
     pub tokens: Vec<i64>,
 }
 
-/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. It owns its messages;
-/// a `Window<&Message>` or `Window<Arc<Message>>` shares them with the ingestor of the history.
+/// A window in memory. It keeps only the preamble and the exchanges in the window. It owns its messages; a `Window<&Message>` or
+/// `Window<Arc<Message>>` shares them.
 pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
@@ -189,7 +187,7 @@ pub struct Window<M = Message> {
     request: Option<HeldRequest>,
 }
 
-/// What the newest exchange works on, kept while later legs of it are in the window.
+/// The request of the newest exchange, kept while later legs of it are in the window.
 struct HeldRequest {
     exchange: i64,
     seq: i64,
@@ -197,10 +195,10 @@ struct HeldRequest {
     tokens: i64,
 }
 
-/// What pushing a message did to a window.
+/// The result of pushing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOutcome<M = Message> {
-    /// The exchanges that had to leave, oldest first.
+    /// The evicted exchanges, oldest first.
     pub evicted: Vec<HeldExchange<M>>,
     /// The session that ended because its newest exchange is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
@@ -216,7 +214,7 @@ impl<M> Default for PushOutcome<M> {
 }
 
 impl<M: Borrow<Message>> Window<M> {
-    /// An empty window. Secrets in headlines are redacted by the shipped rules: see [`Self::redacting`].
+    /// An empty window. It redacts secrets in headlines by the built-in rules; see [`Self::redacting`].
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             ledger: Ledger::default(),
@@ -230,37 +228,36 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// The same window, with `on_overflow` for the case that the newest exchange alone is too big.
+    /// Sets the reaction to a newest exchange that is too big alone.
     #[must_use]
     pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
         Self { on_overflow, ..self }
     }
 
-    /// The same window, which redacts secrets in headlines by the rules of `redactor`.
+    /// Sets the rules for redacting secrets in headlines.
     #[must_use]
     pub fn redacting(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
-    /// Appends a message, said at `now` unless it brings an earlier time of its own, and returns the exchanges that had to
-    /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
-    /// kept here. Nothing is refused: see [`Self::try_push`].
+    /// Appends a message and returns the evicted exchanges, oldest first. Its time is `now`, or its own if that is earlier. A clear
+    /// empties the window. A rewind does nothing, as evicted exchanges aren't kept here. No message is refused: see [`Self::try_push`].
     pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         self.push_counted(message, tokens, now)
     }
 
-    /// As [`Self::push`], with a message whose tokens are known: counted before, or reported by the provider.
+    /// Like [`Self::push`], with the message's known tokens: counted before, or reported by the provider.
     pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
         let entry = self.entry(message.borrow(), tokens, now);
         self.take_in(message, &entry).evicted
     }
 
-    /// As [`Self::push`], but a message that makes the newest exchange too big by itself is refused, or ends the
-    /// session, as set by `on_overflow`.
+    /// Like [`Self::push`], but if a message makes the newest exchange too big alone, it is refused or ends the session, according to
+    /// `on_overflow`.
     ///
     /// # Errors
-    /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
+    /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is then unchanged.
     pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<PushOutcome<M>, TooBig> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         let entry = self.entry(message.borrow(), tokens, now);
@@ -288,7 +285,7 @@ impl<M: Borrow<Message>> Window<M> {
     }
 
     fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> LedgerEntry {
-        // Nothing counts as said after it arrived, whatever its client's clock says.
+        // A message isn't later than its arrival, whatever the client's clock says.
         let at = message.at.map_or(now, |at| at.min(now));
         LedgerEntry::new(message, tokens, at, &self.redactor)
     }
@@ -342,7 +339,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// What the exchange works on that begins with this leg, if that is still in the window.
+    /// The request of the exchange that begins with this leg, if that is still in the window.
     fn held_request(&self, exchange: i64) -> Option<HeldRequest> {
         let held = self.held.iter().find(|held| held.exchange.exchange == exchange)?;
         let mut messages = (held.exchange.first_seq..).zip(held.messages.iter().zip(&held.tokens));
@@ -358,7 +355,7 @@ impl<M: Borrow<Message>> Window<M> {
 
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
-            // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
+            // Only the exchanges that leave are visited, oldest first, however many the window has.
             let mut fitting = self.held.iter().map(|held| CutPoint::before(&held.exchange));
             fitting.find(|cut| overflow.is_met_by(*cut))
         });
@@ -392,7 +389,7 @@ impl<M: Borrow<Message>> Window<M> {
         self.held.iter()
     }
 
-    /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
+    /// The input for a context of the window, without summary and anchor, which the window doesn't keep.
     pub fn context_input(&self) -> ContextInput<'_> {
         let are_open = are_open(self.held.iter().map(|held| &held.exchange));
         let exchanges = self.held.iter().zip(are_open).map(|(held, is_open)| {
@@ -426,12 +423,12 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// Tokens of the preamble and the exchanges in the window.
+    /// Tokens of the preamble and of the exchanges in the window.
     pub fn tokens(&self) -> i64 {
         self.ledger.window_tokens()
     }
 
-    /// The newest exchange, or the preamble, is too big alone.
+    /// Returns true if the window is over budget: preamble and newest leg alone are too big.
     pub fn is_over_budget(&self) -> bool {
         self.ledger.is_over_budget(self.budget)
     }

@@ -1,5 +1,5 @@
-//! Queue rows, leases and when to try again: the life of a piece of work (`queued, claimed, leased, renewed,
-//! completed, failed or expired, parked`).
+//! Queue rows, leases and retries: the life cycle of a piece of work (`queued, claimed, leased, renewed, completed, failed or expired,
+//! parked`).
 //!
 //! ```text
 //!              enqueue: insert, or wake counter + 1 (never shortens a lease or a backoff)
@@ -18,17 +18,17 @@ use super::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// Why an update was asked for. Reasons are bits, so that one row can carry several; a label for metrics only: what
-/// has to be done is read from the agent's state.
+/// The reason for an update. Reasons are bits, so that one row can have several. They are only a label for metrics: the agent's state
+/// determines the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Exchanges left the window.
     Eviction = 1,
     /// A session ended.
     SessionEnd = 2,
-    /// Items grew older than their section.
+    /// An item became too old for its section.
     Ageing = 4,
-    /// Somebody asked.
+    /// An explicit request.
     Manual = 8,
     /// The reconciler found pending exchanges without a row.
     Reconcile = 16,
@@ -60,7 +60,7 @@ impl Reason {
         self as i64
     }
 
-    /// The most telling of the reasons in `bits`.
+    /// The most informative of the reasons in `bits`.
     pub fn first_of(bits: i64) -> Self {
         let by_weight = [
             Self::Manual,
@@ -75,7 +75,7 @@ impl Reason {
             .unwrap_or(Self::Eviction)
     }
 
-    /// How urgent work for this reason is.
+    /// The priority of work for this reason.
     pub fn priority(self) -> Priority {
         match self {
             Self::Manual | Self::SessionEnd => Priority::High,
@@ -85,25 +85,25 @@ impl Reason {
     }
 }
 
-/// How urgent work is; larger is more urgent.
+/// The urgency of work; larger is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Can wait: ageing, failed tries.
+    /// It can wait: ageing, failed attempts.
     Low = 0,
     /// Exchanges are pending.
     Normal = 100,
-    /// Somebody waits for it.
+    /// Someone waits for it.
     High = 200,
 }
 
 impl Priority {
-    /// The number stored.
+    /// The stored number.
     pub fn level(self) -> i64 {
         self as i64
     }
 
-    /// How long a row of this priority may be overtaken by more urgent ones: `due_at = visible_at + slack`, and
-    /// claims go by `due_at`, so nothing starves.
+    /// The time by which more urgent rows may overtake a row of this priority. Claims are ordered by `due_at = visible_at + slack`, so no
+    /// row starves.
     pub fn slack_ms(level: i64) -> i64 {
         match level {
             200.. => 0,
@@ -113,12 +113,12 @@ impl Priority {
     }
 }
 
-/// Fairness between projects: a row stands behind the rows of its project that wait already, so that a project that asks
-/// for very much is served in turn with the others. The place is a delay of `due_at`, the order of claims; when a row may be
-/// claimed (`visible_at`) stays as it is, so that nobody waits while nobody else has work.
+/// Fairness between projects: a row is placed after the waiting rows of its project, so that a project with many requests takes turns
+/// with the others. The place is a delay of `due_at`, the order of claims. `visible_at`, when a row may be claimed, doesn't change, so no
+/// row waits while workers are idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fairness {
-    /// How far behind each of them; 0: all rows are taken as they come.
+    /// The delay for each of these rows; 0: rows are claimed in the order of arrival.
     pub project_spacing_ms: i64,
 }
 
@@ -131,10 +131,10 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// No row stands behind more of its project's: what is counted, and what is waited, has a limit.
+    /// The most rows that count, which bounds the delay and the cost of counting.
     pub const ROWS_AHEAD_MAX: i64 = 1_000;
 
-    /// The most rows that are worth counting.
+    /// The number of rows that need counting.
     pub fn rows_counted_max(self) -> i64 {
         if self.project_spacing_ms > 0 {
             Self::ROWS_AHEAD_MAX
@@ -143,7 +143,7 @@ impl Fairness {
         }
     }
 
-    /// How far a row is put behind its time, where so many of its project are ahead of it.
+    /// The delay of a row with `rows_ahead` rows of its project before it.
     pub fn behind_ms(self, rows_ahead: i64) -> i64 {
         let rows_ahead = rows_ahead.clamp(0, self.rows_counted_max());
         rows_ahead.saturating_mul(self.project_spacing_ms)
@@ -153,47 +153,47 @@ impl Fairness {
 /// A claimed queue row. Only its holder can complete, fail, renew or release it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose summary is to be updated.
+    /// The agent whose summary is to be updated.
     pub agent: AgentId,
-    /// The fencing token: grows with each claim, is never used again.
+    /// The fencing token: it grows with each claim and is never reused.
     pub token: i64,
-    /// The wake counter at the claim: if it has moved on at completion, the row is re-armed.
+    /// The wake counter at the claim. If it has grown by completion, the row is re-armed.
     pub claimed_wake: i64,
-    /// Which try this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: i64,
-    /// How often a holder of this row vanished without a word.
+    /// How many holders of this row crashed.
     pub crashes: i64,
-    /// Whether this claim found it so: held by somebody whose lease had run out.
+    /// True if this claim took over an expired lease.
     pub taken_over: bool,
-    /// [`Reason`] bits.
+    /// The bits of the reasons.
     pub reasons: i64,
-    /// Since when it could have been claimed.
+    /// The time since when it could have been claimed.
     pub ready_at: Timestamp,
 }
 
 impl Lease {
-    /// The metrics' label for what triggered this lease's update.
+    /// The label of the trigger in metrics.
     pub fn trigger(&self) -> &'static str {
         Reason::first_of(self.reasons).name()
     }
 }
 
-/// A row that was woken during its last attempt is tried once more, not before so long.
+/// The least wait for the additional attempt of a row that was woken during its last one.
 pub const WOKEN_RETRY_MS_MIN: i64 = MINUTE_MS;
 
-/// A row whose holders vanished is tried once more after so long: it may have been parked for what another row did to them.
+/// The wait before a row whose holders crashed is tried once more: another row may have caused the crashes.
 pub const CRASHED_PROBE_MS: i64 = 10 * MINUTE_MS;
 
-/// When a failed piece of work is tried again.
+/// The limits and waits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// After this many attempts digests stand in, and the row is parked.
+    /// After this many attempts digests replace the summary, and the row is parked.
     pub attempts_max: i64,
     /// After this many crashes the row is parked without calling a model.
     pub crashes_max: i64,
-    /// The first wait is up to twice this long.
+    /// The first wait is at most twice this.
     pub backoff_base_ms: i64,
-    /// No wait is longer than this.
+    /// The longest wait.
     pub backoff_max_ms: i64,
 }
 
@@ -209,7 +209,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait after `attempt` failed: full jitter over an exponential range. `jitter` lies in 0..1.
+    /// The wait after the failed `attempt`: full jitter over an exponential range. `jitter` is in 0..1.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -224,18 +224,17 @@ impl RetryPolicy {
         (range as f64 * jitter.clamp(0.0, 1.0)) as i64
     }
 
-    /// Whether `lease` is the last try.
+    /// Returns true if `lease` is the last attempt.
     pub fn is_last(&self, lease: &Lease) -> bool {
         lease.attempt >= self.attempts_max
     }
 
-    /// Whether one more crash would show that the row kills its holders. It gets that try alone: whoever holds nothing else
-    /// can't die of anything else's.
+    /// Returns true if one more crash would park the row. That attempt runs alone, so that no other row can cause the crash.
     pub fn is_suspect(&self, lease: &Lease) -> bool {
         lease.crashes > 0 && lease.crashes + 1 == self.crashes_max
     }
 
-    /// Whether the row has killed its holders too often to be given to another one.
+    /// Returns true if the row has crashed its holders too often to be claimed again.
     pub fn is_poison(&self, lease: &Lease) -> bool {
         lease.crashes >= self.crashes_max
     }
@@ -249,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_crowd_puts_a_row_back_without_a_limit(
+        fn the_delay_of_a_row_is_bounded(
             spacing_ms in 0..=60_000_i64, ahead in any::<i64>(), more in 0..5_000_i64,
         ) {
             let fairness = Fairness { project_spacing_ms: spacing_ms };
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_try_before_a_row_is_parked_is_made_alone() {
+    fn the_last_attempt_before_a_row_is_parked_runs_alone() {
         let policy = RetryPolicy::default();
         let of = |crashes| Lease {
             agent: "a".parse().unwrap(),

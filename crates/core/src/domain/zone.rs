@@ -1,8 +1,8 @@
-//! Time zones: which day it is where an agent works. The IANA database is compiled in, so that the same history gives the
+//! Time zones: the calendar days of the place where an agent works. The IANA database is compiled in, so that the same history gives the
 //! same summary on every machine.
 //!
-//! Invariant: days begin one after the other, whatever a zone does to its clocks at midnight: [`Zone::day`] never falls
-//! as time passes, and a day that a zone skipped begins with the one after it.
+//! Invariant: days follow one another, even if a zone changes its clocks at midnight: [`Zone::day`] never decreases as time passes, and a
+//! day that a zone skipped begins with the next one.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 
 use super::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 
-/// No zone is further from UTC, and no clock is moved by more at once but where a whole day is skipped.
+/// Farther than any zone is from UTC, or any clock change, even a skipped day, reaches.
 const REACH_MS: i64 = 50 * HOUR_MS;
 
 /// A time zone of the IANA database, such as `Europe/Berlin`.
@@ -22,17 +22,17 @@ impl Zone {
     /// Universal time: every day has 24 hours.
     pub const UTC: Self = Self(Tz::UTC);
 
-    /// The zone of that name, as the IANA database spells it.
+    /// Parses the name of a zone in the IANA database.
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok().map(Self)
     }
 
-    /// Its name.
+    /// The name in the IANA database.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// What a clock on the wall shows at `at`, as if it were universal time: for rendering only.
+    /// The local wall-clock time of `at`, as if it were UTC: for rendering only.
     #[must_use]
     pub fn wall(self, at: Timestamp) -> Timestamp {
         let Some(moment) = DateTime::<Utc>::from_timestamp_millis(at.0) else {
@@ -45,7 +45,7 @@ impl Zone {
     /// The day of `at`, in days since 1970-01-01.
     pub fn day(self, at: Timestamp) -> i64 {
         let day = self.wall(at).0.div_euclid(DAY_MS);
-        // A clock that is put back over midnight doesn't bring the day before back.
+        // A clock that is set back over midnight doesn't return to the day before.
         if self.begin_of(day + 1) <= at {
             day + 1
         } else {
@@ -53,7 +53,7 @@ impl Zone {
         }
     }
 
-    /// When that day begins: its first moment.
+    /// The first moment of that day.
     pub fn begin_of(self, day: i64) -> Timestamp {
         let midnight = Timestamp(day.saturating_mul(DAY_MS));
         let Some(moment) = DateTime::<Utc>::from_timestamp_millis(midnight.0) else {
@@ -67,7 +67,7 @@ impl Zone {
         }
     }
 
-    /// The first moment at which clocks show `wall` or more, where they skip it.
+    /// The first moment at which clocks show `wall` or later, if they skip it.
     fn first_at_or_past(self, wall: Timestamp) -> Timestamp {
         let (mut before, mut past) = (wall.plus_ms(-REACH_MS), wall.plus_ms(REACH_MS));
         while before.plus_ms(1) < past {
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn days_begin_where_the_zone_says() {
-        // An hour lost and found, at midnight and over it; a day that never was; a quarter of an hour.
+    fn days_begin_by_the_zones_clock() {
+        // An hour lost and gained, at midnight and across it; a skipped day; a quarter of an hour.
         for (zone, day, begins) in [
             ("UTC", "2026-03-29", "2026-03-29T00:00:00Z"),
             ("Europe/Berlin", "2026-03-29", "2026-03-28T23:00:00Z"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_the_database_are_zones() {
+    fn only_iana_names_are_zones() {
         for name in [
             "Europe/Berlin",
             "America/Argentina/Buenos_Aires",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_moment_is_too_far() {
+    fn extreme_moments_are_handled() {
         for moment in [i64::MIN, i64::MIN / 2, i64::MAX / 2, i64::MAX] {
             let zone = Zone::parse("Europe/Berlin").unwrap();
             assert_eq!(zone.wall(Timestamp(moment)), Timestamp(moment));
@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_day_holds_the_moments_between_its_begin_and_the_next(
+        fn a_day_contains_the_moments_up_to_the_next(
             zone in prop::sample::select(chrono_tz::TZ_VARIANTS.to_vec()),
             at_ms in 0_i64..2_000_000_000_000,
             later_ms in 0_i64..3 * DAY_MS,

@@ -1,11 +1,11 @@
-//! Putting results next to their calls. Tools answer in any order, and many formats name the tool only in the call.
+//! Places results next to their calls. Tools answer in any order, and many formats name the tool only in the call.
 
 use super::{Line, Voice};
 
-/// A result is looked for among this many open calls, the newest ones.
+/// The number of newest open calls that a result may match.
 const OPEN_CALLS_MAX: usize = 256;
 
-/// A line, and the id that ties a result to its call.
+/// A line, with the id that links a result to its call.
 pub(super) struct LinkedLine<'a> {
     pub(super) line: Line,
     pub(super) id: Option<&'a str>,
@@ -15,12 +15,12 @@ pub(super) struct LinkedLine<'a> {
 struct OpenCall<'a> {
     at: usize,
     id: Option<&'a str>,
-    /// Calls with the same number were made at once: nothing but the model's words lies between them.
+    /// Calls with the same number belong to one batch: there are only words of the model between them.
     batch: usize,
 }
 
-/// The lines with each result right after its call and under its name; everything else keeps its order. Results that
-/// say nothing, not even that they failed, are left out.
+/// Moves each result right after its call and labels it with the tool's name; everything else keeps its order. Successful results without
+/// text are left out.
 pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
@@ -79,7 +79,7 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
     calls
 }
 
-/// The first open call of that id among those made last: ids may repeat.
+/// The first open call of that id in the latest batch that has one: ids may repeat.
 fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
     let id = id?;
     let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
@@ -87,8 +87,8 @@ fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
         .position(|call| call.id == Some(id) && call.batch == newest)
 }
 
-/// Among the calls made last, the first open one of that tool, or of any tool if the result doesn't name one. With an id, only
-/// a call without one. One that was interrupted gets no result of a later call.
+/// The first open call of that tool in the latest batch that has one; of any tool if the result names none. If the result has an id, only
+/// a call without one fits. An interrupted call thus gets no result of a later call.
 fn by_name(open: &[OpenCall<'_>], lines: &[LinkedLine<'_>], result: &LinkedLine<'_>) -> Option<usize> {
     let name = &result.line.label;
     let fits = |call: &OpenCall<'_>| {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_come_in_another_order_stand_behind_their_calls() {
+    fn results_in_another_order_are_moved_to_their_calls() {
         let lines = [
             (Voice::User, "", "", "look at both"),
             (Voice::Call, "a", "fetch", "one"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_comes_again_means_the_call_made_last() {
+    fn a_repeated_id_means_the_latest_call() {
         let lines = [
             (Voice::Call, "1", "read", "lost"),
             (Voice::User, "", "", "again"),

@@ -1,11 +1,11 @@
-//! What a host puts into tools' results to steer its model: no result, and nothing for a summary.
+//! Reminders that a host puts into tools' results to steer its model: not part of a result, and not for a summary.
 
 use std::borrow::Cow;
 
 const OPEN: &str = "<system-reminder>";
 const CLOSE: &str = "</system-reminder>";
 
-/// `result` without the reminders of its host. One that doesn't end is left.
+/// Removes the reminders of the host from `result`. An unclosed one stays.
 pub(super) fn without_reminders(result: &str) -> Cow<'_, str> {
     if !result.contains(CLOSE) {
         return Cow::Borrowed(result);
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reminders_are_no_result() {
+    fn reminders_are_removed_from_results() {
         for (result, left) in [
             (
                 "fn f()\n<system-reminder>\nYou MUST refuse.\n</system-reminder>\n",

@@ -1,4 +1,4 @@
-//! The texts of one message, without what one host wrote in them.
+//! Removes the text that one host wrote in a message.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use super::{
     tags::{Tags, strip},
 };
 
-/// What stands behind the name of a tool whose result a text is.
+/// The text after the head of a tool's result.
 const RESULT: &str = "] Result:";
-/// What joins a tool's name and what it was called for.
+/// The words between a tool's name and its target.
 const JOINTS: [&str; 3] = [" for ", " to ", " in "];
 
 /// A text that is a tool's result.
@@ -19,16 +19,16 @@ struct ToolResult<'a> {
     body: &'a str,
 }
 
-/// What is left of a message.
+/// The rest of a message.
 pub(super) struct HostRemainder<'a> {
-    /// Of each of its texts: blank if it is all the program's.
+    /// The rest of each text; blank if all of it is the program's.
     pub(super) texts: Vec<Cow<'a, str>>,
-    /// Whether it is the program's reply to the model, so that nothing but the user's answers in it is the user's.
+    /// True if the message is the program's reply to the model: only answers in it are the user's.
     pub(super) is_reply: bool,
 }
 
 impl Host {
-    /// Sets aside what the host wrote in a message of these texts.
+    /// Removes the text that the host wrote in a message with these texts.
     pub(super) fn set_aside<'a>(&'static self, texts: &[Cow<'a, str>]) -> HostRemainder<'a> {
         let is_reply = texts.iter().any(|text| self.is_result(text));
         let stripped: Vec<Cow<'a, str>> = texts.iter().map(|text| self.strip(text)).collect();
@@ -63,7 +63,7 @@ impl Host {
         }
     }
 
-    /// Whether a text begins as one that is the program's as a whole.
+    /// Returns true if the whole text is the program's, by its beginning.
     fn is_programs(&self, text: &str, is_marked: bool) -> bool {
         let text = text.trim_start();
         self.shapes.iter().any(|shape| match shape {
@@ -73,8 +73,8 @@ impl Host {
         })
     }
 
-    /// The user's words in a text that is the program's as a whole, but for what stands behind the line where the user
-    /// speaks; `None` if it isn't.
+    /// The user's words in a text that is the program's, except for the part after the line that introduces the user; `None` if the text
+    /// isn't the program's.
     fn request(&self, text: &str, is_marked: bool) -> Option<String> {
         let behind = self.shapes.iter().find_map(|shape| match shape {
             MarkerShape::Request(line) => text.split_once(line),
@@ -88,8 +88,7 @@ impl Host {
         }
     }
 
-    /// `text` without the lines that are the program's from the one to the other; `last` is the line up to which they go on
-    /// from the text before.
+    /// Removes the program's blocks of lines from `text`. `last` is the last line of a block that continues from the text before.
     fn without_lines<'a>(&self, text: Cow<'a, str>, last: &mut Option<&'static str>) -> Cow<'a, str> {
         let mut left = String::new();
         let mut rest = text.as_ref();
@@ -120,7 +119,7 @@ impl Host {
         }
     }
 
-    /// The tools whose result is what the user answered; `None` if the host writes no results as texts.
+    /// The tools whose results are the user's answers; `None` if the host writes no results as texts.
     fn asking(&self) -> Option<&'static [&'static str]> {
         self.shapes.iter().find_map(|shape| match shape {
             MarkerShape::Result { asking } => Some(*asking),
@@ -132,7 +131,7 @@ impl Host {
         self.asking().is_some() && ToolResult::of(text).is_some()
     }
 
-    /// What the user typed as an answer in `text`: what stands in tags for that, where these stand as the host puts them.
+    /// The answers that the user typed in `text`: the contents of tags for answers, where the host puts these.
     fn answers(&'static self, text: &str) -> String {
         let result = ToolResult::of(text).filter(|_| self.asking().is_some());
         let asks = result.is_some_and(|result| self.asking().unwrap_or_default().contains(&result.tool));
@@ -154,7 +153,7 @@ impl Host {
 }
 
 impl<'a> ToolResult<'a> {
-    /// `[read_file for 'a.rs'] Result:` and what follows, or `[attempt_completion] Result:`.
+    /// Parses `[read_file for 'a.rs'] Result:` or `[attempt_completion] Result:` and the text after it.
     fn of(text: &'a str) -> Option<Self> {
         let inner = text.trim_start().strip_prefix('[')?;
         let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';

@@ -1,29 +1,29 @@
-//! The user's own words in tools' results: what they say on refusing a call, and what they answer to a question.
+//! The user's own words in tools' results: reasons for refusing a call, and answers to a question.
 
-/// How the results begin of tools that the user wouldn't let run.
+/// The beginnings of results of calls that the user refused.
 const REFUSALS: [&str; 2] = [
     "The user doesn't want to proceed with this tool use",
     "Permission for this tool use was denied",
 ];
-/// What stands before the user's words in them.
+/// The texts before the user's words in these results.
 const SAID: [&str; 3] = [
     "the user said:",
     "The user said:",
     "the user provided the following reason for the rejection:",
 ];
-/// How the program goes on behind them.
+/// The program's text after the user's words.
 const NOTE: &str = "\n\nNote: The user's next message";
-/// How the results begin that hold the user's answers to the model's questions.
+/// The beginnings of results with the user's answers to the model's questions.
 const ANSWERED: [&str; 2] = [
     "User has answered your questions:",
     "Your questions have been answered:",
 ];
-/// How the program goes on behind them.
+/// The program's text after the answers.
 const GO_ON: &str = "You can now continue";
-/// What stands between a question and its answer.
+/// The text between a question and its answer.
 const EQUALS: &str = "\"=";
 
-/// What the user said on refusing the call whose result this is.
+/// The user's words on refusing a call, from its result.
 pub fn refusal(result: &str) -> Option<&str> {
     let result = result.trim_start();
     if !REFUSALS.iter().any(|refusal| result.starts_with(*refusal)) {
@@ -34,7 +34,7 @@ pub fn refusal(result: &str) -> Option<&str> {
     (!words.is_empty()).then_some(words)
 }
 
-/// The user's answers that a result holds, each with its question where that is told.
+/// The user's answers in a result, each with its question if it is given.
 pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     let result = result.trim();
     let Some(told) = ANSWERED.iter().find_map(|start| result.strip_prefix(*start)) else {
@@ -61,7 +61,7 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     answers
 }
 
-/// Whether a result holds words of the user's.
+/// Returns true if a result has words of the user.
 pub fn are_in(result: &str) -> bool {
     refusal(result).is_some() || !answers(result).is_empty()
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_stand_with_their_questions() {
+    fn answers_have_their_questions() {
         type Answers<'a> = &'a [(Option<&'a str>, &'a str)];
         let go_on = ". You can now continue with the user's answers in mind.";
         let cases: [(&str, Answers<'_>); 4] = [

@@ -1,50 +1,46 @@
-//! What hosts write in the user's place: the one table of it, with where each entry is known from.
+//! The table of all texts that hosts write in the user's place, with the sources of the entries.
 //!
-//! A shape counts in the formats that its host writes and nowhere else: what looks like it in another format, above all in
-//! native messages, is the user's own.
+//! A shape only counts in the formats of its host. In any other format, above all in native messages, a text like it is the user's own.
 
 use crate::domain::message::Format;
 
-/// A program that talks to a model under its user's name.
+/// A program that talks to a model under the user's name.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// Its transcripts, and the interface through which it asks models.
+    /// The formats of its transcripts, and of its requests to models.
     pub(super) formats: &'static [Format],
-    /// What it writes under its user's name.
+    /// The shapes of its texts under the user's name.
     pub(super) shapes: &'static [MarkerShape],
 }
 
-/// How what a program writes is known.
+/// A pattern by which a program's text is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkerShape {
-    /// A tag at the beginning of a line, around what the program wrote.
+    /// A tag at the beginning of a line, around text of the program.
     Tag(&'static str),
-    /// A tag at the beginning of a line, around what the user typed.
+    /// A tag at the beginning of a line, around text that the user typed.
     TypedTag(&'static str),
-    /// How a text begins that is the program's as a whole.
+    /// The beginning of a text that is the program's as a whole.
     Text(&'static str),
-    /// As [`Self::Text`], but only where something else that the host writes stands in the same message.
+    /// Like [`Self::Text`], but only if the message has another shape of the host.
     TextBeside(&'static str),
-    /// The line behind which the user speaks, in a text that is the program's until there.
+    /// The line after which the user's words follow, in a text that is the program's until there.
     Request(&'static str),
-    /// The program's from the one line to the other, perhaps over several texts.
+    /// A block of lines of the program, perhaps over several texts.
     Lines {
-        /// The first line.
         first: &'static str,
-        /// The last line.
         last: &'static str,
     },
-    /// `[tool for '…'] Result:`, a tool's result. In its message nothing is the user's but their answers.
+    /// `[tool for '…'] Result:`, a tool's result. In its message only answers are the user's.
     Result {
-        /// Tools whose result is what the user answered.
+        /// Tools whose results are the user's answers.
         asking: &'static [&'static str],
     },
-    /// A tag around what the user typed, where something else that the host writes stands in the same message: at the
-    /// beginning of a text, or behind a sentence that ends so. Where there is one, nothing else in the message is the user's.
+    /// A tag around text that the user typed, if the message has another shape of the host: at the beginning of a text, or after a
+    /// sentence with one of these endings. Nothing else in such a message is the user's.
     AnswerTag {
-        /// The tag.
         name: &'static str,
-        /// How the sentences end.
+        /// The endings of the sentences.
         behind: &'static [&'static str],
     },
 }
@@ -54,33 +50,32 @@ pub(super) fn hosts(format: Format) -> impl Iterator<Item = &'static Host> {
     HOSTS.iter().filter(move |host| host.formats.contains(&format))
 }
 
-/// All of them.
 const HOSTS: [Host; 4] = [CLAUDE_CODE, CODEX, GEMINI_CLI, CLINE];
 
 use MarkerShape::{AnswerTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
 
-/// Claude Code. Its transcripts and its requests to Anthropic's Messages API hold the same texts. Who wrote a line of a
-/// transcript is told by its `isMeta` and `origin`, where they are there; these shapes are for lines without.
-/// Known from: its transcripts of versions 1.0 to 2.1, and docs.claude.com ("Hooks reference", "Slash commands").
+/// Claude Code. Its transcripts and its requests to Anthropic's Messages API hold the same texts. `isMeta` and `origin` tell who wrote a
+/// line of a transcript; these shapes are for lines without them.
+/// Sources: its transcripts of versions 1.0 to 2.1, and docs.claude.com ("Hooks reference", "Slash commands").
 const CLAUDE_CODE: Host = Host {
     formats: &[Format::ClaudeCode, Format::Anthropic],
     shapes: &[
-        // Reminders to the model, in any message of the user's.
+        // Reminders to the model, in any message of the user.
         Tag("system-reminder"),
-        // What the extensions for editors tell of the editor.
+        // The editor's state, from extensions for editors.
         Tag("ide_opened_file"),
         Tag("ide_selection"),
         Tag("ide_diagnostics"),
         Tag("new-diagnostics"),
-        // A task in the background has ended; newer versions say `origin` beside it.
+        // The end of a task in the background; newer versions also have an `origin`.
         Tag("task-notification"),
-        // Another agent of the user's speaks: a request, but not in the user's words.
+        // Another agent of the user: a request, but not in the user's words.
         Tag("teammate-message"),
-        // The shell (`!`), and what it printed.
+        // Shell commands (`!`) and their output.
         TypedTag("bash-input"),
         Tag("bash-stdout"),
         Tag("bash-stderr"),
-        // Commands of the program itself (`/clear`), and what they printed.
+        // Commands of the program itself (`/clear`) and their output.
         Tag("local-command-stdout"),
         Tag("local-command-stderr"),
         Tag("local-command-caveat"),
@@ -89,25 +84,24 @@ const CLAUDE_CODE: Host = Host {
         Tag("command-message"),
         TypedTag("command-name"),
         TypedTag("command-args"),
-        // What a hook adds to a prompt.
+        // A hook's addition to a prompt.
         Tag("user-prompt-submit-hook"),
     ],
 };
 
-/// Codex. Its rollouts hold items of OpenAI's Responses API, by which it asks models; until 2026 it could ask by chat
-/// messages, too (`wire_api = "chat"`).
-/// Known from: github.com/openai/codex, `codex-rs/core/src/context/` (`contextual_user_message.rs` lists what is no user's
-/// turn there, each file beside it has its markers) and `codex-rs/protocol/src/protocol.rs` (`*_OPEN_TAG`,
-/// `USER_MESSAGE_BEGIN`).
+/// Codex. Its rollouts hold items of OpenAI's Responses API, which it also uses for requests; until 2026 it could use chat messages, too
+/// (`wire_api = "chat"`).
+/// Sources: github.com/openai/codex, `codex-rs/core/src/context/` (`contextual_user_message.rs` lists what isn't a user's turn; the other
+/// files there have the markers) and `codex-rs/protocol/src/protocol.rs` (`*_OPEN_TAG`, `USER_MESSAGE_BEGIN`).
 const CODEX: Host = Host {
     formats: &[Format::Codex, Format::OpenAiResponses, Format::OpenAiChat],
     shapes: &[
-        // Surroundings, and rules of the user's and the project's: `environment_context.rs`, `user_instructions.rs`.
+        // The environment, and rules of the user and the project: `environment_context.rs`, `user_instructions.rs`.
         Tag("environment_context"),
         Tag("environment_context_delta"),
         Tag("user_instructions"),
         Text("# AGENTS.md instructions"),
-        // What the program allows and offers: `permissions_instructions.rs`, `protocol.rs`.
+        // Permissions and features: `permissions_instructions.rs`, `protocol.rs`.
         Tag("permissions instructions"),
         Tag("collaboration_mode"),
         Tag("multi_agent_mode"),
@@ -116,23 +110,23 @@ const CODEX: Host = Host {
         Tag("skills_instructions"),
         // A skill's text: `skill_instructions.rs`.
         Tag("skill"),
-        // What extensions, hooks and goals add: `extension_context.rs`, `legacy_goal_context.rs`, `protocol/src/items.rs`.
+        // Additions of extensions, hooks and goals: `extension_context.rs`, `legacy_goal_context.rs`, `protocol/src/items.rs`.
         Tag("extension_context"),
         Tag("goal_context"),
         Tag("hook_prompt"),
-        // What another agent has done, and that a turn was stopped: `subagent_notification.rs`, `turn_aborted.rs`.
+        // The result of another agent, and an aborted turn: `subagent_notification.rs`, `turn_aborted.rs`.
         Tag("subagent_notification"),
         Tag("turn_aborted"),
-        // A command that the user ran in the program's shell, with what it printed: `user_shell_command.rs`.
+        // A command that the user ran in the program's shell, with its output: `user_shell_command.rs`.
         Tag("user_shell_command"),
-        // The extension for VS Code tells of the editor before the request: `USER_MESSAGE_BEGIN`.
+        // The editor's state before the request, from the extension for VS Code: `USER_MESSAGE_BEGIN`.
         Text("# Context from my IDE setup:"),
         Request("## My request for Codex:"),
     ],
 };
 
 /// Gemini CLI. Its sessions hold contents of Gemini's API.
-/// Known from: github.com/google-gemini/gemini-cli, `packages/core/src`; the files are named at the entries.
+/// Sources: github.com/google-gemini/gemini-cli, `packages/core/src`; the entries name the files.
 const GEMINI_CLI: Host = Host {
     formats: &[Format::Gemini],
     shapes: &[
@@ -140,22 +134,22 @@ const GEMINI_CLI: Host = Host {
         Tag("session_context"),
         Text("This is the Gemini CLI. We are setting up the context for our chat."),
         Text("Okay, just setting up the context for our chat."),
-        // The summary that stands for what was compressed: `context/chatCompressionService.ts`.
+        // The summary of compressed messages: `context/chatCompressionService.ts`.
         Tag("state_snapshot"),
-        // What a hook adds: `core/client.ts`.
+        // A hook's addition: `core/client.ts`.
         Tag("hook_context"),
-        // What the editor shows: `core/client.ts`.
+        // The editor's state: `core/client.ts`.
         Text("Here is the user's editor context as a JSON object."),
         Text("Here is a summary of changes in the user's editor context, in JSON format."),
-        // The program warns the model: `core/client.ts`, `core/geminiChat.ts`.
+        // Warnings to the model: `core/client.ts`, `core/geminiChat.ts`.
         Text("System: Potential loop detected."),
         Text("[System: You previously "),
-        // Files that the prompt names by `@`: `utils/constants.ts`.
+        // Files named by `@` in the prompt: `utils/constants.ts`.
         Lines {
             first: "--- Content from referenced files ---",
             last: "--- End of content ---",
         },
-        // A command in the background has ended, and what the user says meanwhile: `utils/fastAckHelper.ts`.
+        // The end of a command in the background, and the user's words during it: `utils/fastAckHelper.ts`.
         Text("Background execution update:"),
         Text("User steering update:"),
         Text("User hints:"),
@@ -166,36 +160,35 @@ const GEMINI_CLI: Host = Host {
     ],
 };
 
-/// Cline, and what was made of it (Roo Code, Kilo Code). `api_conversation_history.json` holds Anthropic's messages
-/// whatever the provider; of those without a block of Anthropic's own nobody can tell them from OpenAI's.
-/// Known from: github.com/cline/cline, tags v3.0.0 to v4.1.12; the files are named at the entries (from v3.9 on below
-/// `src/core`).
+/// Cline and its forks (Roo Code, Kilo Code). `api_conversation_history.json` holds Anthropic's messages, whatever the provider; those
+/// without a block of Anthropic's own can't be told from OpenAI's.
+/// Sources: github.com/cline/cline, tags v3.0.0 to v4.1.12; the entries name the files (from v3.9 on below `src/core`).
 const CLINE: Host = Host {
     formats: &[Format::Anthropic, Format::OpenAiChat],
     shapes: &[
         // At the end of every message: `task/index.ts`, `getEnvironmentDetails`.
         Tag("environment_details"),
-        // What a slash command or a changed file demands of the model: `prompts/commands.ts`, `prompts/responses.ts`.
+        // Instructions after a slash command or a changed file: `prompts/commands.ts`, `prompts/responses.ts`.
         Tag("explicit_instructions"),
-        // What a hook adds: `task/index.ts`.
+        // A hook's addition: `task/index.ts`.
         Tag("hook_context"),
         // Tools' results: `task/tools/utils/ToolResultUtils.ts`; until v3.30 the result is the next text.
         Result {
             asking: &["ask_followup_question", "plan_mode_respond", "attempt_completion"],
         },
-        // The program speaks to the model: `prompts/responses.ts`.
+        // Messages of the program to the model: `prompts/responses.ts`.
         Text("[ERROR] You did not use a tool in your previous response!"),
         Text("[TASK RESUMPTION] This task was interrupted"),
         TextBeside("(The user did not provide a new message."),
         TextBeside("[NOTE] Some previous conversation history with the user has been removed"),
         TextBeside("[Continue assisting the user!]"),
         TextBeside("The user has accepted the condensed conversation summary"),
-        // Lists of what is to be done: `prompts/focus-chain/`, `task/focus-chain/`.
+        // Task lists: `prompts/focus-chain/`, `task/focus-chain/`.
         TextBeside("# TODO LIST"),
         TextBeside("# task_progress"),
         // `integrations/misc/extract-text.ts`.
         TextBeside("Files attached by the user:"),
-        // What the user typed: `task/index.ts`, `prompts/responses.ts`, `task/tools/handlers/`.
+        // The user's input: `task/index.ts`, `prompts/responses.ts`, `task/tools/handlers/`.
         AnswerTag {
             name: "task",
             behind: &[],

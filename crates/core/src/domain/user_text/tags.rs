@@ -5,36 +5,35 @@ use std::borrow::Cow;
 use super::table::{Host, MarkerShape};
 use crate::domain::text::floor_cut;
 
-/// The longest opening tag with its attributes, in bytes.
+/// The most bytes of an opening tag with its attributes.
 const TAG_BYTES_MAX: usize = 512;
 
-/// A tag that is closed.
+/// A complete tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClosedTag<'a> {
-    /// The shape that it has.
     pub(super) shape: MarkerShape,
-    /// What stands before it, from behind the tag before.
+    /// The text before it, from the end of the tag before.
     pub(super) before: &'a str,
-    /// What stands in it.
+    /// The content.
     pub(super) inner: &'a str,
 }
 
-/// Tags of a host's at the beginning of lines, one behind the other.
+/// An iterator over a host's tags at the beginning of lines.
 pub(super) struct Tags<'a> {
     host: &'static Host,
-    /// Whether a shape is looked for.
+    /// Selects the shapes to find.
     is_wanted: fn(MarkerShape) -> bool,
-    /// What stands behind the last tag that was found.
+    /// The text after the last tag found.
     rest: &'a str,
-    /// What was looked through of it, and whether its last line is blank until there.
+    /// The length of `rest` that was searched, and if its last line is blank so far.
     seen: usize,
     is_blank: bool,
-    /// Each is looked for in vain but once, so that the time is linear.
+    /// Names of unclosed tags: each is searched only once, so that the time is linear.
     unclosed: Vec<&'static str>,
 }
 
 impl<'a> Tags<'a> {
-    /// The tags that `host` writes in `text`, of the shapes that are wanted.
+    /// Finds the tags of `host` in `text` with the wanted shapes.
     pub(super) fn of(host: &'static Host, text: &'a str, is_wanted: fn(MarkerShape) -> bool) -> Self {
         Self {
             host,
@@ -46,10 +45,10 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// The place of the next mark that may open a tag, and whether nothing but blanks stands before it in its line.
+    /// The position of the next mark that may open a tag, and if only blanks precede it in its line.
     fn next_mark(&mut self) -> Option<(usize, bool)> {
         let rest = self.rest.get(self.seen..)?;
-        // The last mark that was looked at stands there still.
+        // The mark that was tried last is still there.
         let skipped = usize::from(rest.starts_with('<') && !self.is_blank);
         let at = self.seen + skipped + rest.get(skipped..)?.find('<')?;
         let between = self.rest.get(self.seen..at)?;
@@ -62,7 +61,7 @@ impl<'a> Tags<'a> {
         Some((at, is_blank))
     }
 
-    /// The wanted tag that `mark` opens with.
+    /// The wanted tag that `mark` opens.
     fn opening(&self, mark: &'a str) -> Option<OpenTag<'a>> {
         let inner = mark.strip_prefix('<')?;
         let wanted = self.host.shapes.iter().filter(|&&shape| (self.is_wanted)(shape));
@@ -103,7 +102,7 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// `text` without what `host` put into tags, and without the tags around what the user typed.
+/// Removes the tags of `host` from `text` with their content; of tags around the user's input it removes only the tags.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     let mut tags = Tags::of(host, text, |shape| {
         matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_))
@@ -125,14 +124,14 @@ pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     Cow::Owned(left.trim().to_owned())
 }
 
-/// A tag that is opened.
+/// An opening tag, with all text after it.
 struct OpenTag<'a> {
     name: &'static str,
     shape: MarkerShape,
     content: &'a str,
 }
 
-/// What the shape's tag is called, if it is one.
+/// The name of the shape's tag, if it is a tag.
 fn name(shape: MarkerShape) -> Option<&'static str> {
     match shape {
         MarkerShape::Tag(name) | MarkerShape::TypedTag(name) | MarkerShape::AnswerTag { name, .. } => {
