@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reach_is_all_or_what_it_names() {
+    fn a_reach_is_everything_or_the_named() {
         let coder: AgentId = "coder".parse().unwrap();
         let web: ProjectId = "web".parse().unwrap();
         assert!(Reach::All.includes_new(&coder) && Reach::All.includes_project(&web));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_read_from_messages_of_their_kinds() {
+    fn steps_are_read_from_messages() {
         let label = |text: &str| Some(text.to_owned());
         for (payload, step) in [
             (r#"{"kind":"clear"}"#, Some(Step::Clear)),

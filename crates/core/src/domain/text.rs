@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_on_a_terminal_hides_nothing_and_means_the_same() {
+    fn json_for_a_terminal_hides_nothing_and_keeps_its_meaning() {
         for text in [
             "\u{9b}2J",
             "\u{7f}\u{202e}txt.exe",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_kept_whole_where_enough_of_them_fit() {
+    fn a_cut_keeps_whole_sentences_if_enough_fit() {
         for (text, chars_max, kept) in [
             ("One. Two. Three.", 16, "One. Two. Three."),
             ("One. Two. Three.", 12, "One. Two."),

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_telling_reason_labels_a_run() {
+    fn the_most_informative_reason_labels_a_run() {
         assert_eq!(
             Reason::first_of(Reason::Ageing.bit() | Reason::Eviction.bit()),
             Reason::Eviction

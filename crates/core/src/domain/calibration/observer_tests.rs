@@ -56,7 +56,7 @@ fn watched(messages: &[Observation]) -> Vec<(i64, i64)> {
     pairs(&Observer::default().watch(messages, SHOWN, false))
 }
 
-/// System and tools of 5,000 tokens stand in both prompts; what was said between them is the sample.
+/// Both prompts include system and tools of 5,000 tokens; the messages between them are the sample.
 #[test]
 fn a_prompt_is_compared_with_the_one_before() {
     let messages = [
@@ -67,7 +67,7 @@ fn a_prompt_is_compared_with_the_one_before() {
         said(10),
     ];
     assert_eq!(watched(&messages), [(1_500, 1_680)]);
-    // One append or many: the same samples.
+    // The samples don't depend on the number of appends.
     let mut observer = Observer::default();
     let one_by_one = messages
         .chunks(1)
@@ -86,7 +86,7 @@ fn the_output_is_about_the_answer_without_its_thinking() {
         watched(&[reported(500, output(900, Some(300))), said(1)]),
         [(500, 600)]
     );
-    // Nobody knows how much of it was thinking.
+    // The share of thinking is unknown.
     assert_eq!(watched(&[reported(500, output(900, None)), said(1)]), []);
     let shown = Observation {
         is_opaque: true,
@@ -108,7 +108,7 @@ fn an_answer_in_pieces_is_one_answer() {
     };
     let pieces = [piece(200, 1), piece(100, 1), piece(300, 660), said(5)];
     assert_eq!(watched(&pieces), [(600, 660)]);
-    // Items without a report, and the report behind them.
+    // Items without a report, and the report after them.
     let behind = ReportedUsage {
         output_tokens: Some(330),
         thinking_tokens: Some(0),
@@ -118,7 +118,7 @@ fn an_answer_in_pieces_is_one_answer() {
 }
 
 #[test]
-fn thinking_and_images_blur_what_follows() {
+fn thinking_and_images_spoil_the_next_difference() {
     let opaque = |seen: Observation| Observation {
         is_opaque: true,
         ..seen
@@ -133,7 +133,7 @@ fn thinking_and_images_blur_what_follows() {
             reported(10, usage(2_600)),
             said(1),
         ];
-        // The second difference is clear again.
+        // The second difference is usable again.
         assert_eq!(watched(&messages), [(510, 600)]);
     }
 }
@@ -185,7 +185,7 @@ fn a_report_is_about_the_model_it_names() {
     }
 }
 
-/// One token a character.
+/// One token per character.
 struct Characters {
     is_exact: bool,
 }
@@ -205,7 +205,7 @@ impl TokenCounter for Characters {
 }
 
 #[test]
-fn a_guard_scales_estimates_and_says_so() {
+fn a_guard_scales_estimates_and_names_its_factor() {
     let mut calibration = Calibration::default();
     let guarded = |is_exact, calibration: &Calibration| {
         let permille = calibration.guard_permille(Reporter(1));
@@ -227,7 +227,7 @@ fn a_guard_scales_estimates_and_says_so() {
     assert_eq!(counter.method(), "characters×1.12");
     let text = "x".repeat(1_000);
     assert_eq!((counter.count(&text), counter.plain(1_120)), (1_120, 1_000));
-    // Exact is exact, whatever providers add.
+    // An exact counter stays exact, whatever providers add.
     let exact = guarded(true, &calibration);
     assert_eq!((exact.method(), exact.count(&text)), ("characters", 1_000));
     // Sixteen lower samples lower it.

@@ -9,7 +9,7 @@ fn sample(estimated_tokens: i64, reported_tokens: i64) -> CalibrationSample {
     }
 }
 
-/// The agent that reports, where there is one.
+/// The agent that reports, in tests with one.
 const ONE: Reporter = Reporter(1);
 
 fn of_one(sample: CalibrationSample) -> ReportedSample {
@@ -27,7 +27,7 @@ fn learned(samples: impl IntoIterator<Item = CalibrationSample>) -> Calibration 
     calibration
 }
 
-/// What is learned where each of so many agents reports the same for as long as it is listened to.
+/// Learns from many agents that each report the same, as often as samples of one agent are kept.
 fn learned_by(agents: std::ops::Range<u64>, reported_tokens: i64) -> Calibration {
     let mut calibration = Calibration::default();
     for agent in agents {
@@ -61,7 +61,7 @@ fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
 }
 
 #[test]
-fn one_agent_never_bends_what_another_one_is_counted_as() {
+fn one_agent_never_changes_the_guard_of_another() {
     for reported_tokens in [510, 1_990] {
         let liar = ReportedSample {
             reporter: Reporter(99),
@@ -88,13 +88,13 @@ fn one_agent_never_bends_what_another_one_is_counted_as() {
 }
 
 #[test]
-fn others_lower_a_guard_only_where_they_are_many() {
+fn only_many_agents_lower_the_guard_of_another() {
     let new = Reporter(50);
     let guard = |agents| learned_by(0..agents, 800).guard_permille(new);
     assert_eq!((guard(1), guard(7), guard(8)), (1_000, 1_000, 800));
     let raised = |agents| learned_by(0..agents, 1_200).guard_permille(new);
     assert_eq!((raised(2), raised(3)), (1_000, 1_200));
-    // A few samples of its own only add to that.
+    // A few samples of its own only raise it.
     let mut calibration = learned_by(0..8, 800);
     calibration.learn(ReportedSample {
         reporter: new,
@@ -104,7 +104,7 @@ fn others_lower_a_guard_only_where_they_are_many() {
 }
 
 #[test]
-fn what_tells_nothing_is_not_learned() {
+fn implausible_samples_are_not_learned() {
     let mut calibrations = Calibrations::default();
     for (estimated, reported) in [
         (0, 0),
@@ -127,7 +127,7 @@ fn what_tells_nothing_is_not_learned() {
 #[test]
 fn a_meter_sees_growth_only() {
     let mut meter = Meter::default();
-    // Instructions and tools of 5,000 tokens stand in each report, and in no estimate.
+    // Each report includes instructions and tools of 5,000 tokens, no estimate does.
     let requests = [
         (1_000, 6_100),
         (2_000, 7_200),
@@ -161,7 +161,7 @@ fn a_changed_tokenizer_is_learned_anew() {
 }
 
 #[test]
-fn the_most_silent_model_makes_room() {
+fn the_model_that_learned_least_recently_is_dropped() {
     let mut calibrations = Calibrations::default();
     for number in 0..MODELS_MAX {
         calibrations.learn("openai", &format!("model-{number}"), of_one(sample(1_000, 1_000)));
@@ -174,7 +174,7 @@ fn the_most_silent_model_makes_room() {
     assert!(calibrations.of("anthropic", "claude-opus-5").is_some());
 }
 
-/// Samples of which the report lies between these thousandths of the estimate.
+/// Samples with a ratio between these thousandths.
 fn samples(
     permille: std::ops::RangeInclusive<i64>,
     count: std::ops::Range<usize>,
@@ -194,7 +194,7 @@ proptest! {
         let guard = calibration.guard_permille(ONE);
         prop_assert!((min..=max.max(1_000)).contains(&guard), "{min} {guard} {max}");
         prop_assert!((min..=max).contains(&calibration.average_permille()));
-        // The guard holds for all but one sample in twenty.
+        // The guard covers all but one sample in twenty.
         let above = ratios().filter(|ratio| *ratio > guard).count();
         prop_assert!(above * 20 <= recent.len(), "{above} of {}", recent.len());
     }

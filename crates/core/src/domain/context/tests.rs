@@ -19,7 +19,7 @@ use crate::{
     formats,
 };
 
-/// A message in few letters: `u hello`, `a hello`, `s hello`, `c id name`, `r id text`, `m` (a mark), `t thought`.
+/// A message in short form: `u hello`, `a hello`, `s hello`, `c id name`, `r id text`, `m` (a mark), `t thought`.
 fn message(line: &str) -> Message {
     let mut words = line.splitn(3, ' ');
     let (kind, first) = (words.next().unwrap(), words.next().unwrap_or_default());
@@ -47,7 +47,7 @@ fn messages(script: &str) -> Vec<Message> {
     script.split(" | ").map(message).collect()
 }
 
-/// Turns in the same few letters; what was made up stands in brackets.
+/// Turns in the same short form; synthetic content is in brackets.
 fn brief(turns: &[Turn<'_>]) -> String {
     let turns = turns.iter().map(|turn| {
         let role = match turn.role {
@@ -85,7 +85,7 @@ fn brief_part(part: &Part) -> String {
     }
 }
 
-/// The history of `script`, an exchange for each user message.
+/// The history of `script`, with an exchange for each user message.
 fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) -> T {
     let messages = messages(script);
     let task = message("u the task");
@@ -112,7 +112,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
     use_it(&mut input)
 }
 
-/// A history with an exchange for each of these.
+/// A history with an exchange for each message.
 fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInput<'m> {
     let exchanges = (1..).zip(messages).map(|(seq, message)| SourceExchange {
         exchange: seq,
@@ -141,7 +141,7 @@ fn kept(alternation: Alternation) -> ContextOptions {
 }
 
 #[test]
-fn what_the_agent_sends_itself_is_kept_free() {
+fn the_agents_own_additions_stay_free() {
     for (max_tokens, output_reserve_tokens, system_reserve_tokens, limit) in [
         (1_000, 0, 0, Some(1_000)),
         (1_000, 100, 0, Some(900)),
@@ -180,7 +180,7 @@ fn the_lectures_demo_gives_an_orphan_four_and_six() {
 }
 
 #[test]
-fn the_edges_that_the_lecture_leaves_open() {
+fn edge_cases_that_the_lecture_leaves_open() {
     for (script, n, expected) in [
         (
             "u go | c 1 x | r 1 y | c 2 x | r 2 y",
@@ -220,7 +220,7 @@ fn the_edges_that_the_lecture_leaves_open() {
 }
 
 #[test]
-fn pairs_are_put_side_by_side_and_completed() {
+fn pairs_are_placed_together_and_completed() {
     for (script, expected) in [
         (
             "u go | c 1 x | c 2 y | r 2 B | r 1 A",
@@ -279,7 +279,7 @@ fn pairs_are_put_side_by_side_and_completed() {
 }
 
 #[test]
-fn roles_alternate_in_the_mode_that_is_asked_for() {
+fn roles_alternate_in_the_configured_mode() {
     let script = "u one | u two | c 1 x | r 1 A | u three | a B | a C";
     for (mode, expected) in [
         (
@@ -361,9 +361,9 @@ fn an_anchor_takes_no_more_than_its_share() {
     });
 }
 
-/// Letters of several bytes each are one character.
+/// A letter of several bytes is one character.
 #[test]
-fn an_anchor_is_as_long_as_its_characters() {
+fn an_anchor_is_measured_in_characters() {
     for (letters, is_whole) in [(100_000, true), (100_001, false)] {
         let script = format!("u {} | u two", "ä".repeat(letters));
         with_input(&script, |input| {
@@ -378,7 +378,7 @@ fn an_anchor_is_as_long_as_its_characters() {
 }
 
 #[test]
-fn an_anchor_is_its_words_and_says_something_or_nothing() {
+fn an_anchor_is_text_and_left_out_if_too_short() {
     let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":"Build this page, as you see it in the picture, with no less than all of it."}]}"#;
     let image = formats::parse(Format::Anthropic, image).unwrap();
     let later = message("u two");
@@ -408,12 +408,12 @@ fn an_anchor_is_its_words_and_says_something_or_nothing() {
         "{}",
         head(0)
     );
-    // What little there is room for would be a note of what is left out.
+    // The little room would only hold the note of the cut.
     assert_eq!(head(40), "u two");
 }
 
 #[test]
-fn the_oldest_leave_first_then_results_are_shortened_then_it_is_said() {
+fn oldest_first_then_shortened_results_then_a_report() {
     let script = format!(
         "u one | a {} | u two | c 1 x | r 1 {} | c 2 y | r 2 short",
         "A".repeat(300),
@@ -435,7 +435,7 @@ fn the_oldest_leave_first_then_results_are_shortened_then_it_is_said() {
     assert_eq!(at(0), (vec![], vec![], false));
     assert_eq!(at(20_000), (vec![], vec![], false));
     assert_eq!(at(12_600), (vec![1], vec![], false));
-    // A result that has no room even alone is shortened, so that the rest stays: to one of the sizes that there are.
+    // A result that doesn't fit alone is shortened to one of the fixed sizes, so that the rest stays.
     assert_eq!(at(1_000), (vec![], vec![12_150], false));
     assert_eq!(at(12_000), (vec![], vec![8_400], false));
     assert_eq!(at(100), (vec![1], vec![12_400], true));
@@ -485,7 +485,7 @@ fn the_fence_holds() {
 }
 
 #[test]
-fn the_user_has_the_last_word_where_a_provider_asks_for_it() {
+fn the_last_turn_is_the_users_where_a_provider_demands_it() {
     let options = ContextOptions {
         ends_with_user: true,
         ..ContextOptions::default()

@@ -1,4 +1,4 @@
-//! Each component by hand, the scores that follow, and what holds for any conversation.
+//! Each component computed by hand, the scores that follow, and properties of any conversation.
 
 use proptest::prelude::*;
 
@@ -33,13 +33,13 @@ fn content_by_hand() {
         // {a, b, c} and {b, c, d}.
         ("abc", "bdc", 2.0 / 4.0),
         ("äö", "öü", 1.0 / 3.0),
-        // 11 of 12 words, and one that is new.
+        // 11 of 12 words, and one new word.
         (
             long,
             "one two three four five six seven eight nine ten eleven thirteen",
             11.0 / 13.0,
         ),
-        // One is short, the other isn't: by words.
+        // One text is short, the other isn't: compared by words.
         ("one zero", &long.replace("one two", "two one"), 1.0 / 13.0),
     ] {
         assert_near(
@@ -54,7 +54,7 @@ fn content_by_hand() {
 fn sentences_by_hand() {
     for (text, expected) in [
         ("", 0),
-        // A quirk: one whole sentence is none.
+        // A quirk: a single complete sentence counts as none.
         ("A sentence.", 0),
         ("A beginning", 1),
         ("One. Two.", 1),
@@ -88,7 +88,7 @@ fn structure_by_hand() {
 
 #[test]
 fn punctuation_and_length_by_hand() {
-    // Ten characters and twenty. Marks per character: "!" .1/.1, "," .1/.05, dashes none and .05.
+    // Ten and twenty characters. Marks per character: "!" .1/.1, "," .1/.05, dashes none and .05.
     let found = features(&["Abcdefgh!,"], &["Abcdefgh!, Abcdefg!—"]);
     assert_near(
         found.punctuation,
@@ -141,7 +141,7 @@ fn a_turn_is_scored_by_its_profile() {
 }
 
 #[test]
-fn the_same_words_decide_alone() {
+fn equal_content_decides_alone() {
     let mut talk = Convergence::new(["a", "b"], Profile::BALANCED, WINDOW_MESSAGES);
     talk.push("a", "first things first, shall we? - yes");
     talk.push("b", "no");
@@ -153,7 +153,7 @@ fn the_same_words_decide_alone() {
 }
 
 #[test]
-fn weights_of_ones_own_are_checked() {
+fn custom_weights_are_checked() {
     let of = |content, length| Components {
         content,
         length,
@@ -171,7 +171,7 @@ fn weights_of_ones_own_are_checked() {
 }
 
 #[test]
-fn weights_are_read_by_their_names_in_any_order() {
+fn weights_are_parsed_by_name_in_any_order() {
     let balanced = "punctuation=.1 length=0.15, content=0.4 structure=0.15 sentences=0.2";
     assert_eq!(Profile::parse(balanced), Ok(Profile::BALANCED));
     for (text, error) in [
@@ -205,7 +205,7 @@ fn pairs(texts: &[String]) -> Vec<SpeakerMessage> {
 }
 
 #[test]
-fn a_reading_says_what_the_last_turn_changed() {
+fn a_result_shows_the_change_of_the_last_turn() {
     let texts = ["one thing", "another", "Same.", "Same."].map(str::to_owned);
     let reading = listen(&pairs(&texts), true, &Rules::default()).unwrap();
     assert_eq!(reading.speakers, ["a", "b"]);
@@ -219,7 +219,7 @@ fn a_reading_says_what_the_last_turn_changed() {
     let half = listen(&pairs(&more), true, &Rules::default()).unwrap();
     assert_eq!((half.score, half.is_fresh), (reading.score, false));
     assert_eq!(listen(&pairs(&texts[..1]), true, &Rules::default()), None);
-    // Of three speakers the two that spoke last.
+    // Of three speakers, the two that spoke last.
     let mut three = pairs(&texts);
     three[0].speaker = "c".to_owned();
     three[1].speaker = "c".to_owned();
@@ -280,7 +280,7 @@ proptest! {
         }
     }
 
-    /// Whoever reads the last messages alone hears what somebody hears who has listened from the beginning.
+    /// The last messages alone give the same score as the whole conversation.
     #[test]
     fn the_last_messages_are_enough(
         texts in proptest::collection::vec("[a-d ?.]{0,12}", 2..60),
@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn what_left_the_window_is_forgotten(
+    fn messages_outside_of_the_window_are_forgotten(
         past in proptest::collection::vec(".{0,40}", 0..30),
         recent in proptest::collection::vec(".{0,40}", 10),
     ) {

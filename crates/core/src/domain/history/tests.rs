@@ -91,7 +91,7 @@ fn example() -> HistoryView {
     }
 }
 
-/// The example, with the exchanges behind the first one as legs of #`first`.
+/// The example, in which the exchanges after the first one are legs of #`first`.
 fn in_legs(first: i64) -> HistoryView {
     let mut view = example();
     for shown in view
@@ -111,7 +111,7 @@ fn in_legs(first: i64) -> HistoryView {
 }
 
 #[test]
-fn legs_stand_below_what_they_are() {
+fn legs_stand_below_a_heading() {
     insta::assert_snapshot!(render_text(&in_legs(39), 78), @r"
     recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
 
@@ -127,7 +127,7 @@ fn legs_stand_below_what_they_are() {
         #41  Step 41 is done         30m ago   5.2k
         #42  Step 42 is done             now   2.1k   open
     ");
-    // Between archive and window nothing is hidden here, so that the whole exchange is known.
+    // Nothing is hidden between archive and window here, so the whole exchange is known.
     let mut view = in_legs(38);
     view.first_exchange = 43;
     (view.archived_total, view.window_total) = (42, 0);
@@ -163,11 +163,11 @@ fn legs_stand_below_what_they_are() {
 }
 
 #[test]
-fn what_may_have_further_legs_isnt_called_a_whole_exchange() {
+fn an_exchange_with_possible_hidden_legs_is_not_called_whole() {
     let mut view = in_legs(38);
     view.exchanges[4].exchange.headline.continues = None;
     view.first_exchange = 42;
-    // More is in the window than is shown: legs of #38 may be among it.
+    // The window has more rows than are shown, perhaps with legs of #38.
     view.window_total = 9;
     let told = render_text(&view, 78);
     assert!(told.contains("#38–#41  four legs of exchange #38"), "{told}");
@@ -177,7 +177,7 @@ fn what_may_have_further_legs_isnt_called_a_whole_exchange() {
 }
 
 #[test]
-fn programs_are_told_what_a_leg_continues() {
+fn json_has_the_exchange_that_a_leg_continues() {
     let view = serde_json::to_value(in_legs(39)).unwrap();
     let continues: Vec<_> = view["exchanges"]
         .as_array()

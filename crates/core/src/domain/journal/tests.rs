@@ -1,4 +1,4 @@
-//! Lines are read back the same, and records go where they say.
+//! Lines are read back unchanged, and records go to their recorded places.
 
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn a_message_is_one_line_with_its_payload_verbatim() {
 }
 
 #[test]
-fn numbers_that_no_history_has_are_refused_by_name() {
+fn numbers_out_of_range_are_refused_with_their_field() {
     type Change = fn(&mut MessageRecord);
     let changes: [(&str, Change); 5] = [
         ("seq", |record| record.seq = i64::MAX),
@@ -100,7 +100,7 @@ fn numbers_that_no_history_has_are_refused_by_name() {
 }
 
 #[test]
-fn every_payload_comes_back_byte_for_byte() {
+fn every_payload_is_read_back_byte_for_byte() {
     for payload in [
         r#"{"a": 1.0, "b":1e400,  "a":"\u0041\/"}"#,
         "{\n  \"kind\": \"user\"\r\n}",
@@ -120,7 +120,7 @@ fn every_payload_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn what_is_no_line_says_why() {
+fn an_invalid_line_has_a_reason() {
     for (line, why) in [
         ("", "EOF"),
         ("[1]", "no line of a journal"),
@@ -137,19 +137,19 @@ fn what_is_no_line_says_why() {
     }
 }
 
-/// A journal doesn't say what an exchange continues; the messages do.
+/// A journal doesn't record which exchange a row continues; the messages show it.
 #[test]
-fn a_continuation_is_known_again() {
+fn a_continuation_is_restored() {
     let mut ledger = Ledger::default();
     take_in(&mut ledger, &record(1, 1), &entry()).unwrap();
-    // As behind a fork.
+    // As after a fork.
     ledger.last_seq = 2;
     take_in(&mut ledger, &record(3, 2), &entry_of(Kind::ToolResult)).unwrap();
     assert_eq!((ledger.last_exchange, ledger.floor()), (2, Some(1)));
 }
 
 #[test]
-fn records_go_where_they_say_or_nowhere() {
+fn records_go_to_their_place_or_are_refused() {
     let mut ledger = Ledger::default();
     for (seq, exchange, kind) in [
         (1, 0, Kind::System),
@@ -227,7 +227,7 @@ fn eviction(exchange: i64) -> EvictionRecord {
     }
 }
 
-/// An agent whose second session was ended by hand, and of which an exchange has left the window.
+/// An agent whose second session was ended explicitly, with one evicted exchange.
 fn lived() -> Head {
     Head {
         journal: JOURNAL_VERSION,
@@ -252,7 +252,7 @@ fn lived() -> Head {
     }
 }
 
-/// The same as its messages alone tell of it.
+/// The same agent, as far as its messages alone show it.
 fn told_by_messages() -> Head {
     Head {
         settings: RawValue::from_string("{ \"model\": \"m\" }".to_owned()).unwrap(),
@@ -270,13 +270,13 @@ fn told_by_messages() -> Head {
 }
 
 #[test]
-fn a_head_is_set_where_only_it_is_missing() {
-    // A live journal goes on behind its head.
+fn a_head_is_due_if_only_its_state_is_missing() {
+    // A live journal continues after its head.
     for compared_through in [9, 12] {
         let standing = lived().standing_of(&told_by_messages(), compared_through);
         assert_eq!(standing, ImportState::Due, "{compared_through}");
     }
-    // What the journal ends with wasn't compared.
+    // The end of the journal wasn't compared.
     assert_eq!(lived().standing_of(&told_by_messages(), 8), ImportState::Open);
     let changes: [fn(&mut Head); 9] = [
         |there| there.last_seq = 8,
@@ -297,7 +297,7 @@ fn a_head_is_set_where_only_it_is_missing() {
 }
 
 #[test]
-fn a_head_that_was_set_is_not_set_again() {
+fn an_applied_head_is_not_applied_again() {
     let changes: [fn(&mut Head); 6] = [
         |_| (),
         |there| there.last_seq = 10,
@@ -314,7 +314,7 @@ fn a_head_that_was_set_is_not_set_again() {
 }
 
 #[test]
-fn a_head_that_was_set_is_kept_by_whoever_goes_on() {
+fn an_agent_that_goes_on_keeps_an_applied_head() {
     let gone_on = Head {
         last_seq: 12,
         as_of: Some(Timestamp(12)),
@@ -338,7 +338,7 @@ fn a_head_that_was_set_is_kept_by_whoever_goes_on() {
 }
 
 #[test]
-fn whoever_goes_on_without_the_head_lacks_it() {
+fn an_agent_that_goes_on_without_the_head_lacks_it() {
     let changes: [fn(&mut Head); 6] = [
         |there| *there = told_by_messages(),
         |there| there.created_at = Timestamp(2),
@@ -351,7 +351,7 @@ fn whoever_goes_on_without_the_head_lacks_it() {
         let mut there = lived();
         change(&mut there);
         there.last_seq = 10;
-        // Also where the journal goes on itself, and this is as of its beginning.
+        // Also if the journal itself continues, and the state is as of its beginning.
         for compared_through in [9, 10] {
             let standing = lived().standing_of(&there, compared_through);
             assert_eq!(standing, ImportState::Open, "{number}: {compared_through}");
@@ -361,7 +361,7 @@ fn whoever_goes_on_without_the_head_lacks_it() {
 
 proptest! {
     #[test]
-    fn any_message_comes_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {
+    fn any_message_is_read_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {
         let given = MessageRecord { payload, client_id: id, said_at: Timestamp(at), received_at: Timestamp(received), ..record(1, 1) };
         prop_assert_eq!(read_back(&given), given);
     }

@@ -1,11 +1,11 @@
-//! The ledger's invariants, over random messages and budgets, against the plainest possible bookkeeping.
+//! The ledger's invariants, over random messages and budgets, compared with the simplest possible bookkeeping.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{message::Metadata, round::ResponsePart, time::MINUTE_MS};
 
-/// What happens to a ledger.
+/// An event in a ledger's life.
 #[derive(Clone, Debug)]
 enum LedgerEvent {
     Said(LedgerEntry),
@@ -27,7 +27,7 @@ fn entry(kind: Kind, tokens: i64, minutes: i64) -> LedgerEntry {
     }
 }
 
-/// Sessions end by a silence of that length; nothing is cut.
+/// Sessions end after a silence of `idle_gap_ms`; no exchange is cut.
 fn idle_after(idle_gap_ms: i64) -> Segmentation {
     Segmentation {
         idle_gap_ms,
@@ -47,7 +47,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// Messages of all kinds and sizes, with times that jump to and fro; now and then everything is cleared.
+/// Messages of all kinds and sizes, with times that go back and forth, and occasional clears.
 fn lives() -> impl Strategy<Value = Vec<LedgerEvent>> {
     let said = (kinds(), 0_i64..120, 0_i64..3_000, prop::bool::weighted(0.05));
     let event = prop_oneof![
@@ -66,7 +66,7 @@ fn budgets() -> impl Strategy<Value = Budget> {
     })
 }
 
-/// All exchanges, as a store would keep them.
+/// All exchanges, as a store keeps them.
 #[derive(Default)]
 struct FullLedger {
     preambles: Vec<Exchange>,
@@ -91,7 +91,7 @@ impl FullLedger {
         }
     }
 
-    /// The cut as the design words it: the first exchange with at least so many tokens before it.
+    /// The cut as the design defines it: the first exchange with at least that many tokens before it.
     fn cut(&self, overflow: Overflow) -> Option<CutPoint> {
         let far_enough = |kept: &&Exchange| kept.tokens_before >= overflow.tokens_before_min;
         self.exchanges.iter().find(far_enough).map(|kept| CutPoint {
@@ -101,7 +101,7 @@ impl FullLedger {
     }
 }
 
-/// Lives through the events and checks the ledger after each.
+/// Applies the events and checks the ledger after each.
 fn live(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullLedger) {
     let (mut ledger, mut kept) = (Ledger::default(), FullLedger::default());
     for event in events {
@@ -131,7 +131,7 @@ fn live(events: &[LedgerEvent], budget: Budget, gap_ms: i64) -> (Ledger, FullLed
     (ledger, kept)
 }
 
-/// A leg begins where the model answers and the leg before is full, and nowhere else; what continues says what.
+/// A leg begins only where the model answers and the leg before is full; continuations name their exchange.
 fn check_leg(before: &Ledger, ledger: &Ledger, appended: &AppendEffect, leg_tokens: i64) {
     let (Some(newest), Some(left)) = (&ledger.newest, &before.newest) else {
         return assert!(!appended.begins_leg);
@@ -185,7 +185,7 @@ fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &
         "{tokens} of {budget:?}"
     );
     if evicted.is_some() && in_window.len() > 1 {
-        // Down to the low water, but not further than it takes.
+        // Down to the low water, but no further.
         assert!(tokens <= budget.low_water_tokens());
         let last_left = kept
             .exchanges
@@ -197,7 +197,7 @@ fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &
 
 proptest! {
     #[test]
-    fn a_raised_budget_takes_back_what_it_has_room_for(
+    fn a_raised_budget_takes_back_the_exchanges_that_fit(
         events in lives(), budget in budgets(), raised in budgets(), covered in 0_i64..20,
     ) {
         let (mut ledger, kept) = live(&events, budget, 0);
@@ -220,13 +220,13 @@ proptest! {
     }
 
     #[test]
-    fn the_window_fits_and_the_boundary_only_moves_on(
+    fn the_window_fits_and_the_boundary_only_moves_forward(
         events in lives(), budget in budgets(), gap_minutes in 0_i64..2_000,
     ) {
         let (ledger, kept) = live(&events, budget, gap_minutes * MINUTE_MS);
         let clears = events.iter().filter(|event| matches!(event, LedgerEvent::Cleared)).count();
         prop_assert!(budget.budget_tokens() > 0 || kept.evictions.len() <= clears);
-        // Evictions follow one another without a gap and add up.
+        // Evictions are contiguous and add up.
         let mut next = FIRST_EXCHANGE;
         for eviction in &kept.evictions {
             prop_assert_eq!(eviction.from_exchange, next);
@@ -249,7 +249,7 @@ proptest! {
         let mut all: Vec<(bool, &Exchange)> = kept.preambles.iter().map(|preamble| (true, preamble)).collect();
         all.extend(kept.exchanges.iter().map(|exchange| (false, exchange)));
         all.sort_by_key(|(_, exchange)| exchange.exchange);
-        // Only an agent without leading messages has no number 0.
+        // Number 0 is missing only if the agent has no leading messages.
         let first_number = all.first().map_or(0, |(_, exchange)| exchange.exchange.min(1));
         for (number, (is_preamble, exchange)) in (first_number..).zip(all) {
             prop_assert_eq!((exchange.exchange, exchange.first_seq), (number, next_seq));
@@ -263,7 +263,7 @@ proptest! {
             let said = more.iter().filter(|entry| entry.kind.is_conversation());
             let last_at = said.map(|entry| entry.at).fold(first.at, Timestamp::max);
             prop_assert_eq!(exchange.last_at, last_at);
-            // Only its first message may be one that opens an exchange.
+            // Only the first message may be one that opens an exchange.
             let opens = |entry: &&&LedgerEntry| entry.kind == Kind::User && !entry.interrupts;
             prop_assert!(messages.iter().skip(1).find(opens).is_none());
             next_seq = exchange.last_seq + 1;
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn sessions_count_silences_and_nothing_else(minutes in prop::collection::vec(0_i64..200, 1..40), gap in 1_i64..100) {
+    fn only_silences_start_sessions(minutes in prop::collection::vec(0_i64..200, 1..40), gap in 1_i64..100) {
         let mut ledger = Ledger::default();
         let mut last: Option<i64> = None;
         let mut sessions = 1;
@@ -355,7 +355,7 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
     );
 }
 
-/// An interrupting message ends what is open; it asks for nothing, whoever sent it.
+/// An interrupting message ends the open exchange and is no request, whoever sent it.
 #[test]
 fn an_interruption_opens_nothing() {
     let mut ledger = Ledger::default();
@@ -367,9 +367,9 @@ fn an_interruption_opens_nothing() {
     assert_eq!(ledger.append(&interrupt, Segmentation::default()).exchange, 1);
 }
 
-/// What a program writes in the user's place belongs to what is open; before the first request it is an exchange of its own.
+/// A program's text in the user's place belongs to the open exchange; before the first request it is an exchange of its own.
 #[test]
-fn what_a_program_writes_in_the_users_place_opens_nothing() {
+fn a_programs_text_in_the_users_place_opens_no_exchange() {
     let mut ledger = Ledger::default();
     let programs = LedgerEntry {
         is_request: false,
@@ -390,9 +390,9 @@ fn what_a_program_writes_in_the_users_place_opens_nothing() {
     }
 }
 
-/// What was cleared stays cleared: whatever comes later continues behind the boundary.
+/// A cleared exchange stays cleared: later messages go into a new row after the boundary.
 #[test]
-fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
+fn late_messages_of_a_cleared_exchange_go_after_the_boundary() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 10, 0), Segmentation::default());
     ledger.append(&entry(Kind::ToolCall, 10, 0), Segmentation::default());
@@ -412,7 +412,7 @@ fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
 }
 
 #[test]
-fn after_an_end_a_silence_begins_no_second_session() {
+fn after_an_end_a_silence_starts_no_second_session() {
     let mut ledger = Ledger::default();
     ledger.append(&entry(Kind::User, 1, 0), idle_after(MINUTE_MS));
     ledger.session += 1;
@@ -457,7 +457,7 @@ fn leading_instructions_after_a_clear_are_the_new_preamble() {
 }
 
 #[test]
-fn after_a_rewind_everything_begins_anew_behind_the_mark() {
+fn after_a_rewind_messages_go_into_new_rows_after_the_mark() {
     let mut ledger = Ledger::default();
     for kind in [Kind::User, Kind::Assistant] {
         ledger.append(&entry(kind, 10, 0), Segmentation::default());
@@ -477,7 +477,7 @@ fn after_a_rewind_everything_begins_anew_behind_the_mark() {
         ),
         (1, 0, 20)
     );
-    // What would have joined the exchange continues in one of its own: its messages stay together.
+    // A message that would have joined the exchange opens a new row: rows stay contiguous.
     assert_eq!(
         ledger
             .append(&entry(Kind::Assistant, 7, 0), Segmentation::default())
@@ -493,9 +493,9 @@ fn after_a_rewind_everything_begins_anew_behind_the_mark() {
     assert_eq!(ledger.window_tokens(), 30);
 }
 
-/// What is opened after a fork or a rewind without a word of the user makes nothing before it older.
+/// A row that opens after a fork or a rewind, without a word of the user, leaves earlier ones as new as they are.
 #[test]
-fn a_continuation_keeps_what_it_continues() {
+fn a_continuation_keeps_its_exchange() {
     let budget = Budget::new(35, 1.0).with_max_messages(1);
     let mut ledger = Ledger::default();
     let [first, open] = [20, 10].map(|tokens| {
@@ -520,13 +520,12 @@ fn a_continuation_keeps_what_it_continues() {
     );
     let refused = ledger.check_overflow(&entry(Kind::ToolResult, 30, 0), budget, OnOverflow::Refuse);
     assert_eq!(refused.map_err(|too_big| too_big.tokens), Err(40));
-    // What the user says next is an exchange of its own.
+    // The user's next words are an exchange of their own.
     ledger.append(&entry(Kind::User, 1, 0), Segmentation::default());
     assert_eq!(ledger.floor(), Some(5));
 }
 
-/// How the messages of a script are put into exchanges: `u:a` is said by a as a user, `m:` by nobody as a model, `c:`
-/// calls, `r:` is a result.
+/// The exchanges of a script's messages: `u:a` is a user's message by a, `m:` a model's without a name, `c:` a call, `r:` a result.
 fn rounds(script: &str) -> String {
     let mut ledger = Ledger::default();
     let mut rounds: Vec<String> = Vec::new();
@@ -552,21 +551,21 @@ fn rounds(script: &str) -> String {
 }
 
 #[test]
-fn two_speakers_make_pairs_however_they_are_logged() {
+fn two_speakers_make_pairs_in_any_roles() {
     for (script, expected) in [
         ("u:a m:b u:a m:b", "u:a m:b | u:a m:b"),
         ("m:a m:b m:a m:b", "m:a m:b | m:a m:b"),
         ("u:a u:b u:a u:b", "u:a u:b | u:a u:b"),
-        // The human who steps in, or opens the conversation.
+        // A human who steps in, or opens the conversation.
         ("u: m:a m:b m:a m:b", "u: m:a m:b | m:a m:b"),
         ("u: u:a m:b u:a", "u: | u:a m:b | u:a"),
         ("m:a u: m:b m:a", "m:a | u: m:b m:a"),
-        // Three make rounds.
+        // Three speakers make rounds.
         ("m:a m:b m:c m:a m:b", "m:a m:b m:c | m:a m:b"),
         ("u:a u:b u:c u:a", "u:a u:b u:c | u:a"),
-        // One who goes on isn't answered yet.
+        // A speaker who goes on hasn't been answered yet.
         ("m:a m:a m:b m:b m:a", "m:a m:a m:b m:b | m:a"),
-        // Nobody is cut off while a call waits.
+        // No exchange ends while a call waits.
         ("m:a m:b c:b m:a r: m:b m:a", "m:a m:b c:b m:a r: m:b | m:a"),
         // One model, and users who take turns with it.
         ("u:a m:x u:b m:x u:b m:x", "u:a m:x | u:b m:x | u:b m:x"),

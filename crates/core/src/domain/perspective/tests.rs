@@ -1,4 +1,4 @@
-//! The seed's example and what else a router does, through the one builder of contexts.
+//! The seed's example and the other cases of a router, through the context builder.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn view(speaker: &str) -> Perspective {
     view_in(speaker, telling(Mode::Talk))
 }
 
-/// The context of `messages`, in the exchanges that they are stored in, as `perspective` sees it.
+/// The context of `messages` in their exchanges, as `perspective` sees it.
 fn with_context<T>(
     messages: &[Message],
     perspective: &Perspective,
@@ -130,7 +130,7 @@ fn seen(messages: &[Message], perspective: &Perspective) -> String {
     seen_in(messages, perspective, Alternation::Merge)
 }
 
-/// One line per turn, `role: text`; what nobody said in brackets.
+/// One line per turn, `role: text`; synthetic text is in brackets.
 fn told(turns: &[Turn<'_>]) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -183,7 +183,7 @@ fn seed_002_message_transformation() {
 }
 
 #[test]
-fn instructions_are_told_to_the_speaker() {
+fn instructions_are_adapted_to_the_speaker() {
     let to_b = |text: &str, mode| seen(&[system(text)], &view_in("b", telling(mode)));
     for (text, expected) in [
         (
@@ -208,7 +208,7 @@ fn instructions_are_told_to_the_speaker() {
 
 /// Pidgin logs a prompt for each agent.
 #[test]
-fn instructions_for_one_speaker_are_that_speakers_alone() {
+fn instructions_for_one_speaker_are_hidden_from_others() {
     let to = |name: &str, text: &str| message(Kind::System, Some(name), text);
     let messages = [
         to("a", "You are Agent A, and bold"),
@@ -240,8 +240,8 @@ fn a_human_is_marked_once_or_not_at_all() {
 }
 
 #[test]
-fn two_openings_become_one_or_are_acknowledged() {
-    // Seen by b, the prompt and a's first message are both the user's.
+fn two_openings_are_merged_or_acknowledged() {
+    // For b, the prompt and a's first message are both the user's.
     let messages = [
         human("Talk about rivers"),
         says("a", "Rivers!"),
@@ -289,7 +289,7 @@ fn a_meditation_is_answered_by_silence() {
         user: (…)
         "));
     }
-    // A silence that was logged isn't doubled.
+    // A logged silence isn't doubled.
     let logged = [human("Begin"), says("a", "One"), says("b", SILENCE)];
     assert_eq!(
         seen(&logged, &alone),
@@ -298,7 +298,7 @@ fn a_meditation_is_answered_by_silence() {
 }
 
 #[test]
-fn tools_are_seen_by_their_caller_alone() {
+fn only_the_caller_of_a_tool_sees_it() {
     let messages = [
         human("Go"),
         calls("a", "read"),
@@ -328,7 +328,7 @@ fn tools_are_seen_by_their_caller_alone() {
 }
 
 #[test]
-fn results_go_to_whoever_called_though_another_spoke_meanwhile() {
+fn results_go_to_the_caller_even_if_another_spoke_meanwhile() {
     let call = |speaker: &str, id: &str| {
         let mut message = calls(speaker, "look");
         if let Some(Part::ToolCall { id: own, .. }) = message.parts.last_mut() {
@@ -382,7 +382,7 @@ fn a_message_is_seen_by_its_audience() {
 }
 
 #[test]
-fn who_takes_part_is_heard_or_said() {
+fn participants_are_found_in_messages_or_configured() {
     let messages = [
         message(Kind::System, Some("b"), "You are shy"),
         human("Go"),
@@ -406,7 +406,7 @@ fn who_takes_part_is_heard_or_said() {
         of("a", "").unwrap(),
         "user: [HUMAN]: Go + [HUMAN]: Now\nassistant: One\nuser: Two"
     );
-    // Whoever isn't named is a human who steps in; whoever is named is none.
+    // Unnamed speakers are humans who step in; named ones aren't.
     assert_eq!(
         of("a", "human, a").unwrap(),
         "user: [HUMAN]: Go + Now\nassistant: One\nuser: [HUMAN]: Two"
@@ -421,7 +421,7 @@ fn who_takes_part_is_heard_or_said() {
 }
 
 #[test]
-fn limits_are_pidgins() {
+fn limits_match_pidgins() {
     for (provider, expected) in [
         ("anthropic", 160_000),
         ("openai", 100_000),
@@ -437,7 +437,7 @@ fn limits_are_pidgins() {
 
 #[test]
 fn seed_002_truncation_keeps_instructions_and_the_last_exchanges() {
-    // Fifty messages of 200 tokens, 10,000 together, for a local model.
+    // Fifty messages of 200 tokens, 10,000 in total, for a local model.
     let mut messages = vec![system("You are Agent A")];
     let turns = ["a", "b"].into_iter().cycle().take(50);
     messages.extend(turns.map(|speaker| says(speaker, &"x".repeat(700))));
@@ -454,10 +454,10 @@ fn seed_002_truncation_keeps_instructions_and_the_last_exchanges() {
     };
     for speaker in ["a", "b"] {
         let (roles, left_out) = kept(speaker, limit_of("local"));
-        // Whole pairs, whoever asks: seven of them and the instructions. Nine would fit, but a step makes room for more.
+        // Whole pairs, whoever asks: seven of them and the instructions. Nine would fit, but a step makes more room.
         assert_eq!((roles.len(), left_out), (15, 18));
         assert_eq!(roles[0], Role::System);
-        // What fits is left alone; of what never fits the last pair stays.
+        // A history that fits stays unchanged; of one that never fits the last pair stays.
         assert_eq!(kept(speaker, 100_000).1, 0);
         let (roles, left_out) = kept(speaker, 10);
         assert_eq!((roles.len(), left_out), (3, 24));

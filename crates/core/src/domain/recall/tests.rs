@@ -39,7 +39,7 @@ fn a_query_is_words_and_phrases() {
 }
 
 #[test]
-fn what_cannot_be_asked_says_why() {
+fn an_invalid_query_has_a_reason() {
     assert_eq!(Query::parse(" \"\" * -- "), Err(QueryError::Empty));
     let many: Vec<String> = (0..17).map(|number| format!("w{number}")).collect();
     assert_eq!(Query::parse(&many.join(" ")), Err(QueryError::TooManyTerms(17)));
@@ -47,7 +47,7 @@ fn what_cannot_be_asked_says_why() {
 }
 
 #[test]
-fn words_are_found_from_their_beginning_and_phrases_as_they_are() {
+fn words_match_by_prefix_and_phrases_exactly() {
     let text = "The Authentication uses RS256; 日本語で話す, parser.rs:12";
     for (query, expected) in [
         ("auth", true),
@@ -85,7 +85,7 @@ fn words_lose_their_accents_as_on_sqlite() {
 }
 
 #[test]
-fn accents_make_no_difference_however_they_are_written() {
+fn accents_make_no_difference_in_any_encoding() {
     let far = "x ".repeat(300);
     for name in ["Zoë", "Zoe\u{308}", "zoe"] {
         let text = format!("{far}Ask {name} first");
@@ -99,7 +99,7 @@ fn accents_make_no_difference_however_they_are_written() {
 }
 
 #[test]
-fn an_excerpt_shows_where_most_terms_stand() {
+fn an_excerpt_shows_the_part_with_the_most_terms() {
     let text = format!(
         "token {} the JWT\ntoken expired {}",
         "x ".repeat(300),
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_query_or_says_why(text in "\\PC{0,60}") {
+    fn any_text_is_a_query_or_an_error(text in "\\PC{0,60}") {
         if let Ok(query) = Query::parse(&text) {
             prop_assert!(query.terms().iter().all(|term| !term.words().is_empty()));
         }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Made up, but shaped as issuers shape them: put together here, so that no file holds one whole.
+/// Invented secrets in the issuers' shapes, assembled here so that no file contains a whole one.
 fn secrets() -> Vec<(&'static str, String)> {
     let mixed = |length: usize| -> String {
         "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fR"
@@ -69,7 +69,7 @@ fn the_table_compiles_and_names_fit_a_mark() {
 }
 
 #[test]
-fn every_token_goes_wherever_it_stands() {
+fn every_token_is_redacted_anywhere() {
     let redactor = Redactor::standard();
     for (rule, secret) in secrets() {
         let mark = format!("[redacted: {rule}]");
@@ -91,7 +91,7 @@ fn every_token_goes_wherever_it_stands() {
 }
 
 #[test]
-fn nobody_hides_a_secret_in_a_mark_or_in_letters_of_another_style() {
+fn marks_and_styled_letters_hide_no_secret() {
     let redactor = Redactor::standard();
     for (rule, secret) in secrets() {
         for hidden in [
@@ -119,7 +119,7 @@ fn nobody_hides_a_secret_in_a_mark_or_in_letters_of_another_style() {
 }
 
 #[test]
-fn passwords_are_known_by_their_names_in_other_languages() {
+fn passwords_are_found_by_their_names_in_other_languages() {
     let redactor = Redactor::standard();
     for before in [
         "Contraseña: ",
@@ -170,7 +170,7 @@ fn passwords_are_known_by_their_names_in_other_languages() {
     }
 }
 
-/// A text with a secret in it, and what is left.
+/// A text with a secret, and the text after redaction.
 fn neighbours() -> Vec<(String, &'static str)> {
     vec![
         (
@@ -196,7 +196,7 @@ fn neighbours() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// The same of assignments.
+/// The same for assignments.
 fn assignments() -> Vec<(String, &'static str)> {
     let key = "MIIEpAIBAAKCAQEA7bq0Zk1x+/abc0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     vec![
@@ -256,7 +256,7 @@ fn assignments() -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn what_stands_beside_a_secret_stays() {
+fn text_next_to_a_secret_stays() {
     let redactor = Redactor::standard();
     for (text, redacted) in neighbours().into_iter().chain(assignments()) {
         assert_eq!(redactor.redact(&text), redacted);
@@ -323,7 +323,7 @@ fn overlapping_finds_become_one_mark() {
 }
 
 #[test]
-fn own_patterns_are_checked_and_used() {
+fn custom_patterns_are_checked_and_used() {
     let redactor = Redactor::off()
         .with_patterns(&["(?i)kunde ([0-9]+)", "Projekt Ä.", "x{3}"])
         .unwrap();
@@ -357,7 +357,7 @@ fn own_patterns_are_checked_and_used() {
 }
 
 #[test]
-fn a_listener_hears_of_every_secret() {
+fn a_listener_is_called_for_every_secret() {
     let heard = Arc::new(AtomicUsize::new(0));
     let listener = Arc::clone(&heard);
     let redactor = Redactor::standard().telling(Arc::new(move |rule| {
@@ -369,7 +369,7 @@ fn a_listener_hears_of_every_secret() {
 }
 
 #[test]
-fn a_wall_of_beginnings_takes_linear_time() {
+fn many_hints_take_linear_time() {
     let redactor = Redactor::standard();
     for wall in [
         "-----BEGIN PRIVATE KEY-----",
@@ -411,9 +411,9 @@ fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// What was a word before a mark took its place may have hidden it.
+/// Removing a neighbouring word may reveal a secret.
 #[test]
-fn what_stands_beside_a_mark_is_looked_at_again() {
+fn text_next_to_a_mark_is_searched_again() {
     let key = ["tskey-auth-", "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0"].concat();
     let text = format!("{key}password=password= aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fRaB3d");
     let redacted = Redactor::standard().redact(&text).into_owned();
@@ -422,7 +422,7 @@ fn what_stands_beside_a_mark_is_looked_at_again() {
 
 proptest! {
     #[test]
-    fn redacting_twice_is_redacting_once(text in texts()) {
+    fn redaction_is_idempotent(text in texts()) {
         let redactor = Redactor::standard().with_patterns(&["[0-9]{9}", "ü"]).unwrap();
         let once = redactor.redact(&text).into_owned();
         prop_assert_eq!(redactor.redact(&once).into_owned(), once.clone());

@@ -7,7 +7,7 @@ fn patched(settings: &AgentSettings, patch: Value) -> AgentSettings {
 }
 
 #[test]
-fn a_patch_replaces_what_it_names_and_takes_back_what_it_nulls() {
+fn a_patch_replaces_values_and_null_removes_them() {
     let settings = patched(
         &AgentSettings::default(),
         json!({"budget_tokens": 50_000, "model": "gpt-5"}),
@@ -28,7 +28,7 @@ fn a_patch_replaces_what_it_names_and_takes_back_what_it_nulls() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn invalid_values_are_refused() {
     let invalid = [
         "budget_tokens",
         "low_water",
@@ -122,7 +122,7 @@ fn every_setting_has_a_row_in_the_table() {
 }
 
 #[test]
-fn what_a_person_types_is_what_it_looks_like() {
+fn typed_text_becomes_the_matching_json() {
     let cases = [
         ("50_000", json!(50_000)),
         ("0.9", json!(0.9)),
@@ -139,7 +139,7 @@ fn what_a_person_types_is_what_it_looks_like() {
 }
 
 #[test]
-fn settings_override_how_a_shared_conversation_is_told() {
+fn settings_override_the_style_of_a_shared_conversation() {
     let default = PerspectiveStyle {
         participants: vec!["x".to_owned()],
         ..PerspectiveStyle::default()

@@ -27,10 +27,7 @@ pub(super) enum MarkerShape {
     /// The line after which the user's words follow, in a text that is the program's until there.
     Request(&'static str),
     /// A block of lines of the program, perhaps over several texts.
-    Lines {
-        first: &'static str,
-        last: &'static str,
-    },
+    Lines { first: &'static str, last: &'static str },
     /// `[tool for '…'] Result:`, a tool's result. In its message only answers are the user's.
     Result {
         /// Tools whose results are the user's answers.

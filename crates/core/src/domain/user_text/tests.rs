@@ -1,4 +1,4 @@
-//! What is left of messages, by the formats that they come in.
+//! The rest of messages without programs' texts, for each format.
 
 use super::*;
 use crate::domain::context::last_n;
@@ -11,7 +11,7 @@ fn message(format: Format, texts: &[&str]) -> Message {
     }
 }
 
-/// Holds what is left of messages, and whether they are requests, against what is expected.
+/// Compares the rest of each message, and if it is a request, with the expected value.
 fn check(format: Format, cases: &[(&[&str], &str)]) {
     for (texts, expected) in cases {
         let message = message(format, texts);
@@ -174,7 +174,7 @@ fn what_cline_writes_is_not_the_users() {
             "Paint the fence.",
         ),
         (&["[read_file for 'fence.md'] Result:\nGreen.", SURROUNDINGS], ""),
-        // Older versions put the result into a text of its own.
+        // Older versions put the result into a separate text.
         (
             &["[execute_command for 'ls\n-l'] Result:", "fence.md", SURROUNDINGS],
             "",
@@ -213,7 +213,7 @@ fn what_cline_writes_is_not_the_users() {
 }
 
 #[test]
-fn what_cline_tells_the_model_between_requests_is_not_the_users() {
+fn what_cline_writes_between_requests_is_not_the_users() {
     let cases: &[(&[&str], &str)] = &[
         (
             &[
@@ -249,7 +249,7 @@ fn what_cline_tells_the_model_between_requests_is_not_the_users() {
 }
 
 #[test]
-fn what_no_host_wrote_is_the_users_own() {
+fn other_texts_are_the_users_own() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["<task>\nPaint the fence.\n</task>"],
@@ -313,7 +313,7 @@ fn a_shape_counts_only_in_formats_of_its_host() {
 }
 
 #[test]
-fn pictures_and_silence_are_requests_but_a_tools_pictures_are_not() {
+fn images_and_blank_texts_are_requests_but_a_tools_images_are_not() {
     let picture = || Part::Attachment {
         media: "image/png".to_owned(),
         extent: crate::domain::attachment::Extent::Unknown,
@@ -332,9 +332,9 @@ fn pictures_and_silence_are_requests_but_a_tools_pictures_are_not() {
     assert!(is_request(&message(Format::Anthropic, &["  "])));
 }
 
-/// The sliding window of a plain list begins with what the user said, and keeps that in front.
+/// The sliding window of a plain list begins with words of the user, and keeps the first ones as anchor.
 #[test]
-fn no_window_begins_with_what_a_program_wrote() {
+fn no_window_begins_with_a_programs_text() {
     let contents = [
         (
             "user",
@@ -368,7 +368,7 @@ fn no_window_begins_with_what_a_program_wrote() {
 }
 
 #[test]
-fn who_wrote_a_message_decides_before_what_is_in_it() {
+fn the_author_of_a_message_overrides_its_text() {
     let text = "<task-notification>done</task-notification>";
     let by = |author| Message {
         author: Some(author),
@@ -390,7 +390,7 @@ fn who_wrote_a_message_decides_before_what_is_in_it() {
 }
 
 #[test]
-fn many_tags_that_are_not_closed_take_little_time() {
+fn many_unclosed_tags_take_little_time() {
     let long = "<system-reminder>\n x <system-reminder> ".repeat(40_000);
     let message = message(Format::ClaudeCode, &[&long]);
     assert_eq!(OwnWords::of(&message).texts[0].len(), long.len());

@@ -1,4 +1,4 @@
-//! The window against the seeds: their examples by name, and their algorithm as oracle.
+//! The window compared with the seeds: their named examples, and their algorithm as oracle.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn native(kind: &str, text: &str) -> Message {
     formats::parse(Format::Native, &payload.to_string()).unwrap()
 }
 
-/// A message of `kind` that costs `tokens` in all.
+/// A message of `kind` with `tokens` in total.
 fn costing(kind: &str, tokens: i64) -> Message {
     let overhead = count_message(&Characters, &native(kind, ""));
     assert!(tokens >= overhead, "a {kind} costs {overhead} at least");
@@ -35,7 +35,7 @@ fn window(budget_tokens: i64) -> Window {
     )
 }
 
-/// Pushes messages of these kinds and costs; returns the exchanges that left, by number and messages.
+/// Pushes messages of these kinds and costs. Returns the evicted exchanges: number and message count.
 fn push(window: &mut Window, messages: &[(&str, i64)]) -> Vec<(i64, usize)> {
     let mut left = Vec::new();
     for (kind, tokens) in messages {
@@ -50,7 +50,7 @@ fn kinds(window: &Window) -> Vec<&str> {
     window.messages().map(|message| message.kind.name()).collect()
 }
 
-/// The lecture's conversation, seed 004: asked for six messages, the window has the four of the newest exchange.
+/// The lecture's conversation, seed 004: of six requested messages the window has the four of the newest exchange.
 #[test]
 fn seed_004_the_newest_messages_are_cut_at_a_safe_boundary() {
     let said = [
@@ -79,7 +79,7 @@ fn seed_004_the_newest_messages_are_cut_at_a_safe_boundary() {
 }
 
 #[test]
-fn the_tighter_ceiling_decides() {
+fn the_tighter_limit_decides() {
     for (budget_tokens, max_messages, first) in
         [(1_000, 4, 4), (60, 4, 5), (100, 4, 4), (0, 1, 5), (60, 0, 5)]
     {
@@ -132,7 +132,7 @@ fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
 }
 
 #[test]
-fn a_raised_ceiling_is_one_of_the_two() {
+fn a_budget_is_above_another_if_one_limit_is() {
     let budget = |tokens, messages| Budget::new(tokens, 1.0).with_max_messages(messages);
     for (after, before, is_above) in [
         (budget(10, 0), budget(10, 0), false),
@@ -158,7 +158,7 @@ fn seed_000_a_simple_exchange_leaves_whole() {
 }
 
 #[test]
-fn seed_000_a_tool_call_is_never_parted_from_its_result() {
+fn seed_000_a_tool_call_is_never_separated_from_its_result() {
     let mut window = window(5_000);
     let exchange_2 = [
         ("user", 50),
@@ -214,7 +214,7 @@ fn seed_000_the_oldest_leave_until_under_budget() {
         &mut window,
         &[("user", 42), ("user", 38), ("user", 10), ("user", 52)],
     );
-    // 142 tokens: the first alone isn't enough, the first two are.
+    // 142 tokens: evicting the first exchange isn't enough, evicting two is.
     assert_eq!((left, window.tokens()), (vec![(1, 1), (2, 1)], 62));
 }
 
@@ -272,7 +272,7 @@ fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
 }
 
 #[test]
-fn no_message_counts_as_said_after_it_arrived() {
+fn no_message_is_later_than_its_arrival() {
     let mut window = window(1_000);
     let time = |text: &str| Timestamp::parse(text).unwrap();
     let (past, now) = ("2026-11-20T08:40:00Z", time("2026-11-21T08:40:00Z"));
@@ -333,7 +333,7 @@ fn seed_004_a_user_message_that_is_a_tool_result_opens_nothing() {
     assert_eq!(held, [6, 1]);
 }
 
-/// Seed 000's algorithm, word by word: detect the exchanges, sum up, remove the oldest while they are too many.
+/// Seed 000's algorithm, literally: detect the exchanges, add up, remove the oldest while there are too many tokens.
 #[derive(Default)]
 struct Seed {
     preamble_tokens: i64,
@@ -402,7 +402,7 @@ proptest! {
 }
 
 #[test]
-fn a_context_of_the_window_holds_all_that_is_in_it() {
+fn a_context_of_the_window_has_all_of_its_messages() {
     let mut window = window(100);
     push(
         &mut window,
@@ -447,7 +447,7 @@ fn a_long_exchange_leaves_leg_by_leg_and_keeps_its_request() {
     assert_eq!(request.message.message.kind, Kind::User);
     let are_legs = |exchange: &SourceExchange<'_>| exchange.begins_with == 1 && exchange.is_open;
     assert!(input.exchanges.iter().all(are_legs));
-    // The next exchange works on something else.
+    // The next exchange has another request.
     push(&mut window, &[("assistant", 20), ("user", 20)]);
     let input = window.context_input();
     assert_eq!(input.exchanges.last().map(|newest| newest.is_open), Some(true));
@@ -456,7 +456,7 @@ fn a_long_exchange_leaves_leg_by_leg_and_keeps_its_request() {
 }
 
 #[test]
-fn each_origins_preset_keeps_its_meaning_in_a_long_exchange() {
+fn each_preset_behaves_like_its_origin_in_a_long_exchange() {
     use crate::domain::{
         preset::{Basis, Preset},
         settings::AgentSettings,
@@ -481,11 +481,11 @@ fn each_origins_preset_keeps_its_meaning_in_a_long_exchange() {
     };
     // Seeds 000 and 001: the newest exchange stays whole, however big, and is reported.
     assert_eq!(live(Preset::Ikigai, 400), (false, 0, true));
-    // Seed 002: the session ends by it, once.
+    // Seed 002: it ends the session, once.
     assert_eq!(live(Preset::Pidgin, 400), (false, 1, true));
     // Seed 004: the newest exchange stays whole, however many messages it has.
     assert_eq!(live(Preset::LastN, 400), (false, 0, true));
-    // Seed 003 says nothing of it: its legs leave.
+    // Seed 003 doesn't define this: its legs leave.
     assert_eq!(live(Preset::StructuredMemory, 400), (true, 0, false));
     assert_eq!(live(Preset::None, 400), (true, 0, false));
 }

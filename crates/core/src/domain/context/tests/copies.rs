@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Exchanges of one question each, `r1` to `rn`, of which the pinned and the important ones are said by number; the
-/// window begins with number `first`. What is copied, and what had no room.
+/// Exchanges of one question each, `r1` to `rn`, pinned or important by number, with a window that begins with `first`. Returns the
+/// copies, and the messages without room.
 fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOptions) -> (String, Vec<i64>) {
     let messages: Vec<Message> = (1..=6).map(|n| message(&format!("u r{n}"))).collect();
     let sources: Vec<SourceMessage<'_>> = (1..)
@@ -48,7 +48,7 @@ fn copied(pinned: &[i64], important: &[i64], first: i64, options: &ContextOption
 }
 
 #[test]
-fn a_pinned_message_travels_as_a_marked_copy_between_anchor_and_summary() {
+fn a_pinned_message_is_a_marked_copy_between_anchor_and_summary() {
     let (head, left) = copied(&[2], &[3], 5, &kept(Alternation::Keep));
     assert_eq!(
         head,
@@ -59,7 +59,7 @@ fn a_pinned_message_travels_as_a_marked_copy_between_anchor_and_summary() {
 }
 
 #[test]
-fn copies_are_of_what_is_not_in_view_each_once_and_capped() {
+fn messages_out_of_view_are_copied_once_and_capped() {
     let options = |pins_max_tokens, anchor| ContextOptions {
         pins_max_tokens,
         anchor,
@@ -75,7 +75,7 @@ fn copies_are_of_what_is_not_in_view_each_once_and_capped() {
         // Number 5 is in the window, and 1 is the anchor.
         (vec![1, 5], vec![2], options(100, true), vec![2], vec![]),
         (vec![1, 5], vec![2], options(100, false), vec![1, 2], vec![]),
-        // Important ones go before pinned ones, the oldest first.
+        // Important ones leave before pinned ones, the oldest first.
         (vec![2], vec![1, 3, 4], options(30, false), vec![2, 3, 4], vec![1]),
         (vec![2], vec![1, 3, 4], options(10, false), vec![2], vec![1, 3, 4]),
         (vec![2, 3], vec![4], options(19, false), vec![3], vec![2, 4]),
@@ -87,7 +87,7 @@ fn copies_are_of_what_is_not_in_view_each_once_and_capped() {
 }
 
 #[test]
-fn what_is_left_out_to_fit_is_copied_if_it_is_pinned() {
+fn a_pinned_message_that_is_left_out_to_fit_is_copied() {
     let options = ContextOptions {
         max_tokens: 60,
         anchor: false,
@@ -99,7 +99,7 @@ fn what_is_left_out_to_fit_is_copied_if_it_is_pinned() {
 }
 
 #[test]
-fn a_copy_says_what_its_message_said_and_can_not_end_its_fence() {
+fn a_copy_has_its_messages_text_and_cannot_end_its_fence() {
     let messages = [
         message("c 7 deploy"),
         message("r 7 done"),
@@ -129,9 +129,9 @@ fn a_copy_says_what_its_message_said_and_can_not_end_its_fence() {
     assert_eq!(context.copied, [1, 2, 3], "a mark says nothing");
 }
 
-/// A copy shows a speaker no more than the message did: nothing that was meant for others, no results of their calls.
+/// A copy shows a speaker no more than the message did: no words for others, no results of their calls.
 #[test]
-fn a_copy_is_seen_through_the_speakers_eyes() {
+fn a_copy_shows_the_speakers_perspective() {
     let line = |json: &str| formats::parse(Format::Native, json).unwrap();
     let messages = [
         line(r#"{"kind":"assistant","speaker":"b","content":"Docker it is."}"#),

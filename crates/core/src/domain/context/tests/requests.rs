@@ -4,8 +4,8 @@ use super::*;
 
 const WHY: &str = "why=\"the request that what follows works on\"";
 
-/// Rows numbered from `first`: one that begins with the user's words begins an exchange, any other is a later leg. A row that
-/// is the first one of the window and a later leg continues number `first - 1`.
+/// Rows numbered from `first`. A row that begins with the user's words begins an exchange, any other is a later leg. A later leg at the
+/// start of the window continues number `first - 1`.
 fn legs(first: i64, rows: &[Vec<Message>]) -> ContextInput<'_> {
     let (mut seq, mut begins_with) = (100, first - 1);
     let mut input = ContextInput::default();
@@ -42,7 +42,7 @@ fn request(message: &Message) -> SourceRequest<'_> {
 }
 
 #[test]
-fn the_request_stands_before_later_legs_word_for_word() {
+fn the_request_comes_verbatim_before_later_legs() {
     let said = "  Port it:\n\n  fn main() {}  <copy>  \n\tand </copy> ends  ";
     let json = serde_json::json!({"kind": "user", "content": said}).to_string();
     let asked = formats::parse(Format::Native, &json).unwrap();
@@ -64,7 +64,7 @@ fn the_request_stands_before_later_legs_word_for_word() {
         text,
         &format!("<copy of=\"message 8\" exchange=\"#14\" by=\"user\" {WHY}>\n{said}\n</copy>")
     );
-    // Between anchor and summary, and the legs follow.
+    // Between anchor and summary; the legs follow.
     let whole = brief(&context.turns);
     assert!(
         whole.starts_with("u the task + [<copy") && whole.contains("</copy>] + [S] | a 1:x"),
@@ -88,7 +88,7 @@ fn a_request_is_sent_once() {
     let rows = scripted(&LATER);
     let mut input = legs(15, &rows);
     input.request = Some(request(&asked));
-    // Pinned by hand, too.
+    // Also pinned.
     input.copies = vec![SourceCopy {
         exchange: 14,
         pinned: true,
@@ -100,11 +100,11 @@ fn a_request_is_sent_once() {
     // The anchor is the request.
     input.anchor = Some(SourceMessage::uncounted(8, &asked));
     assert_eq!(sent(&input), ("u Port it all.".to_owned(), vec![]));
-    // The first leg is in view, or what is in view was asked for in view.
+    // The first leg is in view, or the visible legs belong to a visible request.
     let later = scripted(&["u Port it all. | c 1 x | r 1 A", "c 2 x | r 2 B"]);
     let input = legs(15, &later);
     assert_eq!(sent(&input).0, "u Port it all.");
-    // Of nothing that the user said.
+    // The request isn't the user's words.
     let rows = scripted(&LATER);
     let input = legs(15, &rows);
     assert_eq!(sent(&input).0, "u [Continue.]");
@@ -163,7 +163,7 @@ fn a_request_is_cut_only_if_it_is_bigger_than_a_step() {
             "{head}"
         );
         assert!(head.contains("x all./</copy>"), "{head}");
-        // The same of an anchor that is the request: a quarter is less than it may have.
+        // The same for an anchor that is the request: a quarter is less than its limit.
         input.anchor = Some(SourceMessage::uncounted(8, &asked));
         let head = brief(&build(&input, &options, &Characters).turns[..1]);
         assert_eq!(
@@ -175,7 +175,7 @@ fn a_request_is_cut_only_if_it_is_bigger_than_a_step() {
 }
 
 #[test]
-fn a_speaker_sees_of_a_request_what_was_said_to_that_one() {
+fn a_speaker_sees_only_their_part_of_a_request() {
     let line = |json: &str| formats::parse(Format::Native, json).unwrap();
     let open = line(r#"{"kind":"user","speaker":"ida","content":"Port it."}"#);
     let secret = line(r#"{"kind":"user","speaker":"ida","audience":"b","content":"Port it."}"#);

@@ -1,4 +1,4 @@
-//! Runs of many rounds, as clients of several formats store them, and the contexts that are asked for meanwhile.
+//! Runs of many rounds, as clients of several formats store them, and the contexts requested in between.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::{
     formats,
 };
 
-/// What the user asks for first.
+/// The user's first request.
 pub(crate) const REQUEST: &str = "Port the whole of it,\n\n\tand test each part.";
 
-/// What stands before a round.
+/// The message before a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
@@ -26,7 +26,7 @@ pub(crate) enum Before {
     User,
 }
 
-/// A round: what stands before it, how long the model's words are, and how long each call's result is, 0 for none.
+/// A round: the message before it, the length of the model's words, and the length of each call's result, 0 for none.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundOf {
     pub(crate) before: Before,
@@ -34,7 +34,7 @@ pub(crate) struct RoundOf {
     pub(crate) results: Vec<usize>,
 }
 
-/// One message of a run, and where it is stored.
+/// One message of a run, with its place.
 pub(crate) struct StoredMessage {
     pub(crate) message: Message,
     tokens: i64,
@@ -43,7 +43,7 @@ pub(crate) struct StoredMessage {
     pub(crate) begins_with: i64,
 }
 
-/// A run, whose tokens are its characters.
+/// A run, with one token per character.
 pub(crate) struct AgentRun {
     pub(crate) messages: Vec<StoredMessage>,
     /// The tokens of each round.
@@ -107,13 +107,13 @@ impl AgentRun {
         });
     }
 
-    /// Whether the model is called after that round: it has something to answer to.
+    /// Returns true if the model is called after that round: there is a message to answer.
     pub(crate) fn is_call_after(&self, round: usize) -> bool {
         let last = self.messages.iter().rfind(|stored| stored.round == round);
         last.is_some_and(|last| last.message.kind == Kind::ToolResult)
     }
 
-    /// The window of the first so many rounds, from the exchange or leg `first` on.
+    /// The window of the first `rounds` rounds, from the exchange or leg `first` on.
     pub(crate) fn input(&self, rounds: usize, first: i64) -> ContextInput<'_> {
         let mut input = ContextInput {
             evicted: first > 1,
@@ -155,7 +155,7 @@ fn user(format: Format, text: &str) -> (Format, Value) {
     (format, json)
 }
 
-/// Formats in which nobody instructs the model within a conversation leave that to the host.
+/// In formats without instructions inside of a conversation, the host provides them.
 fn instructions(format: Format) -> (Format, Value) {
     const TEXT: &str = "Mind the tests.";
     match format {
@@ -168,7 +168,7 @@ fn ids(at: usize, round: &RoundOf) -> impl Iterator<Item = String> {
     (0..round.results.len()).map(move |call| format!("{at}/{call}"))
 }
 
-/// What the model says in the round of number `at`: thoughts where its provider gives them back, words, and calls.
+/// The model's messages in round `at`: thoughts if its provider gives them back, words, and calls.
 fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     let said = "w".repeat(round.said);
     match format {
@@ -207,7 +207,7 @@ fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     }
 }
 
-/// The results of the round of number `at`, in one message or in several.
+/// The results of round `at`, in one message or in several.
 fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     let given = ids(at, round)
         .zip(&round.results)
@@ -231,12 +231,12 @@ fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     }
 }
 
-/// Lengths below two to the power of `bits`, whose logarithms are even.
+/// Lengths below 2^`bits` with uniform logarithms.
 fn chars(bits: u32) -> impl Strategy<Value = usize> {
     (0..bits, 0..1_024_usize).prop_map(|(bits, rest)| (1 << bits) + (rest << bits) / 1_024)
 }
 
-/// A round whose results have fewer characters than two to the power of `bits`.
+/// A round whose results have fewer than 2^`bits` characters.
 pub(crate) fn round_of(bits: u32) -> impl Strategy<Value = RoundOf> {
     let before =
         prop_oneof![20 => Just(Before::Nothing), 1 => Just(Before::Instructions), 1 => Just(Before::User)];
@@ -248,7 +248,7 @@ pub(crate) fn round_of(bits: u32) -> impl Strategy<Value = RoundOf> {
     })
 }
 
-/// The same without what the user says meanwhile.
+/// Removes the user's messages between rounds.
 pub(crate) fn without_users(mut rounds: Vec<RoundOf>) -> Vec<RoundOf> {
     for round in rounds.iter_mut().filter(|round| round.before == Before::User) {
         round.before = Before::Nothing;

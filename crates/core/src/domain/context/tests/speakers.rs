@@ -1,4 +1,4 @@
-//! Who says what, where several speak.
+//! Names of speakers, in conversations of several.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn said(name: &str, text: &str) -> Message {
     formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
 }
 
-/// The turns, whose tokens are counted as they are sent.
+/// The turns, with their tokens counted as sent.
 fn told(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
     let options = ContextOptions {
         names_speakers,
@@ -20,7 +20,7 @@ fn told(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool
 }
 
 #[test]
-fn what_several_speakers_say_stays_told_apart() {
+fn the_words_of_several_speakers_stay_distinct() {
     let messages = [
         said("ida", "Postgres."),
         said("ida", "Please."),
@@ -43,9 +43,9 @@ fn what_several_speakers_say_stays_told_apart() {
     );
 }
 
-/// The anchor is somebody's, too, and becomes one turn with the window's first words.
+/// The anchor has a speaker, too, and is merged with the window's first words.
 #[test]
-fn whose_the_anchor_is_stays_told() {
+fn the_speaker_of_the_anchor_stays_named() {
     let (task, answer) = (said("ida", "The task."), message("a Done."));
     let built = |speaker, alternation, names_speakers| {
         let next = said(speaker, "Go on.");
@@ -74,7 +74,7 @@ fn whose_the_anchor_is_stays_told() {
         built("omar", Alternation::Merge, true),
         "u [ida:] + The task. + [S] | u Go on. | a Done."
     );
-    // Whoever has no name becomes one turn with the anchor all the same.
+    // A turn without a name is still merged with the anchor.
     assert_eq!(
         built("", Alternation::Merge, true),
         "u [ida:] + The task. + [S] + [user:] + Go on. | a Done."

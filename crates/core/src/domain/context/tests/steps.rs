@@ -20,7 +20,7 @@ fn flat(context: &Context<'_>) -> Vec<String> {
         .collect()
 }
 
-/// What a step can change.
+/// The part of a context that a step can change.
 fn decided(context: &Context<'_>) -> (Vec<i64>, Vec<Elision>) {
     (context.left_out.clone(), context.elided.clone())
 }
@@ -37,9 +37,9 @@ fn run(rounds: &[RoundOf], leg_tokens: i64) -> AgentRun {
     AgentRun::new(Format::OpenAiChat, rounds, leg_tokens)
 }
 
-/// A message of the model's without a call and its next message make one turn, but two rounds.
+/// A message of the model without a call and its next message make one turn, but two rounds.
 #[test]
-fn a_round_behind_words_alone_is_as_new_as_any() {
+fn a_round_after_words_alone_counts_as_new() {
     let of = |results: Vec<usize>| RoundOf {
         before: Before::Nothing,
         said: 10,
@@ -70,7 +70,7 @@ fn a_round_behind_words_alone_is_as_new_as_any() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Where legs and rounds are small beside the limit, as they are in the daemon: few steps, and nothing new is touched.
+    /// Legs and rounds are small compared with the limit, as in the daemon: few steps, and new results stay whole.
     #[test]
     fn between_two_steps_a_request_begins_with_the_one_before(
         rounds in vec(round_of(14), 1..160),
@@ -104,7 +104,7 @@ proptest! {
                 .map(|(seq, _)| seq)
                 .collect();
             prop_assert!(context.elided.iter().all(|elision| !newest.contains(&elision.seq.unwrap())));
-            // The model is called after results and the user's words.
+            // The model is called after results and after the user's words.
             if let Some(before) = before.as_ref().filter(|_| is_call) {
                 let shared = flat(before).iter().zip(&whole).take_while(|(one, other)| one == other).count();
                 let is_step = decided(before) != decided(&context);
@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(steps <= tokens * 5 / limit + 1, "{steps} steps in {tokens} tokens, {limit}");
     }
 
-    /// Whatever the limit is: it is kept if that is possible, and what changes changes at a step.
+    /// Any limit is kept if possible, and changes happen only at steps.
     #[test]
     fn a_limit_is_kept_if_it_can_be(
         rounds in vec(round_of(14), 1..60),
@@ -189,7 +189,7 @@ fn old_results_get_smaller_with_age_and_the_newest_are_whole() {
 }
 
 #[test]
-fn one_result_that_is_more_than_all_room_takes_nothing_else_along() {
+fn one_oversized_result_displaces_nothing_else() {
     let mut rounds = even(20, 500);
     rounds[19].results = vec![400_000];
     let run = run(&rounds, 4_000);
@@ -200,7 +200,7 @@ fn one_result_that_is_more_than_all_room_takes_nothing_else_along() {
     assert_eq!(chars, [400_000 - 16_000]);
 }
 
-/// The ends of its texts cost ten times what lies between them.
+/// The ends of its texts cost ten times as much as the middle.
 struct DenseEnds(AtomicU64);
 
 impl TokenCounter for DenseEnds {
@@ -215,7 +215,7 @@ impl TokenCounter for DenseEnds {
     }
 }
 
-/// What was expected is too little then: it is counted, and the limit is kept all the same.
+/// The estimate is then too low: the exact count still keeps the limit.
 #[test]
 fn a_limit_is_kept_where_the_ends_of_results_are_dense() {
     let run = run(&even(60, 40_000), 30_000);
@@ -247,7 +247,7 @@ fn a_limit_is_kept_where_the_ends_of_results_are_dense() {
     }
 }
 
-/// Texts that are stored with their tokens aren't counted again, and shortened ones once each, however many steps there were.
+/// Texts stored with their tokens aren't counted again, and shortened ones are counted once, however many steps there are.
 #[test]
 fn thirty_legs_of_a_hundred_rounds_are_counted_once() {
     let run = run(&even(3_000, 400), 43_000);
@@ -257,15 +257,15 @@ fn thirty_legs_of_a_hundred_rounds_are_counted_once() {
         let counter = DenseEnds(AtomicU64::new(0));
         let context = build(&input, &options(max_tokens), &counter);
         let counts = counter.0.load(Ordering::Relaxed);
-        // A few of the head for each leg that it could begin with.
+        // A few counts of the head, for each leg that it could begin with.
         let few = context.elided.len() as u64 + 10 * input.exchanges.len() as u64;
         assert!(!context.over_budget && counts <= few, "{counts} counts, {few}");
     }
 }
 
-/// Thinking goes at the first step and doesn't come back.
+/// Thinking is dropped at the first step and stays dropped.
 #[test]
-fn thinking_goes_once() {
+fn thinking_is_dropped_once() {
     let think = |at: usize| {
         let call = serde_json::json!({"type": "tool_use", "id": at.to_string(), "name": "run", "input": {}});
         let thought =

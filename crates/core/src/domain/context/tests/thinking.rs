@@ -1,9 +1,9 @@
-//! Which thinking is sent.
+//! The thinking that is sent.
 
 use super::*;
 
 #[test]
-fn thinking_goes_when_anything_has_left() {
+fn thinking_is_dropped_when_anything_has_left() {
     let script = "u one | t hmm | u two | t aha";
     let options = ContextOptions::default();
     assert_eq!(
@@ -36,7 +36,7 @@ fn thinking_goes_when_anything_has_left() {
 }
 
 #[test]
-fn thinking_goes_when_instructions_that_came_later_stand_before_it() {
+fn thinking_is_dropped_when_later_instructions_come_before_it() {
     let options = ContextOptions::default();
     let hoisting = ContextOptions {
         system_in_place: false,
@@ -53,9 +53,9 @@ fn thinking_goes_when_instructions_that_came_later_stand_before_it() {
     assert!(built(later, &in_place).contains("(hmm)"));
 }
 
-/// A result that arrived late was elsewhere, or nowhere, when the model thought what stands behind it now.
+/// A late result was elsewhere, or missing, when the model thought the thoughts that now come after it.
 #[test]
-fn thinking_goes_when_a_late_result_stands_before_it() {
+fn thinking_is_dropped_when_a_late_result_comes_before_it() {
     let options = ContextOptions::default();
     for (script, expected) in [
         (
@@ -76,7 +76,7 @@ fn thinking_goes_when_a_late_result_stands_before_it() {
 }
 
 #[test]
-fn thinking_goes_when_something_before_it_was_forgotten() {
+fn thinking_is_dropped_when_something_before_it_was_forgotten() {
     let forgotten = |kind: &Kind| formats::parse(Format::Native, &tombstone(kind)).unwrap();
     let [one, hmm, two, aha] = ["u one", "t hmm", "u two", "t aha"].map(message);
     let sent = |messages: &[&Message]| {
@@ -88,7 +88,7 @@ fn thinking_goes_when_something_before_it_was_forgotten() {
         sent(&[&one, &hmm, &user, &two, &aha]),
         "u one | a said | u two | a said"
     );
-    // What was thought before, and what no model ever saw.
+    // Earlier thoughts, and messages that no model saw.
     assert_eq!(sent(&[&one, &hmm, &two, &user]), "u one | a (hmm) said | u two");
     assert_eq!(sent(&[&one, &usage, &hmm]), "u one | a (hmm) said");
 }
