@@ -81,7 +81,6 @@ fn png_size(bytes: &[u8]) -> Option<ImageSize> {
     })
 }
 
-/// Walks the segments to the start of the frame.
 fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
     let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
     loop {

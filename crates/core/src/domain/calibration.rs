@@ -30,7 +30,6 @@ pub const SAMPLES_MIN: usize = 16;
 pub const VOICES_MIN: usize = 3;
 /// With fewer agents than this, the shared guard can only be raised, not lowered.
 pub const LOWERING_VOICES_MIN: usize = 8;
-/// The percentage of samples that the guard covers.
 const GUARD_PERCENT: usize = 95;
 /// The fewest tokens of a sample: smaller ones measure overhead rather than the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
@@ -107,7 +106,6 @@ pub struct ReportedSample {
 /// The samples of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// The last samples, oldest first.
     samples: VecDeque<ReportedSample>,
 }
 
@@ -221,9 +219,7 @@ fn scaled(tokens: i64, permille: i64) -> i64 {
 /// The calibrations of all models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibrations {
-    /// By provider, then by model.
     models: BTreeMap<String, BTreeMap<String, LearnedRatio>>,
-    /// The number of samples learned in all.
     learned: u64,
 }
 

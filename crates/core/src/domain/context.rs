@@ -110,7 +110,7 @@ pub enum Reason {
 pub struct Piece<'a> {
     /// Its content, in order; never empty.
     pub parts: Cow<'a, [Part]>,
-    /// Where it comes from.
+    /// The stored message it comes from, or the reason for making it.
     pub origin: PieceOrigin,
     /// The stored message, if `parts` are all of it except blank texts and thinking. Its own provider may then get it back unchanged.
     pub source: Option<&'a Message>,
@@ -184,7 +184,7 @@ pub struct ContextOptions {
     pub step_tokens: i64,
     /// True if the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
-    /// What to do with consecutive turns of one side.
+    /// The handling of consecutive turns of one side.
     pub alternation: Alternation,
     /// True if instructions stay in their place; otherwise all of them come first.
     pub system_in_place: bool,
@@ -334,7 +334,6 @@ pub struct Context<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
     All,
-    /// Only the thinking of the open exchange.
     Open,
     None,
 }

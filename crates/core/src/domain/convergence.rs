@@ -19,13 +19,11 @@ use super::number::i64_or_max;
 pub const WINDOW_MESSAGES: usize = 10;
 /// Above this likeness of the content, that likeness alone is the score.
 const CONTENT_DECIDES_ABOVE: f64 = 0.9;
-/// The number of scores in a trend.
 const TREND_SCORES: usize = 3;
 /// A trend is stable if neighbouring scores differ by less than this.
 const STABLE_BELOW: f64 = 0.1;
 /// The components' names, in the order of the fields.
 const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
-/// The largest deviation of a profile's sum of weights from 1.
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
 /// The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score.
@@ -271,7 +269,7 @@ pub struct SpeakerMessage {
     pub exchange: i64,
     /// The speaker's name.
     pub speaker: String,
-    /// What was said.
+    /// The text of the message.
     pub text: String,
 }
 

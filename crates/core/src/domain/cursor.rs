@@ -16,7 +16,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{agent::AgentId, fnv::fnv32, number::usize_or_max, text::hexadecimal};
 
-/// The version of the form.
 const VERSION: char = '1';
 /// Version, list, and eight digits of the check.
 const HEAD_CHARS: usize = 10;
@@ -149,7 +148,6 @@ pub fn cut<Entry, Last>(
     (found, next)
 }
 
-/// Splits a cursor into list, check and last entry.
 fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     if text.len() > CHARS_MAX || !text.is_ascii() {
         return Err(NoCursor::Unknown);
@@ -176,7 +174,6 @@ fn number(digits: &str) -> Result<u32, NoCursor> {
     u32::from_str_radix(digits, 16).map_err(|_| NoCursor::Unknown)
 }
 
-/// Computes the check. It is the same in every daemon.
 fn check(list: PagedList<'_>, entry: &str) -> u32 {
     let letter = list.letter().to_string();
     let parts = [letter.as_str(), list.agent(), entry];

@@ -27,7 +27,6 @@ pub const HEADLINE_TOOLS_MAX: usize = 8;
 /// The title of a forgotten exchange.
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
-/// The prefix of an interrupted exchange's digest.
 const INTERRUPTED_MARK: &str = "(interrupted) ";
 /// The text around the first leg's number, which together prefix the digest of a later leg.
 const CONTINUES_MARK: (&str, &str) = ("(continues #", ") ");
@@ -338,7 +337,6 @@ impl Exchange {
     }
 }
 
-/// Removes the marks from a digest.
 pub(super) fn unmarked(digest: &str) -> &str {
     let said = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
     let (before, behind) = CONTINUES_MARK;

@@ -288,7 +288,6 @@ impl<'a> WireLine<'a> {
 #[cfg(test)]
 mod tests;
 
-/// The schema of a serialized view.
 #[cfg(feature = "openapi")]
 mod schema {
     use utoipa::{

@@ -222,7 +222,6 @@ impl Ledger {
         newest.exchange >= self.first_exchange && self.follows(Some(newest))
     }
 
-    /// Returns true if the next message directly follows the last one of `exchange`.
     fn follows(&self, exchange: Option<&Exchange>) -> bool {
         exchange.is_none_or(|exchange| exchange.last_seq == self.last_seq)
     }
@@ -419,7 +418,6 @@ impl Ledger {
         Some(back)
     }
 
-    /// Moves the boundary forward to `cut`.
     pub(super) fn move_boundary(&mut self, cut: CutPoint, at: Timestamp) -> Option<Eviction> {
         if cut.exchange <= self.first_exchange {
             return None;

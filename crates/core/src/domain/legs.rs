@@ -150,7 +150,6 @@ struct States {
 }
 
 impl States {
-    /// Starts with the exchange of `last`.
     fn from(last: Option<&Exchange>) -> Self {
         Self {
             met: last.map(|last| (last.begins_with(), last.state)),

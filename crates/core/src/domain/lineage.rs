@@ -73,7 +73,6 @@ impl StepFields {
         self.data.and_then(|data| data.seq()).or(self.seq)
     }
 
-    /// The label of a mark, or the name of the mark to go back to.
     fn label(self) -> Option<String> {
         let inner = self.data.and_then(|data| data.label());
         let named = inner.or(self.target_label).or(self.to).or(self.label);

@@ -287,7 +287,6 @@ pub struct Message {
     pub payload: String,
 }
 
-/// The beginning of every tombstone's payload.
 const TOMBSTONE: &str = r#"{"forgotten":true,"#;
 
 /// The payload that replaces a forgotten message of that kind: a native message without content.

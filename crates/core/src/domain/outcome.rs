@@ -19,17 +19,13 @@ const EXIT_CODES: [&str; 5] = [
     "return_code",
     "exit_status",
 ];
-/// Fields with the status of an HTTP response.
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
-/// The HTTP statuses that are errors.
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
-/// Values of `error` that mean no error.
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
 /// The fields allowed next to a `status` of `failed`. With others it may be the status of an object that the tool looked up.
 const BESIDE_STATUS: [&str; 8] = [
     "status", "message", "msg", "reason", "detail", "details", "code", "data",
 ];
-/// Fields with the reason of a failure.
 const REASONS: [&str; 7] = ["error", "message", "msg", "reason", "detail", "details", "stderr"];
 /// Phrases before an exit code.
 const EXITS: [&str; 4] = [
@@ -42,7 +38,6 @@ const EXITS: [&str; 4] = [
 const EXIT_WORDS_MAX: usize = 4;
 /// The number of lines that are searched before the output of a command.
 const HEADER_LINES: usize = 5;
-/// The most bytes of a line that are searched for an exit code.
 const EXIT_BYTES_MAX: usize = 96;
 
 type OutcomeFields<'a> = BTreeMap<String, &'a RawValue>;

@@ -169,7 +169,6 @@ fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSetti
     }
 }
 
-/// Settings with fixed sizes of window and summary; the request is their sum.
 fn structured_memory(given: &AgentSettings, basis: &Basis) -> AgentSettings {
     let window = given.budget_tokens.unwrap_or(STRUCTURED_MEMORY_TOKENS);
     let reserves = given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens)

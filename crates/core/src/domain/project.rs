@@ -35,7 +35,6 @@ impl FromStr for ProjectId {
     }
 }
 
-/// The most characters of an invalid name that are shown.
 const SHOWN_CHARS_MAX: usize = 128;
 
 impl TryFrom<String> for ProjectId {

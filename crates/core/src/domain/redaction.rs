@@ -29,7 +29,6 @@ use rules::{RULES, SEEN_BEFORE_BYTES, SecretRule};
 pub const PATTERNS_MAX: usize = 64;
 /// The most bytes of a custom pattern.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
-/// The most bytes of memory of one compiled custom pattern.
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
 /// The rule's name of custom patterns, in marks and metrics.
 pub const OWN_PATTERN: &str = "own pattern";
@@ -179,7 +178,6 @@ impl Redactor {
         self.find(text).into_iter().map(|found| found.rule).collect()
     }
 
-    /// The matches of all rules in `text`.
     fn seen_in(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         if self.shipped {
@@ -364,7 +362,6 @@ fn word_start(text: &str, start: usize) -> usize {
     start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of the word at `end`.
 fn word_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest.iter().take_while(|byte| is_word(**byte)).count()
@@ -383,7 +380,6 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The existing marks in `text`.
 fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPENING)
         .filter_map(|(start, _)| {

@@ -55,10 +55,8 @@ fn is_begun(parts: &[Part]) -> bool {
 /// The newest round of an exchange, as far as the next message needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// The provider's id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// The number of the model's messages in it.
     messages: u32,
     /// True if the model's next message may belong to it without an id: nobody else has spoken since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -66,7 +64,6 @@ pub struct Round {
 }
 
 impl Round {
-    /// Returns true if the model's message `part` begins the next round.
     fn is_followed_by(&self, part: &ResponsePart) -> bool {
         let is_other = match (&self.id, &part.id) {
             (Some(own), Some(others)) => own != others,

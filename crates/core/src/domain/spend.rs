@@ -144,7 +144,6 @@ impl SpendLimits {
         }
     }
 
-    /// Which limits are used up: on calls, on tokens, on cost.
     fn used_up(self, spent: SpendTotal) -> [bool; 3] {
         [
             (self.calls, spent.calls),

@@ -17,7 +17,6 @@ use super::{
     zone::Zone,
 };
 
-/// The most characters of a media type or a block's type.
 const MEDIA_CHARS_MAX: usize = 80;
 
 /// The source of a line in a transcript.

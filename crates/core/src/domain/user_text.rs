@@ -67,7 +67,6 @@ pub fn are_programs(parts: &[Part], format: Format) -> bool {
     said(parts, format).is_blank
 }
 
-/// The rest of a message without the programs' texts.
 struct RemainingMessage<'a> {
     texts: Vec<Cow<'a, str>>,
     /// True if a program's text was removed, and nothing is left.

@@ -40,7 +40,6 @@ pub struct Budget {
     max_tokens: i64,
     low_water: f64,
     max_messages: i64,
-    /// As configured.
     leg_tokens: i64,
 }
 

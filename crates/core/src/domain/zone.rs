@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 
 use super::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 
-/// Farther than any zone is from UTC, or any clock change, even a skipped day, reaches.
+/// More than the largest offset from UTC and the largest clock change, a skipped day, together.
 const REACH_MS: i64 = 50 * HOUR_MS;
 
 /// A time zone of the IANA database, such as `Europe/Berlin`.

@@ -70,10 +70,8 @@ pub struct WindowView {
     pub summarized_through: i64,
 }
 
-/// One answer, perhaps in several messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ObservedAnswer {
-    /// Tokens of all messages before it.
     before: i64,
     tokens: i64,
     is_opaque: bool,
@@ -81,7 +79,6 @@ struct ObservedAnswer {
 }
 
 impl ObservedAnswer {
-    /// Returns true if `seen` is another part of this answer.
     fn goes_on_in(&self, seen: &Observation) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
@@ -104,7 +101,6 @@ impl ObservedAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observer {
     shown: Option<WindowView>,
-    /// Tokens of all messages seen so far.
     said: i64,
     meter: Meter,
     /// True if an opaque message came since the last report.
@@ -171,7 +167,6 @@ impl Observer {
         self.end_answer()
     }
 
-    /// Ends the current answer and returns its samples.
     fn end_answer(&mut self) -> Vec<CalibrationSample> {
         let Some(answer) = self.answer.take() else {
             return Vec::new();

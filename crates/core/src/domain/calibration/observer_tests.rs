@@ -15,7 +15,6 @@ fn said(tokens: i64) -> Observation {
     }
 }
 
-/// An answer without a report.
 fn answer(tokens: i64) -> Observation {
     Observation {
         is_answer: true,
@@ -185,7 +184,6 @@ fn a_report_is_about_the_model_it_names() {
     }
 }
 
-/// One token per character.
 struct Characters {
     is_exact: bool,
 }

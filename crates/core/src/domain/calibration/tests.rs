@@ -9,7 +9,6 @@ fn sample(estimated_tokens: i64, reported_tokens: i64) -> CalibrationSample {
     }
 }
 
-/// The agent that reports, in tests with one.
 const ONE: Reporter = Reporter(1);
 
 fn of_one(sample: CalibrationSample) -> ReportedSample {
@@ -174,7 +173,6 @@ fn the_model_that_learned_least_recently_is_dropped() {
     assert!(calibrations.of("anthropic", "claude-opus-5").is_some());
 }
 
-/// Samples with a ratio between these thousandths.
 fn samples(
     permille: std::ops::RangeInclusive<i64>,
     count: std::ops::Range<usize>,

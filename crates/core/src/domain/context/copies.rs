@@ -160,12 +160,9 @@ fn with_seen<T>(
     })
 }
 
-/// The attributes of a copy's tag.
 #[derive(Clone, Copy)]
 pub(super) struct CopyMark {
-    /// The number of the copied message.
     pub(super) seq: i64,
-    /// Its exchange.
     pub(super) exchange: i64,
     pub(super) why: &'static str,
 }

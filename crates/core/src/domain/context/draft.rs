@@ -13,7 +13,6 @@ use crate::domain::{
 /// How much of a draft the speaker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchObservation {
-    /// All of it.
     Seen,
     /// The results of calls that the speaker sees, with the rest of their message.
     WithCalls,
@@ -47,7 +46,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Makes a piece of some of its parts.
     pub(super) fn share(&self, parts: Vec<Part>) -> Piece<'a> {
         Piece {
             parts: Cow::Owned(parts),
@@ -69,7 +67,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The drafts of all exchanges, in stored order.
 pub(super) fn of_exchanges<'a>(input: &ContextInput<'a>, thinking: Thinking) -> Vec<Draft<'a>> {
     let viewer = input.perspective;
     // Legs of one exchange are open together.

@@ -10,7 +10,6 @@ use crate::domain::{
 
 const NAME: &str = "summary";
 
-/// The most characters of a speaker's name in the tag.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Fences the summary and marks it as notes. No tag inside can end the fence or open another one. `reader` is the speaker who gets it in
@@ -38,7 +37,6 @@ fn fenced(agent: &AgentId, version: i64, markdown: &str, attributes: &str) -> St
     )
 }
 
-/// Makes the name safe for a quoted attribute.
 pub(super) fn attribute(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"\"<>".contains(*c)).collect();
     cut(&one_line(&plain), NAME_CHARS_MAX)

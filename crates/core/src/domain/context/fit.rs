@@ -22,7 +22,6 @@ pub(super) fn whole<'a>(
     is_whole.then(|| finish(plan, Decision::default()))
 }
 
-/// Builds the context with the given thinking.
 pub(super) fn fit<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -36,7 +35,6 @@ pub(super) fn fit<'a>(
     finish(plan, decision)
 }
 
-/// The limit that applies.
 fn limit(plan: &Plan<'_, '_>, passes: Passes) -> Option<i64> {
     plan.options.limit_tokens().filter(|_| passes.has(Pass::Fitting))
 }

@@ -12,7 +12,6 @@ const OLDER_ROUNDS: [usize; 3] = [10, 30, 100];
 pub(super) struct ResultSize(usize);
 
 impl ResultSize {
-    /// All of it.
     pub(super) const WHOLE: Self = Self(0);
     /// The smallest size with any content.
     const SMALL: Self = Self(SIZES.len() - 1);
@@ -30,7 +29,6 @@ impl ResultSize {
     }
 }
 
-/// The way a step shortens results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Shortens older results more; the newest rounds stay whole. The number is the level.
@@ -54,7 +52,6 @@ impl Treatment {
         (FIRM + 1..=HARDEST).map(Self::ByAge)
     }
 
-    /// The size of a result from `rounds_ago`.
     pub(super) fn size(self, rounds_ago: usize) -> ResultSize {
         match self {
             Self::ByAge(_) if rounds_ago < NEW_ROUNDS => ResultSize::WHOLE,

@@ -25,13 +25,11 @@ struct CallPosition {
     result: Option<ResultSpan>,
 }
 
-/// The calls of all drafts in order, with their results.
 struct Pairs<'d, 'a> {
     drafts: &'d [Draft<'a>],
     calls: Vec<CallPosition>,
     /// The calls without a result, by id.
     open: HashMap<&'d str, Vec<usize>>,
-    /// The index of each draft's first call.
     first_call: Vec<usize>,
     /// Tool names of visible calls with results, by the calls' ids.
     answered: HashMap<&'d str, &'d str>,

@@ -16,15 +16,12 @@ use crate::domain::{
 
 /// A request takes at most one part in this many of the context, however big a step is.
 const REQUEST_SHARE: i64 = 2;
-/// The reason for the copy, as the model reads it.
 const WHY: &str = "the request that what follows works on";
 
 /// The requests of all exchanges with later legs in the window.
 pub(super) struct Requests<'a>(Vec<DraftRequest<'a>>);
 
-/// A request, rendered.
 pub(super) struct DraftRequest<'a> {
-    /// The first leg of its exchange.
     exchange: i64,
     pub(super) seq: i64,
     pub(super) piece: Piece<'a>,
@@ -73,7 +70,6 @@ pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
     share.into_iter().chain(step).min()
 }
 
-/// The stored requests.
 fn sources<'i, 'a>(input: &'i ContextInput<'a>) -> impl Iterator<Item = SourceRequest<'a>> + use<'i, 'a> {
     let later = input
         .exchanges

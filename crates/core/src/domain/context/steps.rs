@@ -26,16 +26,13 @@ const FULLER_PERCENT: [i64; 3] = [FULL_PERCENT, 90, 100];
 /// A round that is too big alone gets one part in this many of the room.
 const BIG_ROUND_SHARE: i64 = 2;
 
-/// The part of the window that is sent.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     /// The index of the first exchange or leg to send.
     pub(super) start: usize,
-    /// The results to shorten.
     pub(super) cuts: Vec<ShortenedSpan>,
 }
 
-/// A piece of the body with shortened results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShortenedSpan {
     pub(super) turn: usize,
@@ -46,12 +43,10 @@ pub(super) struct ShortenedSpan {
     pub(super) tokens: i64,
 }
 
-/// Returns true if a `limit` in tokens forces a step.
 pub(super) fn is_forced(plan: &Plan<'_, '_>, limit: i64) -> bool {
     Walk::new(plan, limit).overflows()
 }
 
-/// Decides what to send within `limit` tokens.
 pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     let mut walk = Walk::new(plan, limit);
     if !walk.overflows() {
@@ -66,7 +61,6 @@ pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     walk.decision()
 }
 
-/// A piece of the body, with its cost.
 struct Unit {
     turn: usize,
     piece: usize,
@@ -77,7 +71,6 @@ struct Unit {
     tokens: i64,
     /// Additional tokens: its turn's overhead, and the turns that alternation puts before it.
     beside: i64,
-    /// The lengths of its results; `None` without results.
     lengths: Option<truncate_results::Lengths>,
 }
 
@@ -91,7 +84,6 @@ struct Walk<'p, 'i, 'a> {
     fixed: Vec<Option<i64>>,
     /// Counted tokens of shortened pieces, by unit and size.
     counts: HashMap<(usize, ResultSize), i64>,
-    /// Tokens of the note in a shortened result.
     note_tokens: i64,
     /// True if costs of shortened results are counted, not estimated.
     is_exact: bool,
@@ -126,7 +118,6 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// Returns true if the whole window exceeds the limit.
     fn overflows(&mut self) -> bool {
         let all: i64 = self.units.iter().map(|unit| unit.beside + unit.tokens).sum();
         !self.fixed.is_empty() && self.fixed(0) + all > self.limit
@@ -166,7 +157,6 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// Takes a step after the unit `at`.
     fn step(&mut self, at: usize) {
         self.cut_big_rounds(at);
         let (start, treatment) = self.choose(at);
@@ -270,7 +260,6 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         *self.fixed[start].get_or_insert_with(|| self.plan.fixed(start))
     }
 
-    /// The tokens of a unit in that size.
     fn cost(&mut self, at: usize, size: ResultSize) -> i64 {
         let unit = &self.units[at];
         let (Some(lengths), Some(keep)) = (&unit.lengths, size.chars()) else {
@@ -357,7 +346,6 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
     units
 }
 
-/// The numbers of the messages that begin a round.
 fn rounds(plan: &Plan<'_, '_>) -> Vec<i64> {
     let mut begins = Vec::new();
     for row in &plan.input.exchanges {

@@ -47,7 +47,6 @@ fn messages(script: &str) -> Vec<Message> {
     script.split(" | ").map(message).collect()
 }
 
-/// Turns in the same short form; synthetic content is in brackets.
 fn brief(turns: &[Turn<'_>]) -> String {
     let turns = turns.iter().map(|turn| {
         let role = match turn.role {
@@ -112,7 +111,6 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
     use_it(&mut input)
 }
 
-/// A history with an exchange for each message.
 fn one_by_one<'m>(messages: impl IntoIterator<Item = &'m Message>) -> ContextInput<'m> {
     let exchanges = (1..).zip(messages).map(|(seq, message)| SourceExchange {
         exchange: seq,
@@ -361,7 +359,6 @@ fn an_anchor_takes_no_more_than_its_share() {
     });
 }
 
-/// A letter of several bytes is one character.
 #[test]
 fn an_anchor_is_measured_in_characters() {
     for (letters, is_whole) in [(100_000, true), (100_001, false)] {

@@ -15,7 +15,6 @@ const ESTIMATE_MARGIN: i64 = 8;
 const NOTE_CHARS: usize = 60;
 /// A number of the usual length in a note.
 const NOTED_CHARS: usize = 9_999_999;
-/// The beginning of a note about left-out text.
 const NOTE_HEAD: &str = "[… ";
 
 /// A shortened tool result.
@@ -30,10 +29,8 @@ pub struct Elision {
     pub chars: usize,
 }
 
-/// The lengths of the texts in a piece with results.
 #[derive(Debug)]
 pub(super) struct Lengths {
-    /// Characters of each result.
     results: Vec<usize>,
     /// Characters of all other text.
     others: usize,
@@ -155,7 +152,6 @@ fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     cut(text, text.chars().count(), keep, exchange)
 }
 
-/// Like [`shorten`], for a text of `chars` characters.
 fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, usize)> {
     let left_out = chars.checked_sub(keep).filter(|&left_out| left_out > 0)?;
     let tail = keep / 3;
@@ -177,12 +173,10 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     (short.chars().count() < chars).then_some((short, left_out))
 }
 
-/// The byte index after the first `chars` characters.
 fn end_of_first(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
 
-/// The byte index of the last `chars` characters.
 fn start_of_last(text: &str, chars: usize) -> usize {
     match chars.checked_sub(1) {
         Some(before) => text.char_indices().nth_back(before).map_or(0, |(at, _)| at),
@@ -190,7 +184,6 @@ fn start_of_last(text: &str, chars: usize) -> usize {
     }
 }
 
-/// The note that replaces `left_out` characters.
 fn note(left_out: usize, exchange: i64) -> String {
     format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
 }

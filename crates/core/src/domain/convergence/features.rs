@@ -14,7 +14,6 @@ const LABELS: [&str; 2] = ["**Agent A**", "**Agent B**"];
 const SENTENCE_ENDS: [char; 3] = ['.', '!', '?'];
 const BULLETS: [char; 3] = ['-', '*', '•'];
 
-/// The counts of one message, or the sums of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Features {
     pub(super) chars: usize,
@@ -168,7 +167,6 @@ fn jaccard<T: Ord + Hash>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> f64 {
     share(one.intersection(other).count(), one.union(other).count())
 }
 
-/// `part / whole`; 0 if `whole` is 0.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of characters are far below 2^52"

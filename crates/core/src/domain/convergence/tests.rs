@@ -280,7 +280,6 @@ proptest! {
         }
     }
 
-    /// The last messages alone give the same score as the whole conversation.
     #[test]
     fn the_last_messages_are_enough(
         texts in proptest::collection::vec("[a-d ?.]{0,12}", 2..60),

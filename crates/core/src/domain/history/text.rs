@@ -14,7 +14,6 @@ use crate::domain::{
     time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
 };
 
-/// The fewest columns of a rendering.
 const WIDTH_MIN: usize = 40;
 /// The title's column is at least this wide if there is room, and never narrower than a third of it.
 const TITLE_WIDTH: usize = 19;
@@ -26,7 +25,6 @@ const TOKENS_WIDTH: usize = 7;
 const VOICE_WIDTH: usize = 11;
 /// The width of `104213` and two blanks, before the text of a line.
 const LINE_TOKENS_WIDTH: usize = 8;
-/// The length of the rule before its label.
 const RULE_LEAD: usize = 8;
 
 /// Renders `view` in lines of `width` columns, with box-drawing characters and without colour. [`ascii`](crate::domain::text::ascii)
@@ -118,7 +116,6 @@ fn shown_part(shown: usize, total: i64) -> String {
     }
 }
 
-/// The widths of the columns, the same for all exchanges of a view.
 struct Columns {
     number: usize,
     title: usize,
@@ -165,7 +162,6 @@ impl Columns {
         Some(cut(&format!("  {}", run.heading()), self.width))
     }
 
-    /// The line of an exchange and the lines of its messages.
     fn lines(&self, view: &HistoryView, shown: &HistoryExchange, is_alone: bool) -> Vec<String> {
         let row = format!(
             "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
@@ -199,7 +195,6 @@ fn number(shown: &HistoryExchange, is_alone: bool) -> String {
     format!("{indent}#{}", shown.exchange.exchange)
 }
 
-/// Returns true if both are parts of one exchange.
 fn are_of_one(one: &HistoryExchange, next: &HistoryExchange) -> bool {
     one.exchange.begins_with() == next.exchange.begins_with()
 }

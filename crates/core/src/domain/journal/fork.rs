@@ -130,7 +130,6 @@ impl ForkRecord {
         }
     }
 
-    /// Reduces the running totals after `exchange` by `gone_tokens`.
     fn shift_totals(&mut self, exchange: i64, gone_tokens: i64) {
         let less = |total: &mut i64| *total = (*total - gone_tokens).max(0);
         for shared in self

@@ -11,7 +11,6 @@ use super::{Head, SessionRecord};
 
 /// A reason for a session's end that no message shows.
 const ENDED_BY_HAND: &str = "end";
-/// The limits of a window before the first append.
 const NO_CEILINGS: (i64, i64) = (0, 0);
 
 /// The result of comparing an agent with its journal's head.

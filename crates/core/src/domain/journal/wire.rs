@@ -50,7 +50,6 @@ const NUMBER_MAX: i64 = (1 << 53) - 1;
 /// The most tokens of one object: more than any history has, and eight million of them can still be added up.
 const TOKENS_MAX: i64 = 1 << 40;
 
-/// The valid range of a field, by its name.
 fn range(field: &str) -> RangeInclusive<i64> {
     let name = field.rsplit('.').next().unwrap_or_default();
     if name.contains("tokens") {
@@ -250,7 +249,6 @@ pub(super) mod time {
     }
 }
 
-/// Like [`time`], for optional times.
 pub(super) mod optional_time {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

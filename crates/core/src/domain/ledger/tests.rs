@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{message::Metadata, round::ResponsePart, time::MINUTE_MS};
 
-/// An event in a ledger's life.
 #[derive(Clone, Debug)]
 enum LedgerEvent {
     Said(LedgerEntry),
@@ -66,7 +65,6 @@ fn budgets() -> impl Strategy<Value = Budget> {
     })
 }
 
-/// All exchanges, as a store keeps them.
 #[derive(Default)]
 struct FullLedger {
     preambles: Vec<Exchange>,
@@ -355,7 +353,6 @@ fn seed_000_system_messages_within_an_exchange_stay_with_it() {
     );
 }
 
-/// An interrupting message ends the open exchange and is no request, whoever sent it.
 #[test]
 fn an_interruption_opens_nothing() {
     let mut ledger = Ledger::default();
@@ -390,7 +387,6 @@ fn a_programs_text_in_the_users_place_opens_no_exchange() {
     }
 }
 
-/// A cleared exchange stays cleared: later messages go into a new row after the boundary.
 #[test]
 fn late_messages_of_a_cleared_exchange_go_after_the_boundary() {
     let mut ledger = Ledger::default();

@@ -20,7 +20,6 @@ const HOSTS: &str = "(?:command|local|bash|ide|task|persisted|environment|backgr
 const BRACKETS: &str = "inst|sys|system(?:[_ ][a-z]{1,20})?|assistant|user|developer|admin|tool_calls|tool_results|available_tools|\
     img|img_end|audio|begin_audio|prefix|suffix|middle|think|args|call_id|tool_content|system_prompt|model_settings";
 
-/// A pattern and its replacement.
 struct MarkupRule {
     pattern: Regex,
     put: fn(&Captures<'_>, &str) -> String,
@@ -131,7 +130,6 @@ fn tag(found: &Captures<'_>, line: &str) -> String {
     format!("{}{name}", if is_parameter { '<' } else { '‹' })
 }
 
-/// Returns true if a name directly precedes the match.
 fn follows_name(found: &Captures<'_>, line: &str) -> bool {
     let place = found.get(0).map_or(0, |whole| whole.start());
     let before = line.get(..place).and_then(|before| before.chars().next_back());

@@ -12,7 +12,6 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 /// Words for rules that a model was given.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
-/// Words for the reader.
 const READERS: &str = r"(?:ai|a\.i\.|llm|language model|assistant|agent|chatbot|model|gpt|chatgpt|claude|gemini|copilot|summari[sz]er|crawler|bot)s?\b";
 /// Characters that a sentence may follow, apart from blanks.
 const SENTENCE_ENDS: [char; 22] = [
@@ -20,7 +19,6 @@ const SENTENCE_ENDS: [char; 22] = [
     '‹',
 ];
 
-/// All phrases, and the words that preselect them.
 struct Phrases {
     words: AhoCorasick,
     /// The phrase of each word.
@@ -28,7 +26,6 @@ struct Phrases {
     all: Vec<Phrase>,
 }
 
-/// A phrase and the places where it counts.
 struct Phrase {
     pattern: Regex,
     /// True if it counts only at the beginning of a sentence.

@@ -20,7 +20,6 @@ pub const PIDGIN_LIMITS: [ProviderLimit; 5] = [
     ProviderLimit { provider: "xai", context_tokens: 128_000, limit_tokens: 100_000 },
     ProviderLimit { provider: "local", context_tokens: 4_096, limit_tokens: 4_000 },
 ];
-/// The limit for an unlisted provider.
 const UNKNOWN_LIMIT_TOKENS: i64 = 8_000;
 
 impl ProviderLimit {

@@ -61,7 +61,6 @@ impl Term {
         Some(Self { words, is_open })
     }
 
-    /// Returns true if `found` begins with the words of this term.
     fn begins(&self, found: &[Word]) -> bool {
         let Some((last, first)) = self.words.split_last() else {
             return false;

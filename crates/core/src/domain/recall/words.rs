@@ -16,7 +16,6 @@ pub fn indexed(text: &str) -> String {
     line
 }
 
-/// A word with its position in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) span: Range<usize>,

@@ -14,7 +14,6 @@ pub(super) struct Plain {
     text: String,
     /// For each byte of `text`, the start of its character in the original.
     places: Vec<usize>,
-    /// The length of the original.
     end: usize,
 }
 

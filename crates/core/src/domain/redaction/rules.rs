@@ -12,7 +12,6 @@ pub(super) const SEEN_BEFORE_BYTES: usize = 64;
 /// The bytes after the first line of a private key that are searched for its end: a key of 16,384 bits has 13,000.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// One kind of secret.
 pub(super) struct SecretRule {
     /// The name, as in marks and metrics.
     pub(super) name: &'static str,
@@ -86,7 +85,6 @@ fn through_key(text: &str, end: usize) -> usize {
     end + closing.unwrap_or_else(letters)
 }
 
-/// Words for passwords in languages other than English.
 const PASSWORD_WORDS: &[&str] = &[
     "contrase",
     "clave",

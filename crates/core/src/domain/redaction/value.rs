@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// Words in place of a secret.
 const PLACEHOLDERS: [&str; 28] = [
     "password",
     "passwd",
@@ -34,7 +33,6 @@ const PLACEHOLDERS: [&str; 28] = [
     // The beginning of a mark, up to a blank.
     "[redacted:",
 ];
-/// The beginnings of placeholders.
 const TEMPLATES: [&str; 12] = [
     "${", "$(", "{{", "<", "%(", "%s", "%{", "your", "my_", "my-", "insert", "replace",
 ];

@@ -6,9 +6,7 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// The most tokens in a setting, as in the configuration's budget.
 const TOKENS_MAX: i64 = 100_000_000;
-/// The most messages in a setting.
 const MESSAGES_MAX: i64 = 1_000_000;
 /// The most bytes of a provider's name, a model's name, or a tag.
 const NAME_BYTES_MAX: usize = 128;
@@ -51,7 +49,6 @@ impl AgentSettings {
         SETTINGS.iter().map(|&(name, key, _)| (name, key))
     }
 
-    /// Returns true if every value is allowed.
     pub(super) fn is_sound(&self) -> bool {
         let tokens = [
             self.budget_tokens,

@@ -11,7 +11,6 @@ pub(super) struct LinkedLine<'a> {
     pub(super) id: Option<&'a str>,
 }
 
-/// A call without a result yet.
 struct OpenCall<'a> {
     at: usize,
     id: Option<&'a str>,
@@ -46,7 +45,6 @@ pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
         .collect()
 }
 
-/// For each line that is a result, the index of its call.
 fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
     let mut open: Vec<OpenCall<'_>> = Vec::new();
     let (mut batch, mut is_batch_over) = (0, true);

@@ -12,14 +12,12 @@ const RESULT: &str = "] Result:";
 /// The words between a tool's name and its target.
 const JOINTS: [&str; 3] = [" for ", " to ", " in "];
 
-/// A text that is a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ToolResult<'a> {
     tool: &'a str,
     body: &'a str,
 }
 
-/// The rest of a message.
 pub(super) struct HostRemainder<'a> {
     /// The rest of each text; blank if all of it is the program's.
     pub(super) texts: Vec<Cow<'a, str>>,

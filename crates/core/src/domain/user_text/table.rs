@@ -42,7 +42,6 @@ pub(super) enum MarkerShape {
     },
 }
 
-/// The hosts that write in `format`.
 pub(super) fn hosts(format: Format) -> impl Iterator<Item = &'static Host> {
     HOSTS.iter().filter(move |host| host.formats.contains(&format))
 }

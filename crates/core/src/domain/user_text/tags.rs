@@ -8,13 +8,11 @@ use crate::domain::text::floor_cut;
 /// The most bytes of an opening tag with its attributes.
 const TAG_BYTES_MAX: usize = 512;
 
-/// A complete tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClosedTag<'a> {
     pub(super) shape: MarkerShape,
     /// The text before it, from the end of the tag before.
     pub(super) before: &'a str,
-    /// The content.
     pub(super) inner: &'a str,
 }
 
@@ -124,7 +122,6 @@ pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     Cow::Owned(left.trim().to_owned())
 }
 
-/// An opening tag, with all text after it.
 struct OpenTag<'a> {
     name: &'static str,
     shape: MarkerShape,

@@ -20,7 +20,6 @@ fn native(kind: &str, text: &str) -> Message {
     formats::parse(Format::Native, &payload.to_string()).unwrap()
 }
 
-/// A message of `kind` with `tokens` in total.
 fn costing(kind: &str, tokens: i64) -> Message {
     let overhead = count_message(&Characters, &native(kind, ""));
     assert!(tokens >= overhead, "a {kind} costs {overhead} at least");

@@ -129,7 +129,6 @@ fn a_copy_has_its_messages_text_and_cannot_end_its_fence() {
     assert_eq!(context.copied, [1, 2, 3], "a mark says nothing");
 }
 
-/// A copy shows a speaker no more than the message did: no words for others, no results of their calls.
 #[test]
 fn a_copy_shows_the_speakers_perspective() {
     let line = |json: &str| formats::parse(Format::Native, json).unwrap();

@@ -15,10 +15,8 @@ use crate::{
     formats,
 };
 
-/// The user's first request.
 pub(crate) const REQUEST: &str = "Port the whole of it,\n\n\tand test each part.";
 
-/// The message before a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
@@ -34,7 +32,6 @@ pub(crate) struct RoundOf {
     pub(crate) results: Vec<usize>,
 }
 
-/// One message of a run, with its place.
 pub(crate) struct StoredMessage {
     pub(crate) message: Message,
     tokens: i64,
@@ -46,10 +43,8 @@ pub(crate) struct StoredMessage {
 /// A run, with one token per character.
 pub(crate) struct AgentRun {
     pub(crate) messages: Vec<StoredMessage>,
-    /// The tokens of each round.
     pub(crate) rounds: Vec<i64>,
     leg_tokens: i64,
-    /// Tokens of the newest leg.
     newest_tokens: i64,
     newest_round: Option<Round>,
 }
@@ -207,7 +202,6 @@ fn answer(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     }
 }
 
-/// The results of round `at`, in one message or in several.
 fn results(format: Format, at: usize, round: &RoundOf) -> Vec<Value> {
     let given = ids(at, round)
         .zip(&round.results)
@@ -248,7 +242,6 @@ pub(crate) fn round_of(bits: u32) -> impl Strategy<Value = RoundOf> {
     })
 }
 
-/// Removes the user's messages between rounds.
 pub(crate) fn without_users(mut rounds: Vec<RoundOf>) -> Vec<RoundOf> {
     for round in rounds.iter_mut().filter(|round| round.before == Before::User) {
         round.before = Before::Nothing;

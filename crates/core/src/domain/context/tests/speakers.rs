@@ -7,7 +7,6 @@ fn said(name: &str, text: &str) -> Message {
     formats::parse(Format::OpenAiChat, &json.to_string()).unwrap()
 }
 
-/// The turns, with their tokens counted as sent.
 fn told(input: &ContextInput<'_>, alternation: Alternation, names_speakers: bool) -> String {
     let options = ContextOptions {
         names_speakers,

@@ -263,7 +263,6 @@ fn thirty_legs_of_a_hundred_rounds_are_counted_once() {
     }
 }
 
-/// Thinking is dropped at the first step and stays dropped.
 #[test]
 fn thinking_is_dropped_once() {
     let think = |at: usize| {
