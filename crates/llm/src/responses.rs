@@ -1,4 +1,4 @@
-//! OpenAI's Responses. Nothing is stored there (`store: false`), and every request stands alone.
+//! OpenAI's Responses API. Nothing is stored there (`store: false`), and every request is independent.
 
 mod wire;
 
@@ -15,14 +15,14 @@ use super::{
     },
 };
 
-/// A model behind OpenAI's Responses.
+/// A model behind OpenAI's Responses API.
 pub type ResponsesModel = RemoteModel<Responses>;
 
-/// OpenAI's Responses.
+/// The protocol of OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses;
 
-/// What a model and its server understand.
+/// The fields that a model and its server understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsesDialect {
     format: AnswerFormat,

@@ -269,7 +269,7 @@ impl Journal {
                 DraftState::Part(_) => {}
                 DraftState::Whole(_) => return Ok(()),
                 DraftState::Headless => {
-                    return Err(io::Error::other("nobody wrote down what the agent began with"));
+                    return Err(io::Error::other("the agent's beginning was never recorded"));
                 }
             }
         }

@@ -142,5 +142,5 @@ impl Patience {
 }
 
 pub(super) fn late() -> StoreError {
-    StoreError::Unavailable("it takes its time".into())
+    StoreError::Unavailable("it didn't answer in time".into())
 }

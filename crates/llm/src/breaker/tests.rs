@@ -1,4 +1,4 @@
-//! Whole calls through a breaker.
+//! Tests of whole calls through a breaker.
 
 use super::*;
 use crate::{
@@ -110,7 +110,7 @@ fn what_answers_tell_of_the_provider() {
     }
 }
 
-/// A probe that nobody waits for any more isn't waited for for ever.
+/// A probe whose future is dropped doesn't block the next one for ever.
 #[tokio::test]
 async fn a_probe_that_is_given_up_makes_way_for_the_next() {
     let clock = Arc::new(ManualClock::new(Timestamp(0)));

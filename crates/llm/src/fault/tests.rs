@@ -1,4 +1,4 @@
-//! Bodies as the providers document them or as public reports quote them, and what they mean.
+//! Error bodies from providers' documentation and public reports, and their meaning.
 
 use reqwest::{
     StatusCode,
@@ -270,7 +270,7 @@ fn waits_and_wishes_of_the_server_are_heeded() {
         key: None,
         material: "",
     };
-    // Of an outage no more than an hour is believed.
+    // A wait for an outage is limited to an hour.
     for (status, told, wait_s) in [
         (429, "7", 7),
         (503, "7", 7),

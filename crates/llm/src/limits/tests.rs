@@ -1,4 +1,4 @@
-//! Against a model that answers as told, with a clock turned by hand.
+//! Tests with a canned model and a manual clock.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use recapd_core::domain::{prompt::Prompt, reply, time::Timestamp};
 use recapd_platform::clock::ManualClock;
 
-/// A call that waits for the minute waits for four seconds here.
+/// Shorter than the four seconds that a call waits for the minute here.
 const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
 
 fn request() -> ModelRequest {
@@ -72,7 +72,7 @@ async fn what_a_call_really_took_counts() {
         requests: 0,
         tokens: 1_000,
     };
-    // Each is reserved with 500 tokens.
+    // Each call reserves 500 tokens.
     let answers = vec![Ok(took(900, None)), Ok(took(100, None)), Ok(took(1, None))];
     let (model, clock) = limited(answers, 9, limits);
     assert_eq!(wait_s(&model).await, None);
@@ -162,7 +162,7 @@ async fn a_request_is_held_until_it_may_be_sent() {
     assert!(asked.is_err() && !request.held.is_held(), "no answer ever comes");
 }
 
-/// What wasn't sent took nothing of the minute.
+/// A call that wasn't sent uses nothing of the minute.
 #[tokio::test(start_paused = true)]
 async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
     for (requests, tokens) in [(1, 0), (0, 500)] {
@@ -187,6 +187,6 @@ async fn no_more_calls_are_under_way_than_may_be() {
         _ = model.answer(&request) => panic!("it never ends"),
         wait = wait_s(&model) => assert_eq!(wait, Some(5)),
     }
-    // Who gives up makes room.
+    // An abandoned call frees its place.
     assert_eq!(model.places.available_permits(), 1);
 }
