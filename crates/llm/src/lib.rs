@@ -123,6 +123,7 @@ pub enum LlmError {
     /// The model wasn't asked: give the work back for this long. It isn't an attempt.
     #[error("the model isn't asked for {} ms: {why}", wait.as_millis())]
     Waiting {
+        /// How long, from now.
         wait: Duration,
         why: Wait,
     },

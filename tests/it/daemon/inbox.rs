@@ -1,4 +1,4 @@
-//! The real binary takes in what agents insert by plain SQL.
+//! The real binary appends what agents insert by plain SQL.
 
 use std::{process::Stdio, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::support::{fake_provider::FakeProvider, postgres::Database};
 
 /// Without a model, and without evictions.
 const SETTINGS: [&str; 2] = ["model.mode=offline", "window.budget_tokens=0"];
-/// Messages of one insert.
+/// Messages per insert.
 const COUNT: u32 = 40;
 /// The messages as the view shows them, in order.
 const SAID: &str = "SELECT content FROM messages WHERE agent_id = 'coder' ORDER BY id";
@@ -25,14 +25,14 @@ fn insert(round: u32) -> String {
     )
 }
 
-/// What is said after so many rounds.
+/// The messages after this many rounds.
 fn expected(rounds: u32) -> Vec<String> {
     (1..=rounds * COUNT)
         .map(|number| format!("Message {number}"))
         .collect()
 }
 
-/// A connection of an agent to the daemon's file.
+/// An agent's connection to the daemon's file.
 async fn agent(daemon: &Daemon) -> SqliteConnection {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
@@ -66,7 +66,7 @@ async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
         let sql = insert(round);
         sqlx::query(AssertSqlSafe(sql)).execute(&mut agent).await.unwrap();
         if round % 3 == 1 {
-            // Somewhere between hearing of it, appending and deleting.
+            // Somewhere between the notice, the append and the deletion.
             tokio::time::sleep(Duration::from_millis(u64::from(round) * 40)).await;
             daemon.kill();
             daemon.revive().await;

@@ -1,4 +1,4 @@
-//! The real binary with a provider that is down, with a second one, and with a limit of spending.
+//! The real binary with a provider that is down, with a second one, and with a spending limit.
 
 use recapd_core::domain::{spend::next_day, time::HOUR_MS};
 use recapd_platform::clock::{Clock as _, SystemClock};
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use super::{AGENT, Daemon, started};
 use crate::support::fake_provider::{FakeProvider, Planned, Shape};
 
-/// What sets a daemon's clock to noon (UTC): what a day allows is allowed again at midnight.
+/// Sets a daemon's clock to noon (UTC), since daily limits start again at midnight.
 fn at_noon(file: &NamedTempFile) -> String {
     let now = SystemClock.now();
     let noon = next_day(now).plus_ms(-12 * HOUR_MS);
@@ -17,7 +17,7 @@ fn at_noon(file: &NamedTempFile) -> String {
     format!("--clock-offset-file={}", file.path().display())
 }
 
-/// What the operator sees.
+/// The output of `recapd status`.
 fn status(daemon: &Daemon) -> String {
     let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
     let output = command
@@ -58,7 +58,7 @@ async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_f
     );
     assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
 
-    // Nobody says anything more: it is found out when the provider has rested.
+    // No more messages come: the daemon notices the recovery after the provider's rest.
     fake.otherwise(Planned::Good);
     daemon
         .until("the model has told of what it missed", async |daemon: &Daemon| {
@@ -95,7 +95,7 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
     fake.assert_well_formed();
 }
 
-/// Waits until the agent's updates wait for the limit of calls.
+/// Waits until the agent's updates are paused by the limit of calls.
 async fn until_paused(daemon: &Daemon) {
     daemon
         .until("updates are paused", async |daemon: &Daemon| {

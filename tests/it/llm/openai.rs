@@ -80,7 +80,7 @@ async fn the_field_of_the_limit_is_changed_when_the_server_says_so() {
     );
 }
 
-/// Names don't tell that a model thinks, but its first answer that is cut off does.
+/// A model's name doesn't tell whether it thinks, but its first answer that is cut off does.
 #[tokio::test]
 async fn a_model_that_thinks_gets_room_for_it_where_there_is_some() {
     let fake = FakeProvider::start();

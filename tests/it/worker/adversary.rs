@@ -1,4 +1,4 @@
-//! A model that does its worst, through worker and database: whatever it answers, the data prove what was promised.
+//! An adversarial model, through worker and database: whatever it answers, the data keep all guarantees.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ use crate::support::{
 const LIVES: u32 = 3;
 const UPDATES_OF_LIFE: usize = 12;
 
-/// The model behind the seam.
+/// The adversarial model.
 struct Worst(Mutex<Adversary>);
 
 impl Worst {
@@ -61,7 +61,7 @@ impl ChatModel for Worst {
     }
 }
 
-/// Lives through some updates, and returns how many items others replaced.
+/// Runs some updates, and returns how many items others replaced.
 async fn live(seed: u64) -> i64 {
     let db = SqliteBackend::fresh().await;
     let model = Arc::new(Worst(Mutex::new(Adversary::new(seed))));

@@ -1,5 +1,5 @@
-//! Batches from end to end: what may wait is asked together, what is urgent isn't, and whatever fails, each exchange is
-//! covered once and paid for at most twice.
+//! Batches from end to end: questions that may wait are asked together, urgent ones directly, and whatever fails, each exchange
+//! is covered once and paid for at most twice.
 
 mod faults;
 mod lost;
@@ -33,10 +33,10 @@ use crate::{
     },
 };
 
-/// The providers that answer batches.
+/// The providers with batches.
 const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, Shape::Gemini];
 
-/// A daemon that asks in batches, and a provider. What isn't asked in batches is asked of the scripted model.
+/// A daemon with batches, and a provider for them. The scripted model answers direct questions.
 struct BatchRig {
     rig: Rig,
     fake: FakeProvider,
@@ -91,7 +91,7 @@ impl BatchRig {
         }
     }
 
-    /// Says enough for an update, and lets it be put off.
+    /// Sends enough messages for an update, and has it deferred.
     async fn deferred(shape: Shape) -> Self {
         let one = Box::pin(Self::new(shape)).await;
         one.rig.say(6).await;
@@ -100,7 +100,7 @@ impl BatchRig {
         one
     }
 
-    /// As [`Self::deferred`], and lets the batch be sent.
+    /// As [`Self::deferred`], and has the batch sent.
     async fn sent(shape: Shape) -> Self {
         let one = Box::pin(Self::deferred(shape)).await;
         one.look().await;
@@ -108,14 +108,14 @@ impl BatchRig {
         one
     }
 
-    /// Lets time pass until everything that is looked at is due, and looks.
+    /// Advances the clock until every look is due, and looks.
     async fn look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
         self.batch_poller.step().await.unwrap();
     }
 
-    /// As [`Self::look`], whatever the database says.
+    /// As [`Self::look`], and ignores errors.
     async fn try_look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
@@ -266,7 +266,8 @@ async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
     }
 }
 
-/// As [`BatchRig::sent`]; meanwhile a direct question failed, so that less is asked about at once. Then the answer is there.
+/// As [`BatchRig::sent`], but a direct question failed meanwhile, so that the portion is smaller. Then the batch's answer
+/// arrives.
 async fn answered_after_a_failure() -> BatchRig {
     let one = Box::pin(BatchRig::sent(Shape::Anthropic)).await;
     let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
@@ -334,7 +335,7 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
     assert_eq!(one.rig.drain().await, [], "it goes on waiting");
     one.fake.batches().end(&[Fate::Good]);
     one.look().await;
-    // The answer is about what was pending then; the rest is asked about in the next batch.
+    // The answer is about what was pending then; the rest goes into the next batch.
     assert_eq!(one.rig.drain().await, [Outcome::Completed, Outcome::Deferred]);
     let report = one.rig.verify().await;
     assert!(report.covered > 0 && report.pending > 0, "{report:?}");
@@ -345,13 +346,13 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
 }
 
-/// Digests are condensed again in a batch, also when something else is pending by the time it is back.
+/// Digests are condensed again in a batch, even if other exchanges are pending when its answer arrives.
 #[tokio::test]
 async fn what_is_revisited_may_wait_too() {
     for turns_meanwhile in [0, 5] {
         let one = BatchRig::new(Shape::Anthropic).await;
         one.rig.say(6).await;
-        // Nobody answers: digests stand in.
+        // The model fails, and digests stand in.
         let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
         store.end_session(&one.rig.agent, now).await.unwrap();
         one.rig.model.plan([Reply::Auth]);
@@ -375,7 +376,7 @@ async fn what_is_revisited_may_wait_too() {
     }
 }
 
-/// A batch that is refused for its words says so hours later; a direct question learns it at once, for both.
+/// A batch reports a rejected request form only hours later. A direct question learns it at once, for both.
 #[tokio::test]
 async fn what_is_learnt_by_asking_is_known_in_batches() {
     for (shape, complaint) in [

@@ -94,7 +94,7 @@ async fn an_answer_of_no_use_never_fails_an_update_and_is_not_asked_for_again_so
     }
 }
 
-/// A model that would drop everything, or the same items twice, is heeded as far as the rules allow.
+/// A model that would drop everything, or the same items twice, is followed as far as the rules allow.
 #[tokio::test]
 async fn no_answer_loses_coverage() {
     for reply in [Reply::Partial, Reply::Overlapping] {
@@ -121,7 +121,7 @@ async fn without_leave_no_model_is_asked() {
 
 #[tokio::test]
 async fn a_crash_pays_for_one_call_at_most() {
-    // Two answers are journalled; whatever fails after that, both are used again.
+    // Two answers are journalled; whatever fails after that, both are reused.
     for (method, nth, when, calls) in [
         ("complete", 1, Before, 2),
         ("journal", 2, Before, 3),

@@ -1,5 +1,4 @@
-//! Panics in the middle of an update: each is one more failed attempt, and ends in a parked row, never in a lease that is
-//! held for ever.
+//! Panics during an update: each is one more failed attempt, and the end is a parked row, never a lease that is held for ever.
 
 use recapd_engine::worker::Outcome;
 

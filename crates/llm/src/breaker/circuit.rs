@@ -30,6 +30,7 @@ pub enum CircuitState {
 /// What the end of a call shows about the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallVerdict {
+    /// It works.
     Answered,
     /// It failed, and asked to be left alone for this long.
     Failed { rest_ms: i64 },

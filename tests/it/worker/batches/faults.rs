@@ -13,10 +13,10 @@ use crate::support::{
     flaky_store::When,
 };
 
-/// Whatever goes wrong once is over after so many looks.
+/// Any single failure is overcome within this many looks.
 const LOOKS_MAX: usize = 12;
 
-/// What goes wrong, once.
+/// A single failure.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// The nth call of this operation of the database.
@@ -65,7 +65,7 @@ impl Trouble {
     }
 
     fn prepare(self, one: &BatchRig) {
-        // The list is read, and the known batches, only when an answer was lost before.
+        // The list and the known batches are read only after an answer was lost.
         if matches!(
             self,
             Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)
@@ -79,7 +79,7 @@ impl Trouble {
     }
 }
 
-/// The daemon is killed at every step, or what it talks to is: a new batch poller goes on where the old one was.
+/// The daemon, the database or the provider fails at every step: a new batch poller continues where the old one stopped.
 #[tokio::test]
 async fn whatever_fails_nothing_is_lost_or_applied_twice() {
     for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
@@ -125,7 +125,7 @@ async fn survives(shape: Shape, trouble: Trouble) {
     }
 }
 
-/// Who waits for a limit is looked after later; the other answers are here.
+/// The resumption is retried later; the other answers are used now.
 #[tokio::test]
 async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
     let fake = FakeProvider::start();
