@@ -499,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_about_no_more_than_its_answer_has_room_for() {
+    fn a_question_is_limited_to_what_fits_its_answer() {
         let mut config = Config::default();
         let sizes = |config: &Config| (items_max(config), exchanges_max(config));
         assert_eq!(sizes(&config), (i64::MAX, config.worker.batch_exchanges_max));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Schema};
         let dialect = |format, effort| AnthropicDialect { format, effort };
         let low = Effort::Low;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn models_that_know_no_effort_are_not_told_any() {
+    fn models_without_effort_are_sent_none() {
         let address: Url = ANTHROPIC_BASE_URL.parse().unwrap();
         for (model, effort) in [
             ("claude-haiku-5-5", Effort::Low),

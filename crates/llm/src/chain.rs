@@ -84,7 +84,7 @@ mod tests {
     use crate::{Cause, TransientFailure};
 
     #[test]
-    fn who_is_asked_next_depends_on_what_failed() {
+    fn the_next_model_depends_on_the_failure() {
         let waiting = |minutes, why| LlmError::Waiting {
             wait: Duration::from_mins(minutes),
             why,

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_on_what_is_harmless_and_nothing_else() {
+    fn passes_on_only_harmless_text() {
         let discreet = Discreet {
             key: Some("sk-secret"),
             material: "USER: My password is hunter2, please remember it.",

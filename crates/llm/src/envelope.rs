@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn googles_details_tell_reason_wait_and_quota() {
+    fn googles_details_give_reason_wait_and_quota() {
         let google = |details: &str| {
             let body = format!(
                 r#"{{"error":{{"code":429,"message":"m","status":"S","details":[{{"@type":"type.googleapis.com/google.rpc.Help"}},{details}]}}}}"#
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_status_have_the_one_of_their_name() {
+    fn errors_without_a_status_get_that_of_their_name() {
         for (body, status) in [
             (r#"{"error":{"code":"503","message":"m"}}"#, Some(503)),
             (r#"{"error":{"code":"server_error","message":"m"}}"#, Some(500)),

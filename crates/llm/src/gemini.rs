@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_generation_is_told_in_its_words_to_think_little() {
+    fn each_generation_gets_its_own_thinking_field() {
         for (model, thinking) in [
             ("gemini-3.8-flash", ThinkingLimit::Level("LOW")),
             ("models/gemini-4-argon", ThinkingLimit::Level("LOW")),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Object, Schema};
         let low = ThinkingLimit::Level("LOW");
         let dialect = |format, thinking| GeminiDialect { format, thinking };

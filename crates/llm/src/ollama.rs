@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Object, Schema};
         let dialect = |format, thinking| OllamaDialect { format, thinking };
         let cases = [

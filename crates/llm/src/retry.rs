@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_say_that_it_was_the_last_one_for_a_while() {
+    fn an_answer_may_report_used_up_limits() {
         let rest = |headers: &[(&'static str, &'static str)]| {
             let map = headers
                 .iter()
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_word_wins() {
+    fn the_most_exact_wait_wins() {
         let both = [("retry-after", "2"), ("retry-after-ms", "1500")];
         assert_eq!(wait_ms(&both, ""), Some(1_500));
         assert_eq!(wait_ms(&[("retry-after", "2")], "try again in 9s"), Some(2_000));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_count_from_the_servers_clock_too() {
+    fn reset_times_count_from_the_servers_clock_too() {
         let limits = [
             ("date", "Fri, 20 Nov 2026 08:00:00 GMT"),
             ("anthropic-ratelimit-requests-reset", "2026-11-20T08:00:05Z"),

@@ -49,7 +49,7 @@ async fn hurry(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn what_may_wait_is_sent_in_a_batch_and_what_is_urgent_is_not() {
+async fn only_questions_that_may_wait_are_sent_in_a_batch() {
     let fake = FakeProvider::start();
     let daemon = started(&fake).await;
     until_open(&daemon, "submitted").await;

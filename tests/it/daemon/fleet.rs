@@ -37,7 +37,7 @@ async fn evict(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn a_daemon_works_on_a_server_and_tells_no_password() {
+async fn a_daemon_on_a_server_shows_no_password() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let log = tempfile::NamedTempFile::new().unwrap();
     let settings = ["log.level=info"];
@@ -74,7 +74,7 @@ async fn a_daemon_shows_what_another_one_wrote() {
 }
 
 #[tokio::test]
-async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
+async fn a_restarted_daemon_resumes_its_work_at_once() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let mut daemon = started(&database, &fake, &[LONG_LEASE, "model.timeout_ms=600000"]).await;
     fake.plan([Planned::Late(SLOW)]);
@@ -92,7 +92,7 @@ async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
+async fn a_daemon_that_ends_gives_its_work_to_others() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let settings = [LONG_LEASE, "model.timeout_ms=600000", "worker.drain_ms=0"];
     let mut ending = started(&database, &fake, &settings).await;
@@ -237,7 +237,7 @@ fn aged(fleet: &[Parts]) -> i64 {
 }
 
 #[tokio::test]
-async fn a_schedule_fires_once_in_a_fleet_and_is_made_up_for() {
+async fn a_schedule_fires_once_in_a_fleet_and_makes_up_for_a_pause() {
     let database = Database::create().await;
     let clock = Arc::new(ManualClock::new(
         Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),

@@ -58,7 +58,7 @@ async fn until_taken_in(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
+async fn inserts_into_sqlite_survive_kills_of_the_daemon() {
     let fake = FakeProvider::start();
     let mut daemon = started(&fake, &SETTINGS).await;
     let mut agent = agent(&daemon).await;
@@ -77,7 +77,7 @@ async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_bad_insert_stands_in_nobodys_way() {
+async fn a_bad_insert_holds_up_no_other() {
     let fake = FakeProvider::start();
     let daemon = started(&fake, &SETTINGS).await;
     let mut agent = agent(&daemon).await;
@@ -100,7 +100,7 @@ async fn a_bad_insert_stands_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn inserts_into_postgres_are_taken_in_whatever_kills_the_daemon() {
+async fn inserts_into_postgres_survive_kills_of_the_daemon() {
     let fake = FakeProvider::start();
     let database = Database::create().await;
     let mut daemon = Daemon::start_on(Some(&database), &fake, &SETTINGS, &[], Stdio::inherit());

@@ -27,7 +27,7 @@ async fn say(daemon: &Daemon, number: u32) {
 }
 
 #[tokio::test]
-async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
+async fn logs_at_info_hold_no_conversations_and_no_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Stdio::from(fs::File::create(&path).unwrap());

@@ -100,7 +100,7 @@ fn seconds() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_and_writers_cannot_take_more_memory_than_there_is() {
+async fn readers_and_writers_stay_within_the_memory_limits() {
     let fake = FakeProvider::start();
     let unit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/recapd.service"));
     let unit = unit.unwrap();

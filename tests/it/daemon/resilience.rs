@@ -29,7 +29,7 @@ fn status(daemon: &Daemon) -> String {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_for() {
+async fn stand_ins_for_a_provider_that_is_down_are_replaced_later() {
     let fake = FakeProvider::start();
     fake.otherwise(Planned::status(500, "down"));
     let settings = [
@@ -109,7 +109,7 @@ async fn until_paused(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn a_limit_of_spending_pauses_and_says_so() {
+async fn a_spending_limit_pauses_updates_and_shows_it() {
     let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
     let settings = ["spend.calls_per_day=1", "spend.usd_per_day=5", &at_noon(&clock)];
     let daemon = started(&fake, &settings).await;
@@ -150,7 +150,7 @@ async fn a_limit_of_spending_pauses_and_says_so() {
 
 /// As on a full disk, or while another program holds the lock: no second reload is needed.
 #[tokio::test]
-async fn what_a_reload_could_not_resume_is_resumed_once_that_can_be_written() {
+async fn a_resumption_that_a_reload_could_not_write_is_retried() {
     let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
     let file = NamedTempFile::new().unwrap();
     let allow =

@@ -176,7 +176,7 @@ async fn held_up(daemon: &Daemon, mut is_seen: impl AsyncFnMut() -> bool) -> Sql
 }
 
 #[tokio::test]
-async fn ready_is_said_once_it_serves_and_stopping_before_it_ends() {
+async fn ready_is_sent_when_it_serves_and_stopping_before_it_ends() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let mut daemon = manager.start(&fake, &[]);
     let told = manager.until("READY=1").await;
@@ -194,7 +194,7 @@ async fn ready_is_said_once_it_serves_and_stopping_before_it_ends() {
 }
 
 #[tokio::test]
-async fn ready_is_never_said_when_it_can_not_serve() {
+async fn ready_is_never_sent_if_it_can_not_serve() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("http.listen={}", taken.local_addr().unwrap());
@@ -213,7 +213,7 @@ async fn ready_is_never_said_when_it_can_not_serve() {
 
 /// Whatever it waits for: here a server that isn't running.
 #[tokio::test]
-async fn a_start_that_waits_is_broken_off_and_says_so() {
+async fn a_waiting_start_can_be_stopped_and_reports_it() {
     let (fake, manager, nobody) = (FakeProvider::start(), Manager::new(), Port::reserve());
     let url = format!("database.url=postgres://recapd@{}/recapd", nobody.address());
     for signal in [Signal::TERM, Signal::INT] {
@@ -227,7 +227,7 @@ async fn a_start_that_waits_is_broken_off_and_says_so() {
 
 /// The runtime takes this variable's value for the number of processors.
 #[tokio::test]
-async fn many_processors_take_no_more_threads_than_the_service_may_have() {
+async fn threads_stay_within_the_services_limit_on_many_processors() {
     let fake = FakeProvider::start();
     let processors = (threads::ALL_MAX * 2).to_string();
     let environment = [("TOKIO_WORKER_THREADS", processors.as_str())];
@@ -259,7 +259,7 @@ async fn the_watchdog_starves_when_the_worker_is_stuck_though_http_answers() {
 }
 
 #[tokio::test]
-async fn a_database_that_fails_is_no_reason_to_be_restarted() {
+async fn a_failing_database_does_not_starve_the_watchdog() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let daemon = manager.start(&fake, &["database.busy_timeout_ms=20", DUE_LATER, WAIT_LATER]);
     manager.until("READY=1").await;
@@ -274,7 +274,7 @@ async fn a_database_that_fails_is_no_reason_to_be_restarted() {
 }
 
 #[tokio::test]
-async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
+async fn a_reload_applies_what_it_can_and_drops_no_work() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let file = manager.folder.path().join("recapd.toml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
@@ -371,7 +371,7 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
 
 /// Agents that were refused with the old key, or wait for the provider since, go on at once; but only with another key.
 #[tokio::test]
-async fn a_new_key_ends_the_rest_of_the_provider() {
+async fn a_new_key_ends_the_wait_for_the_provider() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let path = |name: &str| manager.folder.path().join(name);
     let key = path("key");
@@ -453,7 +453,7 @@ async fn readers_are_answered_until_the_work_has_ended() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_at_the_end_is_given_back() {
+async fn work_under_way_at_the_end_is_given_back() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let mut daemon = draining(&fake, &manager, "worker.drain_ms=200").await;
     // Signs of life go on until it has ended, long before the model's time limit.

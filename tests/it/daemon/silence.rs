@@ -55,7 +55,7 @@ async fn stale_age(daemon: &Daemon, agent: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_known_is_read_at_once_while_the_server_says_nothing() {
+async fn known_summaries_are_read_at_once_while_the_server_is_silent() {
     let database = Database::create().await;
     let line = Line::to(&database).await;
     let (url, _) = database.address();
@@ -150,7 +150,7 @@ async fn stop_within_a_transaction(daemon: &Daemon, database: &Database) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_stopped_within_a_transaction_holds_up_no_other() {
+async fn a_daemon_stopped_in_a_transaction_holds_up_no_other() {
     let database = Database::create().await;
     let (stopped, one, other) = tokio::join!(
         started(&database, &ROOMY),

@@ -138,7 +138,7 @@ async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
 }
 
 #[tokio::test]
-async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
+async fn a_requests_span_has_its_client_as_parent_and_holds_no_text() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
     let mut daemon = traced(&fake, &url).await;
@@ -188,7 +188,7 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
 }
 
 #[tokio::test]
-async fn a_call_to_a_model_stands_below_its_update() {
+async fn a_models_call_has_its_update_as_parent() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
     let mut daemon = traced(&fake, &url).await;
@@ -225,7 +225,7 @@ async fn a_call_to_a_model_stands_below_its_update() {
 }
 
 #[tokio::test]
-async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
+async fn spans_are_resent_and_flushed_when_the_daemon_ends() {
     let (collector, url) = Collector::start(&[StatusCode::SERVICE_UNAVAILABLE]).await;
     let fake = FakeProvider::start();
     let traced = format!("trace.otlp_url={url}/v1/traces");

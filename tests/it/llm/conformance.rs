@@ -21,7 +21,7 @@ async fn checked(shape: Shape, fake: &FakeProvider) -> Result<CheckedReply, Repl
 }
 
 #[tokio::test]
-async fn a_good_answer_covers_what_was_asked_and_tells_what_it_cost() {
+async fn a_good_answer_covers_its_exchanges_and_reports_its_tokens() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         let asked = request();
@@ -105,7 +105,7 @@ async fn operations_are_asked_for_by_their_own_schema() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_refused_by_the_checks() {
+async fn invalid_answers_fail_the_checks() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         fake.plan([Planned::Garbage, Planned::Empty, Planned::WrongExchanges]);
@@ -214,7 +214,7 @@ async fn every_failure_has_its_class() {
 
 /// A request that the provider had, and failed over, may be the cause. An overloaded provider fails with any request.
 #[tokio::test]
-async fn a_failure_may_lie_in_the_request_or_cannot() {
+async fn failures_tell_whether_the_request_may_be_the_cause() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         let model = model(shape, &fake);
@@ -243,7 +243,7 @@ fn may_be_the_request(error: &LlmError) -> bool {
 
 /// Compatible servers often answer errors in another provider's format.
 #[tokio::test]
-async fn an_error_is_understood_in_whichever_words() {
+async fn errors_are_understood_in_every_providers_format() {
     let fake = FakeProvider::start();
     for shape in Shape::ALL {
         let model = model(shape, &fake);
@@ -264,7 +264,7 @@ async fn an_error_is_understood_in_whichever_words() {
 }
 
 #[tokio::test]
-async fn no_more_of_an_answer_is_read_than_an_answer_can_have() {
+async fn the_read_size_of_answers_is_limited() {
     let fake = FakeProvider::start();
     fake.otherwise(Planned::Flood);
     for shape in Shape::ALL {
@@ -329,7 +329,7 @@ async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
+async fn an_unreachable_server_is_a_network_failure() {
     let port = Port::reserve();
     let url = format!("http://{}/v1", port.address());
     for shape in Shape::ALL {
@@ -342,7 +342,7 @@ async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
 
 /// The provider never got the request, so the request can't be the cause.
 #[tokio::test]
-async fn a_connection_that_is_not_made_in_time_is_a_matter_of_the_network() {
+async fn a_connect_timeout_is_a_network_failure() {
     // It accepts connections, and never answers the TLS handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", silent.local_addr().unwrap());
@@ -388,7 +388,7 @@ async fn a_key_does_not_follow_a_redirect() {
 
 /// Each provider's own complaints: a refused field isn't sent again, and the answer is used.
 #[tokio::test]
-async fn a_server_that_knows_less_is_asked_for_less_from_then_on() {
+async fn fields_that_a_server_refuses_are_not_sent_again() {
     for (shape, name, complaints, formats) in [
         (
             Shape::Anthropic,

@@ -73,7 +73,7 @@ async fn anthropics_answers_end_in_many_ways() {
 }
 
 #[tokio::test]
-async fn openai_is_told_to_think_little_where_the_model_thinks() {
+async fn openais_thinking_models_are_told_to_think_little() {
     let body = sent(Shape::OpenAi, "gpt-5-mini").await;
     assert_eq!(
         (&body["reasoning_effort"], &body["max_completion_tokens"]),
@@ -121,7 +121,7 @@ async fn responses_end_in_many_ways() {
 }
 
 #[tokio::test]
-async fn gemini_is_told_in_the_words_of_its_generation_to_think_little() {
+async fn each_gemini_generation_is_told_to_think_little_in_its_own_field() {
     let config = |body: Value| body["generationConfig"].clone();
     let new = config(sent(Shape::Gemini, "gemini-3.8-flash").await);
     assert_eq!(new["thinkingConfig"], json!({"thinkingLevel": "LOW"}));
@@ -195,7 +195,7 @@ async fn ollamas_answers_end_in_many_ways() {
 
 /// A useless answer is billed, and the provider reports the tokens.
 #[tokio::test]
-async fn what_an_answer_of_no_use_took_is_told() {
+async fn useless_answers_report_their_tokens() {
     let choice = |why: &str| json!({"message": {"content": "{"}, "finish_reason": why});
     let candidate = |why: &str| json!({"content": {"parts": [{"text": "{"}]}, "finishReason": why});
     let messages = |why: &str| {
@@ -262,7 +262,7 @@ async fn what_an_answer_of_no_use_took_is_told() {
 }
 
 #[tokio::test]
-async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
+async fn default_effort_sends_nothing_about_thinking() {
     for (shape, name) in [
         (Shape::Anthropic, "claude-haiku-5-5"),
         (Shape::OpenAi, "gpt-5-mini"),
@@ -284,7 +284,7 @@ async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
 
 /// Limits that a provider reports with an answer are passed on, so that all callers with the key keep them.
 #[tokio::test]
-async fn an_answer_may_be_the_last_one_for_a_while() {
+async fn an_answer_may_report_that_limits_are_used_up() {
     let fake = FakeProvider::start();
     let body = json!({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}).to_string();
     let headers = |remaining: &str| {

@@ -93,7 +93,7 @@ async fn live(seed: u64) -> i64 {
 }
 
 #[tokio::test]
-async fn whatever_a_model_answers_the_data_prove_what_was_promised() {
+async fn any_answer_of_a_model_keeps_all_guarantees() {
     let mut replaced = 0;
     for seed in 0..cases(LIVES).cases {
         replaced += live(seed.into()).await;

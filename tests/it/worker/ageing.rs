@@ -87,7 +87,7 @@ async fn a_document_ages_while_a_limit_is_used_up() {
 
 /// The update goes on anyway.
 #[tokio::test]
-async fn what_fails_beside_an_update_that_waits_is_counted() {
+async fn failures_while_an_update_waits_are_counted() {
     let rig = two_days_later().await;
     let patch = SettingsPatch::parse(json!({"usd_per_day": 1.5})).unwrap();
     let (store, now) = (rig.db.store(), rig.clock.now());
@@ -99,7 +99,7 @@ async fn what_fails_beside_an_update_that_waits_is_counted() {
 }
 
 #[tokio::test]
-async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
+async fn a_failed_revisit_writes_only_ageing() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan_then([], Reply::Auth);
@@ -132,7 +132,7 @@ async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
+async fn no_model_is_asked_about_exchanges_too_old_for_the_document() {
     let mut config = config();
     config.summary.drop_older = true;
     let rig = Rig::new(&config).await;
@@ -156,7 +156,7 @@ async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
 
 /// If nothing leaves the document for its age alone, old exchanges are summarised like any others.
 #[tokio::test]
-async fn what_is_old_from_the_start_is_told_of_under_earlier() {
+async fn old_exchanges_are_summarised_under_earlier() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.clock.advance_ms(15 * DAY_MS);
@@ -169,7 +169,7 @@ async fn what_is_old_from_the_start_is_told_of_under_earlier() {
 
 /// An item goes by its last exchange: old content would pass for new.
 #[tokio::test]
-async fn no_item_is_about_several_sections() {
+async fn no_item_covers_several_sections() {
     for faults in [0, 1] {
         let rig = Rig::new(&config()).await;
         rig.say(6).await;
@@ -217,7 +217,7 @@ impl ChatModel for Waking {
 
 /// The row isn't parked, and each attempt is paid for.
 #[tokio::test]
-async fn whoever_is_woken_during_each_attempt_waits_longer_each_time() {
+async fn a_row_woken_during_each_attempt_waits_longer_each_time() {
     for (attempts, wait_minutes) in [(0, 2), (7, 15)] {
         let model = Arc::new(Waking::default());
         let rig = Rig::asking(&config(), |_, _| Arc::<Waking>::clone(&model)).await;

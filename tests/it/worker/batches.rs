@@ -145,7 +145,7 @@ impl BatchRig {
 }
 
 #[tokio::test]
-async fn what_may_wait_is_asked_together_and_applied_once() {
+async fn batched_questions_are_answered_and_applied_once() {
     for shape in SHAPES {
         let one = BatchRig::deferred(shape).await;
         let leased =
@@ -233,7 +233,7 @@ async fn a_question_without_an_answer_is_asked_directly() {
 }
 
 #[tokio::test]
-async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
+async fn urgent_work_does_not_wait_and_the_late_answer_is_dropped() {
     for shape in SHAPES {
         let one = BatchRig::sent(shape).await;
         let now = one.rig.clock.now();
@@ -281,7 +281,7 @@ async fn answered_after_a_failure() -> BatchRig {
 }
 
 #[tokio::test]
-async fn an_answer_about_more_than_is_asked_about_by_now_is_taken_whole() {
+async fn an_answer_larger_than_the_portion_is_used_whole() {
     let one = answered_after_a_failure().await;
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
     let runs = "SELECT count(*) FROM update_runs WHERE outcome = 'completed' AND batched = 1";
@@ -311,7 +311,7 @@ async fn answers_from_batches_let_the_portion_grow() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_sent_yet_is_taken_back() {
+async fn an_unsent_question_is_withdrawn() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
     let now = one.rig.clock.now();
     let manual = one
@@ -348,7 +348,7 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
 
 /// Digests are condensed again in a batch, even if other exchanges are pending when its answer arrives.
 #[tokio::test]
-async fn what_is_revisited_may_wait_too() {
+async fn revisits_may_wait_for_a_batch_too() {
     for turns_meanwhile in [0, 5] {
         let one = BatchRig::new(Shape::Anthropic).await;
         one.rig.say(6).await;
@@ -378,7 +378,7 @@ async fn what_is_revisited_may_wait_too() {
 
 /// A batch reports a rejected request form only hours later. A direct question learns it at once, for both.
 #[tokio::test]
-async fn what_is_learnt_by_asking_is_known_in_batches() {
+async fn request_forms_learned_directly_are_used_in_batches() {
     for (shape, complaint) in [
         (
             Shape::Anthropic,
@@ -411,7 +411,7 @@ async fn what_is_learnt_by_asking_is_known_in_batches() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
+async fn no_update_waits_for_ever() {
     let one = BatchRig::sent(Shape::Anthropic).await;
     one.rig.clock.advance_ms(one.config.batch.max_wait_ms);
     assert_eq!(one.rig.drain().await, [Outcome::Completed]);
@@ -442,7 +442,7 @@ async fn a_rewind_makes_an_answer_late() {
 
 /// Mostly nothing waits, and every look asks.
 #[tokio::test]
-async fn whether_anything_waits_is_asked_once_in_each_look() {
+async fn each_look_asks_once_whether_anything_waits() {
     let one = BatchRig::new(Shape::Anthropic).await;
     let asked = || ["has_waiting", "withdraw_outdated", "gather"].map(|method| one.rig.flaky.calls(method));
     one.look().await;

@@ -74,7 +74,7 @@ async fn items_are_merged_and_still_cover_their_exchanges() {
 }
 
 #[tokio::test]
-async fn an_answer_of_no_use_never_fails_an_update_and_is_not_asked_for_again_soon() {
+async fn a_useless_compaction_fails_no_update_and_is_not_repeated_soon() {
     for reply in Reply::ALL {
         if matches!(reply, Reply::Good | Reply::Partial | Reply::Overlapping) {
             continue;
@@ -111,7 +111,7 @@ async fn no_answer_loses_coverage() {
 }
 
 #[tokio::test]
-async fn without_leave_no_model_is_asked() {
+async fn no_model_is_asked_unless_configured() {
     let mut config = tight();
     config.summary.compact_by_model = false;
     let rig = nearly_full(&config).await;

@@ -43,7 +43,7 @@ async fn after_the_third_crash_no_model_is_asked() {
 
 /// A question that kills its holder isn't asked for ever: at the second time the digests become final.
 #[tokio::test]
-async fn what_kills_its_holders_twice_is_not_asked_about_again() {
+async fn a_question_that_kills_its_holders_twice_is_not_repeated() {
     let rig = with_pending().await;
     let vanish = async || {
         let now = recapd_platform::clock::Clock::now(&*rig.clock);

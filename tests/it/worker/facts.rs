@@ -60,7 +60,7 @@ async fn facts_come_with_the_items_of_an_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_paid_for_keeps_its_facts() {
+async fn a_journalled_answer_keeps_its_facts() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Stating]);
@@ -73,7 +73,7 @@ async fn an_answer_that_was_paid_for_keeps_its_facts() {
 }
 
 #[tokio::test]
-async fn what_stands_in_for_an_answer_states_nothing() {
+async fn digests_state_no_facts() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Stating]);

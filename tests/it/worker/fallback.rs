@@ -64,7 +64,7 @@ async fn until_it_rests(rig: &Rig) -> Vec<Outcome> {
 }
 
 #[tokio::test]
-async fn without_anybody_else_updates_wait_for_a_provider_that_rests() {
+async fn without_fallbacks_updates_wait_for_the_provider() {
     let rig = with_fallbacks(Vec::new()).await;
     assert_eq!(until_it_rests(&rig).await, [Retried, Postponed]);
     assert_eq!(rig.model.calls(), 2);
@@ -217,7 +217,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
 
 /// The second model is asked only about the exchange that is too much for the first.
 #[tokio::test]
-async fn what_is_always_cut_off_is_told_by_who_comes_next() {
+async fn the_next_model_answers_what_is_always_cut_off() {
     let second = Arc::new(ScriptedModel::default());
     let others: Vec<Arc<dyn ChatModel>> = vec![second.clone(), Arc::new(OfflineModel)];
     let rig = with_fallbacks(others).await;
@@ -255,7 +255,7 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
 
 /// An exchange that is beyond the first model waits for the second, and isn't billed with each look.
 #[tokio::test]
-async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away() {
+async fn a_quarantined_exchange_is_not_asked_again_while_the_next_model_is_away() {
     let second = Arc::new(ScriptedModel::default());
     let others: Vec<Arc<dyn ChatModel>> = vec![second.clone()];
     let rig = with_fallbacks(others).await;
@@ -280,7 +280,7 @@ async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away(
 
 /// If no other question is asked, a provider that fails over one looks like an outage. It isn't asked for ever.
 #[tokio::test]
-async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
+async fn a_question_that_keeps_failing_alone_uses_up_its_attempts() {
     let rig = with_fallbacks(Vec::new()).await;
     rig.model.plan_then([], Reply::Late);
     let mut outcomes = rig.drain().await;
@@ -348,7 +348,7 @@ async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
 
 /// Without fallbacks, digests stand in.
 #[tokio::test]
-async fn nobody_stands_in_where_nobody_is_named() {
+async fn without_fallbacks_digests_stand_in() {
     let rig = with_fallbacks(Vec::new()).await;
     rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Parked]);
@@ -357,7 +357,7 @@ async fn nobody_stands_in_where_nobody_is_named() {
 
 /// A model that declines one exchange summarises the others.
 #[tokio::test]
-async fn one_exchange_that_is_declined_takes_no_others_with_it() {
+async fn one_declined_exchange_does_not_affect_the_others() {
     for (others, origin) in [(offline(), "offline"), (Vec::new(), "digest")] {
         let rig = with_fallbacks(others).await;
         rig.model.always(2, Reply::Refusal);
@@ -380,7 +380,7 @@ async fn one_exchange_that_is_declined_takes_no_others_with_it() {
 
 /// The model is to blame and no exchange, so it isn't asked about ever smaller pieces.
 #[tokio::test]
-async fn who_declines_everything_is_asked_in_halves_once() {
+async fn a_model_that_declines_everything_is_halved_once() {
     let rig = with_fallbacks(offline()).await;
     rig.model.plan_then([], Reply::Refusal);
     assert_eq!(rig.drain().await, [Completed]);
@@ -405,7 +405,7 @@ async fn who_declines_everything_is_asked_in_halves_once() {
 
 /// The same holds for a model that becomes useless after good answers: a fallback summarises everything at once.
 #[tokio::test]
-async fn who_answers_nothing_of_use_any_more_is_asked_about_everything_at_once() {
+async fn a_model_that_became_useless_is_asked_about_everything_at_once() {
     let rig = with_fallbacks(offline()).await;
     assert_eq!(rig.drain().await, [Completed]);
     let calls = rig.model.calls();

@@ -89,7 +89,7 @@ async fn every_step_of_an_update_may_fail() {
 }
 
 #[tokio::test]
-async fn a_failure_that_is_not_recorded_is_tried_again_when_the_lease_runs_out() {
+async fn an_unrecorded_failure_is_retried_when_the_lease_runs_out() {
     use Outcome::{Completed, Retried};
     for when in [Before, After] {
         let found = update_with("fail", when, &[Reply::Transient]).await;
@@ -147,7 +147,7 @@ async fn digests_may_fail_to_stand_in() {
 /// More exchanges left the window before a lost update is repeated: its answer is used for what it is about, and the rest comes
 /// next.
 #[tokio::test]
-async fn an_answer_is_used_although_more_is_pending_by_then() {
+async fn an_answer_is_used_even_if_more_is_pending_by_then() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     let told = rig.verify().await.pending;
@@ -168,7 +168,7 @@ async fn an_answer_is_used_although_more_is_pending_by_then() {
 /// An update that condenses provisional items in parts is lost. The next one doesn't take the journalled answer about the first
 /// part for one about all, and asks about no part again.
 #[tokio::test]
-async fn an_answer_about_some_is_not_taken_for_all() {
+async fn a_partial_answer_is_not_taken_for_a_full_one() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Auth]);
@@ -227,7 +227,7 @@ async fn a_fenced_update_gives_its_lease_back_and_starts_again() {
 }
 
 #[tokio::test]
-async fn an_append_that_is_tried_again_stores_nothing_twice() {
+async fn a_repeated_append_stores_nothing_twice() {
     for when in [Before, After] {
         let rig = Rig::new(&config()).await;
         let messages: Vec<_> = (0..12)
@@ -277,7 +277,7 @@ async fn two_faults_in_one_update() {
 
 /// A database that is away when an update fails is told later: no holder vanished.
 #[tokio::test]
-async fn a_failure_that_is_not_recorded_is_no_crash() {
+async fn an_unrecorded_failure_is_no_crash() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Transient]);
@@ -292,7 +292,7 @@ async fn a_failure_that_is_not_recorded_is_no_crash() {
 
 /// The row counts the crash until it is completed, through failures, too.
 #[tokio::test]
-async fn a_holder_who_vanished_is_counted_once() {
+async fn a_vanished_holder_is_counted_once() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     let dead = claim("other", 9, rig.clock.now());

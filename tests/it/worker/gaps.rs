@@ -57,7 +57,7 @@ async fn a_gap_of_a_silent_agent_is_asked_about_again() {
 
 /// Then its digest is final, and the row isn't parked because of it.
 #[tokio::test]
-async fn what_is_left_out_again_when_it_is_revisited_is_asked_about_no_more() {
+async fn a_gap_left_out_again_is_not_asked_about_any_more() {
     for reply in [Reply::WrongExchanges, Reply::Garbage, Reply::Empty] {
         let (rig, gap, _) = with_gap().await;
         rig.model.always(gap, reply);
@@ -82,7 +82,7 @@ async fn what_is_left_out_again_when_it_is_revisited_is_asked_about_no_more() {
 
 /// Gaps of two updates are revisited together; those left out again keep their digests.
 #[tokio::test]
-async fn gaps_of_several_updates_end_as_well() {
+async fn gaps_of_several_updates_end_too() {
     let (rig, gap, calls) = with_gap().await;
     rig.say(6).await;
     rig.model

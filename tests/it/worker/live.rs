@@ -107,7 +107,7 @@ async fn a_good_answer_costs_one_call() {
 }
 
 #[tokio::test]
-async fn what_is_plain_is_asked_for_once() {
+async fn plain_answers_cost_one_call() {
     for reply in [
         Reply::Sloppy,
         Reply::Overlapping,
@@ -120,7 +120,7 @@ async fn what_is_plain_is_asked_for_once() {
 
 /// Each answer leaves out the last exchange, which is then asked about alone.
 #[tokio::test]
-async fn gaps_are_asked_for_alone_and_nothing_else_twice() {
+async fn only_gaps_are_asked_about_twice() {
     let talk = Talk::with(Reply::Middling).await;
     let (updates, model) = (talk.completed(), &talk.rig.model);
     assert_eq!((updates, model.calls()), (talk.outcomes.len(), 2 * updates));
@@ -139,7 +139,7 @@ async fn gaps_are_asked_for_alone_and_nothing_else_twice() {
 /// The model always leaves out the last exchange, even alone: that costs four questions about it, two of them alone after it is
 /// revisited. Then its digest stays.
 #[tokio::test]
-async fn who_always_leaves_something_out_isnt_asked_for_ever() {
+async fn a_model_that_always_leaves_gaps_is_not_asked_for_ever() {
     let talk = Talk::with(Reply::Partial).await;
     assert!(talk.outcomes.iter().all(|outcome| *outcome == Outcome::Completed));
     let asked = talk.asked().await;

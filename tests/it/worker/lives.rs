@@ -263,7 +263,7 @@ async fn live(is_guarded: bool, steps: &[Step], max_tokens: i64) {
 }
 
 #[test]
-fn whatever_happens_each_exchange_is_covered_once() {
+fn each_exchange_is_covered_once_in_any_life() {
     let mut runner = TestRunner::new(cases(CASES));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

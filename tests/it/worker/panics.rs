@@ -52,7 +52,7 @@ async fn an_update_that_panics_each_time_is_parked_with_digests() {
 }
 
 #[tokio::test]
-async fn where_digests_panic_too_the_row_is_parked_without() {
+async fn if_digests_panic_too_the_row_is_parked_without_them() {
     let rig = with_pending().await;
     let pending = rig.verify().await.pending;
     rig.model.plan([Reply::Auth]);

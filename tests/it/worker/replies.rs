@@ -99,7 +99,7 @@ async fn only_the_user_demands() {
 
 /// A model that is asked about forgotten exchanges could only invent something.
 #[tokio::test]
-async fn nobody_is_asked_about_what_was_forgotten() {
+async fn no_model_is_asked_about_forgotten_exchanges() {
     let rig = with_pending().await;
     let pending = rig.verify().await.pending;
     let forget = |exchanges: Vec<i64>| {
@@ -134,7 +134,7 @@ async fn a_fixable_answer_is_asked_for_once_more() {
 }
 
 #[tokio::test]
-async fn too_much_is_asked_in_parts() {
+async fn questions_that_are_too_much_are_divided() {
     let rig = with_pending().await;
     rig.model.plan([Reply::Overflow; 9]);
     let outcomes = rig.drain().await;
@@ -146,7 +146,7 @@ async fn too_much_is_asked_in_parts() {
 
 /// A provisional item that is too much for the model is asked about in pieces, and each exchange gets one new item.
 #[tokio::test]
-async fn too_much_to_revisit_is_asked_in_pieces() {
+async fn revisits_that_are_too_much_are_divided() {
     let rig = with_pending().await;
     rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Outcome::Parked]);
@@ -171,7 +171,7 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
 
 /// The portion shrinks after a failure and grows after answers: answers about parts of an item are still used.
 #[tokio::test]
-async fn what_was_answered_of_a_revisited_item_is_paid_for_once() {
+async fn answers_about_parts_of_a_revisited_item_are_paid_for_once() {
     for failure in [Reply::Late, Reply::RateLimited] {
         let rig = with_pending().await;
         rig.model.plan([Reply::Auth]);
@@ -228,7 +228,7 @@ async fn an_answer_about_several_revisited_items_is_paid_for_once() {
 
 /// Its item shares an answer with the one before, which doesn't wait for it for ever: that answer is paid for again.
 #[tokio::test]
-async fn an_exchange_that_fails_alone_holds_up_no_items_that_were_answered() {
+async fn an_exchange_that_fails_alone_holds_up_no_answered_items() {
     let (rig, _) = half_revisited().await;
     rig.model.always(7, Reply::Late);
     assert_eq!(rig.drain_later().await, [Outcome::Retried], "among others");
@@ -240,7 +240,7 @@ async fn an_exchange_that_fails_alone_holds_up_no_items_that_were_answered() {
 /// An item that a forgetting rewrote is revisited last, although it is about older exchanges. Answers about those are still
 /// found, and so are answers about others if not all are asked about at once.
 #[tokio::test]
-async fn answers_are_paid_for_once_beside_what_a_forgetting_wrote_anew() {
+async fn answers_are_paid_for_once_after_a_forgetting() {
     for (turns, exchanges_max, oldest) in [(10, 200, 1), (20, 12, 5)] {
         let mut config = config();
         config.worker.batch_exchanges_max = exchanges_max;
@@ -295,7 +295,7 @@ async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
 
 /// A model that has answered nothing yet is at fault, or its output limit: the row is parked with an alert.
 #[tokio::test]
-async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
+async fn if_every_answer_is_cut_off_no_exchange_is_given_up() {
     let rig = with_pending().await;
     rig.model.plan_then([], Reply::Truncated);
     let outcomes = rig.drain_on(4).await;
@@ -325,7 +325,7 @@ async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
 
 /// A repeated answer may be cut off once, too, before the exchange is given up.
 #[tokio::test]
-async fn a_repeat_that_is_cut_off_is_asked_for_in_fewer_words() {
+async fn a_repeated_answer_that_is_cut_off_is_shortened() {
     let mut config = config();
     (config.queue.batch_exchanges, config.worker.batch_exchanges_max) = (1, 1);
     let rig = Rig::new(&config).await;
@@ -339,7 +339,7 @@ async fn a_repeat_that_is_cut_off_is_asked_for_in_fewer_words() {
 
 /// An exchange that can't be summarised doesn't hold up the others that wait to be condensed again.
 #[tokio::test]
-async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
+async fn a_revisited_exchange_that_is_always_cut_off_is_given_up() {
     let rig = with_pending().await;
     rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Outcome::Parked]);
@@ -355,7 +355,7 @@ async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
 
 /// An exchange about which a model answers only nonsense spoils none of the others, and isn't asked about for ever.
 #[tokio::test]
-async fn an_exchange_that_only_nonsense_is_told_of_is_given_up() {
+async fn an_exchange_with_only_nonsense_answers_is_given_up() {
     for (reply, is_revisited) in [
         (Reply::Garbage, false),
         (Reply::WrongExchanges, false),
@@ -395,7 +395,7 @@ async fn an_exchange_that_only_nonsense_is_told_of_is_given_up() {
 
 /// Then the model is at fault: it isn't asked about ever smaller pieces, and no exchange is given up.
 #[tokio::test]
-async fn a_model_that_tells_nothing_but_nonsense_is_at_fault_itself() {
+async fn a_model_that_answers_only_nonsense_is_to_blame() {
     let rig = with_pending().await;
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     let calls = rig.model.calls();
@@ -446,7 +446,7 @@ async fn a_passing_failure_leaves_the_summary_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_parks_with_digests_at_once() {
+async fn final_failures_park_with_digests_at_once() {
     for reply in [Reply::Auth, Reply::Refusal] {
         let rig = with_pending().await;
         rig.model.plan_then([], reply);
@@ -509,7 +509,7 @@ async fn ageing_needs_no_model_and_ends() {
 /// A daemon that slept for days writes what it would have written with a look every day, by hours and by days, even if not
 /// everything fits.
 #[tokio::test]
-async fn catching_up_ends_where_looking_every_day_ends() {
+async fn catching_up_gives_the_same_as_daily_looks() {
     for (ageing, max_tokens) in [
         (Ageing::Age, 10_000),
         (Ageing::Calendar, 10_000),

@@ -119,7 +119,7 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
 
 /// What concurrent updates have spent counts before it is recorded.
 #[tokio::test]
-async fn updates_side_by_side_keep_a_limit_together() {
+async fn concurrent_updates_keep_a_limit_together() {
     let (config, _folder) = with_prices("calls_per_day=4");
     let rig = Rig::new(&config).await;
     for who in ["a", "b", "c", "d"].map(agent) {
@@ -139,7 +139,7 @@ async fn updates_side_by_side_keep_a_limit_together() {
 /// Limits may have changed. Resuming is retried until it succeeds, and repeated once for updates that were about to wait by the
 /// old limits.
 #[tokio::test]
-async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
+async fn after_a_reload_waiting_updates_are_resumed_despite_failures() {
     let (config, _folder) = with_prices("calls_per_day=1");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
@@ -167,7 +167,7 @@ async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
 
 /// An agent's own limit in dollars is kept as strictly as the configuration's, which is refused without prices.
 #[tokio::test]
-async fn without_prices_a_limit_in_dollars_asks_nobody() {
+async fn without_prices_a_limit_in_dollars_allows_no_call() {
     let rig = Rig::new(&rig::config()).await;
     let set = async |usd: serde_json::Value| {
         let patch = SettingsPatch::parse(json!({"usd_per_day": usd})).unwrap();
@@ -190,7 +190,7 @@ async fn without_prices_a_limit_in_dollars_asks_nobody() {
 
 /// The runs table has the cost of calls, failed calls are counted, and calls without a price have no cost.
 #[tokio::test]
-async fn what_updates_cost_is_kept() {
+async fn the_cost_of_updates_is_recorded() {
     let (config, _folder) = with_prices("calls_per_day=0");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
@@ -245,7 +245,7 @@ async fn what_updates_cost_is_kept() {
 
 /// The provider bills what it worked on, whether or not the answer was useful.
 #[tokio::test]
-async fn calls_that_came_to_nothing_count() {
+async fn useless_calls_count() {
     let (config, _folder) = with_prices("tokens_per_day=1");
     for (reply, is_told) in [(Reply::Broken, true), (Reply::Late, false)] {
         let rig = Rig::new(&config).await;
@@ -268,7 +268,7 @@ async fn calls_that_came_to_nothing_count() {
 
 /// An update that lost the race has cost something, too.
 #[tokio::test]
-async fn what_was_paid_in_vain_counts() {
+async fn the_cost_of_a_lost_race_counts() {
     let (mut config, _folder) = with_prices("agent_calls_per_day=2");
     // No heartbeat reports the lost lease before the answer arrives.
     config.queue.lease_ms = HOUR_MS;

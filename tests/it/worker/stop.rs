@@ -124,7 +124,7 @@ async fn a_lost_lease_stops_the_update() {
 
 /// The update's future was dropped, as after a panic: the heartbeat goes on for others, and its lease runs out.
 #[tokio::test]
-async fn a_lease_whose_work_is_gone_is_not_renewed() {
+async fn a_lease_without_work_is_not_renewed() {
     let rig = with_pending().await;
     tokio::select! {
         outcomes = rig.drain() => panic!("the model holds it: {outcomes:?}"),
@@ -237,7 +237,7 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_worker_that_knows_of_nothing_to_do_rests() {
+async fn an_idle_worker_rests() {
     let mut config = config();
     config.queue.poll_ms = 10;
     let rig = Rig::new(&config).await;
@@ -277,7 +277,7 @@ async fn a_worker_that_knows_of_nothing_to_do_rests() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_puts_nothing_off() {
+async fn a_clock_set_back_delays_nothing() {
     const HOUR_MS: i64 = 3_600_000;
     let mut config = config();
     config.queue.poll_ms = 5;
@@ -317,7 +317,7 @@ async fn a_clock_that_is_set_back_puts_nothing_off() {
 }
 
 #[tokio::test]
-async fn what_a_stop_could_not_write_is_counted() {
+async fn a_failed_write_at_a_stop_is_counted() {
     let rig = with_pending().await;
     for method in ["record_run", "release"] {
         rig.flaky.fail(method, 1, When::Before);
@@ -371,7 +371,7 @@ impl ChatModel for Watched {
 
 /// One call is under way, and the other waits for its place: only the first one was sent.
 #[tokio::test]
-async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
+async fn a_stop_bills_only_calls_that_were_sent() {
     let mut config = config();
     config.queue.poll_ms = 3_600_000;
     config.worker.concurrency = 2;

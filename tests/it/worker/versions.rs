@@ -70,7 +70,7 @@ async fn settled(rig: &Rig) {
 }
 
 #[tokio::test]
-async fn what_a_hand_does_voids_the_update_under_way() {
+async fn an_operators_change_voids_the_update_under_way() {
     for hand in Hand::ALL {
         let rig = with_versions(&config()).await;
         rig.say(5).await;
@@ -99,7 +99,7 @@ async fn what_a_hand_does_voids_the_update_under_way() {
 }
 
 #[tokio::test]
-async fn what_a_hand_does_happens_whole_or_not_at_all() {
+async fn an_operators_change_is_atomic() {
     for hand in Hand::ALL {
         for when in [Before, After] {
             let rig = with_versions(&config()).await;

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_was_quicker_is_no_warning() {
+    fn losing_a_row_to_a_faster_daemon_is_no_warning() {
         assert!(!warns(&StoreError::Fenced(Fence::Inbox)));
         assert!(warns(&StoreError::Unavailable("it took too long".into())));
     }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_with_enough_with_the_list_or_with_its_patience() {
+    fn a_search_ends_at_its_limit_the_lists_end_or_its_cap() {
         let patience = SEARCHED_MAX;
         for (count, of, limit, found, next) in [
             (10, 3, 5, vec![3, 6, 9], None),

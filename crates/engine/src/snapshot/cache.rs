@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_found_no_copy_outdates_the_one_that_was_on_its_way() {
+    fn a_change_during_a_load_outdates_its_copy() {
         let cache = SnapshotCache::within(1 << 20);
         let (since, read) = (cache.changes(), held(10));
         cache.heard();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_reader_looks_whether_an_old_copy_still_holds() {
+    async fn one_reader_checks_an_old_copy() {
         let cache = SnapshotCache::within(1 << 20);
         take(&cache, 1, 10);
         let believed = Duration::from_millis(TTL_MS);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn those_not_asked_for_the_longest_go() {
+    fn the_least_recently_used_copies_are_dropped() {
         let cache = SnapshotCache::within(8 * (COPY_BYTES + 1_000));
         for number in 0..8 {
             take(&cache, number, 1_000);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_with_a_copy_counts() {
+    fn values_kept_with_a_copy_count() {
         let cache = SnapshotCache::within(10 * COPY_BYTES);
         for number in 0..3 {
             take(&cache, number, COPY_BYTES);
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
+        fn copies_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
             let cache = SnapshotCache::within(20_000);
             for (number, bytes) in steps {
                 take(&cache, number, bytes);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_forgotten_is_woken_and_nobody_else() {
+    fn only_waiters_of_the_dropped_agent_are_woken() {
         let waiting = ChangeWatch::of_most(2);
         let [a, b, c]: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
         let (first, second) = (waiting.change(&a), waiting.change(&b));

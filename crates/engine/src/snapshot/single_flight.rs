@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_load_is_for_all_who_wait_and_goes_on_without_them() {
+    async fn one_load_serves_all_readers_and_goes_on_without_them() {
         let loads = SingleFlight::default();
         let (answer, asked) = tokio::sync::oneshot::channel::<u8>();
         let load = async { Ok(asked.await.ok()) };

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_what_its_answer_cost() {
+    fn a_run_records_the_cost_of_its_answer() {
         let started = || RunRecord {
             cost_microusd: Some(0),
             ..RunRecord::default()

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_in_vain_is_the_models_fault_unless_it_answers_others() {
+    fn a_failed_search_blames_the_model_unless_it_answers_others() {
         let (failure_memory, agent) = (FailureMemory::default(), "coder".parse().unwrap());
         let all = MaterialLimits {
             exchanges_max: 200,

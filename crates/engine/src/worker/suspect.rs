@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_suspected_is_worked_on_alone() {
+    fn a_suspect_row_is_worked_on_alone() {
         let retry = RetryPolicy::default();
         let told = |crashes: &[i64], is_idle| {
             let (turn, given_back) = turn_of(leases(crashes), &retry, is_idle);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_stand_under_their_keys() {
+    fn questions_carry_their_keys() {
         let call = BatchCall {
             key: "k".to_owned(),
             body: r#"{"model":"m","max_tokens":1}"#.to_owned(),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
+    fn only_failures_in_a_row_open_it() {
         let mut circuit = circuit();
         for verdict in [FAILED, FAILED, CallVerdict::Answered, FAILED, FAILED] {
             assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_account_opens_it_at_once_and_the_providers_time_is_kept() {
+    fn a_refused_account_opens_it_and_the_providers_wait_is_kept() {
         assert_eq!(call(&mut circuit(), 0, CallVerdict::Refused), Some(open(30_000)));
         let mut circuit = circuit();
         call(&mut circuit, 0, FAILED);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_switched_off_and_a_clock_turned_back_is_no_prison() {
+    fn it_can_be_switched_off_and_a_clock_set_back_ends_the_rest() {
         let mut off = Circuit::new(BreakerSettings {
             failures: 0,
             rest_ms: 30_000,

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_in_either_place() {
+    fn results_are_read_from_either_place() {
         let lines =
             json!({"inlinedResponses": {"inlinedResponses": [{"metadata": {"key": "k"}, "response": {}}]}});
         for operation in [

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_providers_time_is_kept_and_a_clock_turned_back_is_no_prison() {
+    fn the_providers_wait_is_kept_and_a_clock_set_back_ends_it() {
         let mut calls = minute(0, 0);
         calls.rest(Timestamp(0), 30_000);
         assert_eq!(wait(&mut calls, 1_000, 1), Err(29_000));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_kept_for_a_minute_and_not_for_everybody() {
+    fn turns_are_limited_and_kept_for_a_minute() {
         let mut calls = minute(1, 0);
         assert_eq!(wait(&mut calls, 0, 1), Ok(0));
         assert_eq!(wait_of(&mut calls, "gone", 1_000, 1), Err(59_000));
@@ -371,7 +371,7 @@ mod tests {
     proptest! {
         /// Whatever comes meanwhile, a call that comes back when it was told to may be made.
         #[test]
-        fn a_wait_that_was_told_is_kept(
+        fn an_announced_wait_is_kept(
             newcomers in prop::collection::vec((0_i64..15_000, 1_i64..1_200), 1..60),
         ) {
             let mut minute = minute(9, 1_000);
@@ -392,7 +392,7 @@ mod tests {
         }
 
         #[test]
-        fn no_minute_holds_more_than_it_may(
+        fn no_minute_exceeds_its_limits(
             calls in prop::collection::vec((0_i64..20_000, 1_i64..400), 1..200),
         ) {
             let (requests, tokens) = (7, 1_000);

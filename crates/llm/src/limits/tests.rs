@@ -67,7 +67,7 @@ async fn wait_s(model: &LimitedModel) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_a_call_really_took_counts() {
+async fn actual_tokens_replace_the_estimate() {
     let limits = MinuteLimits {
         requests: 0,
         tokens: 1_000,
@@ -87,7 +87,7 @@ async fn what_a_call_really_took_counts() {
 }
 
 #[tokio::test]
-async fn what_the_provider_says_holds_for_all() {
+async fn the_providers_wait_holds_for_all_callers() {
     let rest = Some(Duration::from_secs(20));
     let answers = vec![
         Ok(took(1, rest)),
@@ -132,7 +132,7 @@ async fn refusals_without_a_time_wait_longer_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_wait_is_waited_for() {
+async fn a_short_wait_is_waited_out() {
     let limits = MinuteLimits {
         requests: 1,
         tokens: 0,
@@ -164,7 +164,7 @@ async fn a_request_is_held_until_it_may_be_sent() {
 
 /// A call that wasn't sent uses nothing of the minute.
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
+async fn an_abandoned_held_call_frees_its_room() {
     for (requests, tokens) in [(1, 0), (0, 500)] {
         let answers = vec![Ok(took(1, None)), Ok(took(1, None))];
         let (model, clock) = limited(answers, 9, MinuteLimits { requests, tokens });
@@ -179,7 +179,7 @@ async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_are_under_way_than_may_be() {
+async fn concurrent_calls_are_limited() {
     let (model, _) = limited(Vec::new(), 1, MinuteLimits::default());
     let request = request();
     tokio::select! {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_batch_has_what_was_done_in_time() {
+    fn an_expired_batch_keeps_results_done_in_time() {
         let batch = json!({"status": "expired", "output_file_id": "file-1", "error_file_id": null});
         let Some(BatchStatus::Ended(ended)) = read_batch(&batch) else {
             unreachable!("it ended")

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_thinks_has_room_for_it_until_the_server_refuses() {
+    fn thinking_models_get_room_until_the_server_refuses() {
         let cut_off = |message: Value, reasoning_tokens: i64| {
             json!({"choices": [{"message": message, "finish_reason": "length"}],
                    "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_change_what_they_are_about() {
+    fn complaints_change_only_what_they_are_about() {
         use AnswerFormat::{Free, Object, Schema};
         let thinking = ChatDialect {
             effort: Effort::Low,

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_refused() {
+    fn impossible_names_are_refused() {
         for model in ["", " ", "a model", "x?key=1", "../models/x", "x#y", "x%2f"] {
             assert!(check_name(model).is_err(), "{model}");
         }

@@ -81,7 +81,7 @@ impl Trouble {
 
 /// The daemon, the database or the provider fails at every step: a new batch poller continues where the old one stopped.
 #[tokio::test]
-async fn whatever_fails_nothing_is_lost_or_applied_twice() {
+async fn no_failure_loses_or_repeats_an_update() {
     for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
         Box::pin(survives(Shape::Anthropic, trouble)).await;
     }
@@ -127,7 +127,7 @@ async fn survives(shape: Shape, trouble: Trouble) {
 
 /// The resumption is retried later; the other answers are used now.
 #[tokio::test]
-async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
+async fn a_failed_resumption_holds_up_no_other_batch() {
     let fake = FakeProvider::start();
     let mut config = config(Shape::Anthropic, &fake);
     config.batch.requests_max = 1;

@@ -38,7 +38,7 @@ async fn a_refused_batch_is_asked_directly() {
 
 /// Providers echo what they refuse.
 #[tokio::test]
-async fn errors_tell_neither_the_key_nor_the_question() {
+async fn errors_show_neither_the_key_nor_the_question() {
     for shape in SHAPES {
         let fake = FakeProvider::start();
         let model = model(&config(shape, &fake)).unwrap();
@@ -166,7 +166,7 @@ impl llm::BatchModel for SlowList {
 }
 
 #[tokio::test]
-async fn a_list_that_takes_long_sends_no_batch_twice() {
+async fn a_slow_list_sends_no_batch_twice() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
     one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(504));
     one.look().await;

@@ -63,7 +63,7 @@ async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir
 }
 
 #[tokio::test]
-async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
+async fn a_question_counts_against_limits_until_it_is_billed() {
     for limit in limits() {
         let (one, _folder) = Box::pin(paused_by_a_question(limit)).await;
         one.look().await;
@@ -104,7 +104,7 @@ async fn end_with_the_next_look(one: &BatchRig, is_sent: bool) {
 
 /// Not only with the next batch that ends: there may be none today.
 #[tokio::test]
-async fn whoever_could_not_be_resumed_is_by_the_next_look() {
+async fn the_next_look_repeats_a_failed_resumption() {
     for is_sent in [false, true] {
         let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
@@ -134,7 +134,7 @@ async fn claimed_again(one: &BatchRig) -> Lease {
 
 /// A worker read the limits before a question ended, and records its pause after everybody was resumed.
 #[tokio::test]
-async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look() {
+async fn a_pause_right_after_a_resumption_ends_with_the_next_look() {
     for is_sent in [false, true] {
         let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
@@ -204,7 +204,7 @@ async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
 
 /// A failed read changed nothing.
 #[tokio::test]
-async fn a_failed_look_at_what_waits_resumes_nobody() {
+async fn a_failed_look_at_waiting_questions_resumes_nobody() {
     let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
     one.rig.flaky.fail("has_waiting", 1, When::Before);
     one.try_look().await;
@@ -220,7 +220,7 @@ async fn a_failed_look_at_what_waits_resumes_nobody() {
 
 /// The direct question replaces the waiting one.
 #[tokio::test]
-async fn a_question_that_waits_holds_up_no_urgent_update_of_its_agent() {
+async fn a_waiting_question_holds_up_no_urgent_update() {
     let of_agent: fn(&mut SpendConfig) = |spend| spend.agent_tokens_per_day = 5_000;
     for limit in limits().into_iter().chain([of_agent]) {
         let fake = FakeProvider::start();
@@ -249,7 +249,7 @@ fn metered_usd(one: &BatchRig) -> f64 {
 
 /// Cut off, declined or invalid: the bill is recorded, and the question is asked directly.
 #[tokio::test]
-async fn what_is_billed_counts_whatever_it_is_worth() {
+async fn useless_answers_are_billed() {
     for shape in SHAPES {
         for fate in [Fate::Truncated, Fate::Declined, Fate::Garbage] {
             let fake = FakeProvider::start();

@@ -154,7 +154,7 @@ fn record(agent: &str, seq: i64) -> MessageRecord {
 }
 
 #[tokio::test]
-async fn each_agent_has_a_file_that_does_not_tell_its_name() {
+async fn file_names_hide_the_agents_ids() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder.path().join("deep/down"));
     for agent in ["team:secret", "other"] {
@@ -172,7 +172,7 @@ async fn each_agent_has_a_file_that_does_not_tell_its_name() {
 
 /// A crash or a full disk may leave part of a line, which the whole line replaces.
 #[tokio::test]
-async fn a_torn_line_is_written_anew() {
+async fn a_torn_line_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 3, &record("a", 1));
     let whole = std::fs::read_to_string(journal.path(&id)).unwrap();
@@ -186,7 +186,7 @@ async fn a_torn_line_is_written_anew() {
 
 /// An append copies at most a chunk of what is missing before it. The rest is copied later, in order.
 #[tokio::test]
-async fn what_is_missing_comes_first_a_chunk_at_a_time() {
+async fn missing_lines_are_copied_first_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 600, &record("a", 1));
     let copied = say(&journal, &id, 600).await.unwrap();
@@ -211,7 +211,7 @@ async fn the_last_line_may_be_long() {
 
 /// Two processes may share a folder, or a write that timed out may still be running.
 #[tokio::test]
-async fn nobody_writes_a_line_twice_or_beside_another() {
+async fn concurrent_writers_write_each_line_once() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 1));
     let other = over(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
@@ -227,7 +227,7 @@ async fn nobody_writes_a_line_twice_or_beside_another() {
 
 /// The database may be an earlier state that was restored: the file keeps what it has, and nothing is invented for the gap.
 #[tokio::test]
-async fn what_another_life_left_is_gone_on_from() {
+async fn a_file_from_before_a_restore_is_continued() {
     let folder = tempfile::tempdir().unwrap();
     let mut earlier = record("a", 2);
     earlier.received_at = Timestamp(-1_000);
@@ -250,7 +250,7 @@ fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
 /// The agent was deleted and created again elsewhere, or the database lost it, wherever the earlier life ended: even right before
 /// a message that seems to follow.
 #[tokio::test]
-async fn another_life_is_not_gone_on_from_but_set_aside() {
+async fn a_file_of_an_earlier_life_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
@@ -268,7 +268,7 @@ async fn another_life_is_not_gone_on_from_but_set_aside() {
 }
 
 #[tokio::test]
-async fn another_life_is_set_aside_later_where_the_disk_failed() {
+async fn an_earlier_life_is_set_aside_later_if_the_disk_failed() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
@@ -284,7 +284,7 @@ async fn another_life_is_set_aside_later_where_the_disk_failed() {
 
 /// A message from before the agent's creation may come from a daemon whose clock is behind. The database knows.
 #[tokio::test]
-async fn what_the_database_has_is_of_no_earlier_life() {
+async fn a_stored_message_belongs_to_the_present_life() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 2));
     for seq in [3, 4] {
@@ -297,7 +297,7 @@ async fn what_the_database_has_is_of_no_earlier_life() {
 
 /// A writer that was delayed after its look finds what has been written since.
 #[test]
-fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
+fn lines_are_written_only_after_the_line_that_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 5, &record("a", 2));
     let path = journal.path(&id);
@@ -318,7 +318,7 @@ fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
 
 /// A power cut may leave such a file.
 #[tokio::test]
-async fn a_file_without_a_whole_line_is_begun_anew() {
+async fn a_file_without_a_complete_line_is_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let id = "a".parse().unwrap();
     for (has_heads, lines) in [(true, 3), (false, 1)] {
@@ -342,7 +342,7 @@ async fn a_file_without_a_whole_line_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_file_that_could_not_be_begun_is_begun_later() {
+async fn a_file_that_could_not_be_started_is_started_later() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
     let database = FixtureDatabase {
@@ -362,7 +362,7 @@ async fn a_file_that_could_not_be_begun_is_begun_later() {
 
 /// No append waits for a long history: each copies a chunk, and the file appears when it is complete.
 #[tokio::test]
-async fn a_long_past_is_copied_a_chunk_at_a_time() {
+async fn a_long_history_is_copied_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for _ in 0..2 {
@@ -377,7 +377,7 @@ async fn a_long_past_is_copied_a_chunk_at_a_time() {
 
 /// Otherwise the file of an agent with large appends would never be complete.
 #[tokio::test]
-async fn as_much_of_a_past_is_copied_as_is_said() {
+async fn an_append_copies_as_many_lines_as_it_brings() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     let said = (1..=600).map(|seq| record("a", seq)).collect();
@@ -388,7 +388,7 @@ async fn as_much_of_a_past_is_copied_as_is_said() {
 
 /// The last chunk may be full; only the next one shows that nothing follows.
 #[tokio::test]
-async fn a_past_of_whole_chunks_becomes_whole() {
+async fn a_history_of_full_chunks_is_completed() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase {
         last_seq: 512,
@@ -401,7 +401,7 @@ async fn a_past_of_whole_chunks_becomes_whole() {
 
 /// If the process is killed or the database fails, what was copied isn't copied again, unless it is of another life.
 #[tokio::test]
-async fn a_beginning_goes_on_where_it_was_left() {
+async fn a_draft_continues_where_it_stopped() {
     let lines = |range: std::ops::RangeInclusive<i64>, received_at| {
         let line = |seq| {
             let mut record = record("a", seq);
@@ -431,7 +431,7 @@ async fn a_beginning_goes_on_where_it_was_left() {
 }
 
 #[tokio::test]
-async fn a_database_that_fails_leaves_what_was_copied() {
+async fn a_failing_database_keeps_the_draft() {
     let folder = tempfile::tempdir().unwrap();
     let failing = FixtureDatabase {
         readable: 256,
@@ -448,7 +448,7 @@ async fn a_database_that_fails_leaves_what_was_copied() {
 
 /// The append goes on without the journal, and the agent's lane is free.
 #[tokio::test(start_paused = true)]
-async fn a_beginning_is_waited_for_no_longer_than_a_line() {
+async fn copying_a_draft_times_out_like_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (
         over(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
@@ -464,7 +464,7 @@ async fn a_beginning_is_waited_for_no_longer_than_a_line() {
 
 /// The draft links to a full disk.
 #[tokio::test]
-async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
+async fn a_draft_on_a_full_disk_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
@@ -475,7 +475,7 @@ async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_reads_it() {
+async fn only_the_owner_may_read_the_files() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = tempfile::tempdir().unwrap();
@@ -487,7 +487,7 @@ async fn only_the_owner_reads_it() {
 }
 
 #[tokio::test]
-async fn a_folder_that_went_away_is_an_error() {
+async fn a_missing_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(folder.path());
     drop(folder);
@@ -511,7 +511,7 @@ fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_goes_from_a_long_file() {
+async fn a_rewrite_removes_forgotten_content_from_a_long_file() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
@@ -524,7 +524,7 @@ async fn what_is_forgotten_goes_from_a_long_file() {
 
 /// Other agents of the lane don't wait for the whole rewrite.
 #[tokio::test]
-async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
+async fn a_rewrite_lets_others_in_between_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
@@ -551,7 +551,7 @@ async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
+async fn a_failed_rewrite_keeps_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let failing = FixtureDatabase {
         readable: 256,
@@ -565,7 +565,7 @@ async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn of_what_was_only_begun_nothing_is_left() {
+async fn drafts_are_deleted_with_their_content() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {

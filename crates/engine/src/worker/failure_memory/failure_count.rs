@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_exchange_alone_is_no_outage_for_ever() {
+    fn failures_of_one_exchange_stop_counting_as_an_outage() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         for _ in 0..9 {
             assert!(
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_to_blame_that_fails_while_others_are_answered() {
+    fn an_exchange_that_fails_while_others_are_answered_is_to_blame() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         assert!(!failure_memory.has_failed_alone(&a, &[1]));
         failure_memory.failed(&a, &[1], false);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_known_agent_by_agent() {
+    fn left_out_exchanges_are_remembered_per_agent() {
         let (mut left_out, a): (LeftOut, AgentId) = (LeftOut::default(), "a".parse().unwrap());
         left_out.note(&a, &[3, 5]);
         assert!(left_out.has_all(&a, &[3]) && left_out.has_all(&a, &[3, 5]));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
+    fn an_exchange_stays_in_quarantine_until_it_has_its_item() {
         let (failure_memory, a, cut_off) = (
             FailureMemory::default(),
             agent("a"),

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_much_is_halved_and_grows_again() {
+    fn a_portion_is_halved_and_grows_again() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         failure_memory.was_answered(&a, &[1, 2, 3], 0);
         assert_eq!(portion(&failure_memory), 6);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_it_grows_as_fast_as_it_shrank() {
+    fn after_an_outage_a_portion_grows_as_fast_as_it_shrank() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         let answered = || {
             let asked: Vec<i64> = (0..portion(&failure_memory)).collect();
