@@ -29,11 +29,9 @@ use crate::support::{
 };
 
 const AGENT: &str = "coder";
-/// The time limit of a call to the model in tests about slow providers. In other tests calls may take as long as a busy machine
-/// needs.
+/// The time limit of a call to the model in tests about slow providers. In other tests calls may take as long as a busy machine needs.
 const TIMEOUT_MS: u64 = 1_000;
 const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
-/// The interval at which tests check a condition.
 const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
@@ -120,7 +118,6 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the process to end.
     async fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -138,7 +135,6 @@ impl Daemon {
         assert!(self.ended().await.success());
     }
 
-    /// Starts the daemon again after a kill.
     async fn revive(&mut self) {
         self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
         self.until_ready().await;
@@ -194,7 +190,6 @@ impl Daemon {
         assert!(request.send().await.unwrap().status().is_success());
     }
 
-    /// Waits until `is_seen` returns true.
     async fn until(&self, what: &str, mut is_seen: impl AsyncFnMut(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -263,8 +258,8 @@ async fn started(fake: &FakeProvider, settings: &[&str]) -> Daemon {
     daemon
 }
 
-/// Makes an update fail in all planned ways, and checks that the old summary stays until the provider recovers. `failures` are
-/// the least expected failures by metrics label.
+/// Makes an update fail in all planned ways, and checks that the old summary stays until the provider recovers. `failures` are the least
+/// expected failures by metrics label.
 async fn fails_and_recovers(
     settings: &[&str],
     planned: impl IntoIterator<Item = Planned>,

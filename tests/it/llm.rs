@@ -78,7 +78,6 @@ fn settings(base_url: impl Into<String>, timeout_ms: u64) -> RemoteSettings {
     settings
 }
 
-/// A model that asks the fake in that shape.
 fn model(shape: Shape, fake: &FakeProvider) -> Box<dyn ChatModel> {
     named(shape, fake, MODEL)
 }

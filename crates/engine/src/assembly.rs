@@ -54,8 +54,7 @@ const PROMPT_CHARS_PER_TOKEN: i64 = 4;
 const ITEM_TOKENS: i64 = 230;
 /// Exchanges per item when there are many small ones. Models may join five, but mostly not all five belong together.
 const EXCHANGES_PER_ITEM: i64 = 3;
-/// Polls that an idle worker skips before it looks at the queue anyway: someone who writes to the database directly wakes no
-/// worker.
+/// Polls that an idle worker skips before it looks at the queue anyway: someone who writes to the database directly wakes no worker.
 const POLLS_RESTED: u64 = 30;
 /// The same on a database that other daemons share: they announce no row before it is due.
 const POLLS_RESTED_SHARED: u64 = 5;
@@ -75,7 +74,6 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub ingestor: Ingestor,
     pub worker: Worker,
-    /// Fires the cron jobs.
     pub schedule: Schedule,
     pub snapshots: Arc<Snapshots>,
     pub projects: Arc<ProjectSnapshots>,
@@ -86,8 +84,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Returns an operator on `store`, which must be the database of these parts. Its changes wake this daemon's workers and
-    /// readers.
+    /// Returns an operator on `store`, which must be the database of these parts. Its changes wake this daemon's workers and readers.
     pub fn operator(&self, store: Arc<dyn OperatorStore>) -> Operator {
         Operator::new(store, Arc::clone(&self.clock), self.notices.clone())
     }
@@ -174,8 +171,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Returns the parts with a new worker and a new schedule. The new configuration may differ from the old one only in the
-    /// sections that [`config::RELOADED`] names. The caller stops the old worker and schedule, which finish what they hold.
+    /// Returns the parts with a new worker and a new schedule. The new configuration may differ from the old one only in the sections that
+    /// [`config::RELOADED`] names. The caller stops the old worker and schedule, which finish what they hold.
     #[must_use]
     pub fn renewed(
         self,
@@ -212,7 +209,6 @@ impl Parts {
         self.notices.progress()
     }
 
-    /// Makes the ingestor also write accepted messages to `journal`.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         let ingestor = self.ingestor.with_journal(journal);
@@ -257,8 +253,7 @@ impl Parts {
     }
 }
 
-/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations and redacts as the daemon
-/// does.
+/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations and redacts as the daemon does.
 ///
 /// # Errors
 /// When the store fails.

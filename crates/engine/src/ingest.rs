@@ -1,5 +1,5 @@
-//! The ingestor: accepts messages. It counts them in parallel outside of any transaction, and hands them to the store, which
-//! numbers them, finds their exchanges, moves the boundary and wakes the queue in one transaction.
+//! The ingestor: accepts messages. It counts them in parallel outside of any transaction, and hands them to the store, which numbers them,
+//! finds their exchanges, moves the boundary and wakes the queue in one transaction.
 //!
 //! Invariant: the ingestor never waits for a model.
 
@@ -110,8 +110,8 @@ impl Ingestor {
         }
     }
 
-    /// Counts each agent's messages by the counter that `find` returns for the agent's own provider and model. `provider` and
-    /// `model` are the defaults.
+    /// Counts each agent's messages by the counter that `find` returns for the agent's own provider and model. `provider` and `model` are
+    /// the defaults.
     #[must_use]
     pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
         let default = (provider.to_owned(), model.to_owned());
@@ -121,7 +121,6 @@ impl Ingestor {
         }
     }
 
-    /// Makes the ingestor also write accepted messages to `journal`.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         Self { journal, ..self }
@@ -136,8 +135,8 @@ impl Ingestor {
         }
     }
 
-    /// As [`Self::append_reported`]. Also returns how alike the speakers sound now, if messages of a named speaker were stored. A
-    /// repeated `key` is accepted only with the same request.
+    /// As [`Self::append_reported`]. Also returns how alike the speakers sound now, if messages of a named speaker were stored. A repeated
+    /// `key` is accepted only with the same request.
     ///
     /// # Errors
     /// As [`Self::append`]; [`StoreError::KeyReused`].
@@ -174,8 +173,8 @@ impl Ingestor {
         self.append_reported(agent, messages, None).await
     }
 
-    /// As [`Self::append`]. `usage` is what the provider reported about the request that produced the last answer among the
-    /// messages. The counter learns from it; it isn't stored.
+    /// As [`Self::append`]. `usage` is what the provider reported about the request that produced the last answer among the messages. The
+    /// counter learns from it; it isn't stored.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -213,8 +212,8 @@ impl Ingestor {
         Ok(outcome)
     }
 
-    /// Appends messages of the past; items age by the messages' own times. Tokens are counted without the learned correction, so
-    /// that replays don't depend on what was learned before. Reported usage is still learned from.
+    /// Appends messages of the past; items age by the messages' own times. Tokens are counted without the learned correction, so that
+    /// replays don't depend on what was learned before. Reported usage is still learned from.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -226,8 +225,8 @@ impl Ingestor {
     /// Takes a step by appending its message. A rewind to an unknown mark or a pin of an unknown message fails.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`], [`StoreError::PinsFull`], or
-    /// another error of the store.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`], [`StoreError::PinsFull`], or another
+    /// error of the store.
     pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
         if self.store.agent(agent).await?.is_none() {
             return Err(StoreError::UnknownAgent(agent.clone()));
@@ -262,8 +261,7 @@ impl Ingestor {
             seen,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        // The payload holds the whole message. Its parsed parts need as much memory again, and many requests may wait for the
-        // writer.
+        // The payload holds the whole message. Its parsed parts need as much memory again, and many requests may wait for the writer.
         for prepared in &mut request.messages {
             prepared.message.parts = Vec::new();
         }
@@ -309,8 +307,8 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. After a
-    /// change of model, messages that the summary doesn't cover are counted again before this returns.
+    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. After a change of
+    /// model, messages that the summary doesn't cover are counted again before this returns.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or another error of the store.

@@ -4,8 +4,7 @@
 //! commit elsewhere ──► trigger: NOTIFY ──► Member::hear ──► follow ──► Notices ──► worker, snapshots, projects
 //! ```
 //!
-//! Only freshness depends on it. The queue is polled anyway, and what was missed while the connection was lost is read again
-//! afterwards.
+//! Only freshness depends on it. The queue is polled anyway, and what was missed while the connection was lost is read again afterwards.
 
 use std::convert::Infallible;
 

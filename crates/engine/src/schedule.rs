@@ -1,8 +1,8 @@
 //! Timed work: ageing and pruning by cron expressions, the reconciler, and the sampler.
 //!
-//! Each task takes no input, does what the state demands and returns what it did; its next activation is the retry. A cron firing
-//! is a row that one daemon takes, so it happens once however many run. A firing missed while none ran is made up for. A firing
-//! that failed, or whose daemon was killed, is taken again after a while; doing the work twice is harmless.
+//! Each task takes no input, does what the state demands and returns what it did; its next activation is the retry. A cron firing is a row
+//! that one daemon takes, so it happens once however many run. A firing missed while none ran is made up for. A firing that failed, or
+//! whose daemon was killed, is taken again after a while; doing the work twice is harmless.
 
 use std::{
     collections::BTreeMap,
@@ -50,13 +50,11 @@ pub struct ScheduleSettings {
     pub versions_keep: i64,
     /// Older answers in the journal are deleted.
     pub journal_keep_hours: i64,
-    /// How often the figures are sampled.
     pub sample_ms: u64,
     /// How often missing queue rows are looked for.
     pub reconcile_ms: u64,
     /// How long pending exchanges may wait for more before the reconciler looks for their row.
     pub max_wait_ms: i64,
-    /// The attempts of a failing update.
     pub attempts_max: i64,
 }
 
@@ -74,7 +72,6 @@ pub struct Schedule {
     unwell: Arc<Mutex<FailureStreak>>,
 }
 
-/// Sources of the sampler besides [`Store`].
 #[derive(Clone)]
 struct SampledDatabase {
     operator: Arc<dyn OperatorStore>,
@@ -82,7 +79,6 @@ struct SampledDatabase {
 }
 
 impl Schedule {
-    /// Makes schedules that aren't running yet.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -116,8 +112,8 @@ impl Schedule {
         Self { database, ..self }
     }
 
-    /// Runs all timed work until `stop`. The three tasks don't wait for each other: a job blocked by a lock must not keep the
-    /// sampler from showing it.
+    /// Runs all timed work until `stop`. The three tasks don't wait for each other: a job blocked by a lock must not keep the sampler from
+    /// showing it.
     pub async fn run(&self, stop: CancellationToken) {
         let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
         let sample = Duration::from_millis(self.settings.sample_ms.max(1));
@@ -306,8 +302,7 @@ impl Schedule {
         }
     }
 
-    /// Samples the pause and the last ageing. Unreadable values stay as they were: the figures read next fail, too, and report
-    /// it.
+    /// Samples the pause and the last ageing. Unreadable values stay as they were: the figures read next fail, too, and report it.
     async fn sample_operator(&self, operator: &dyn OperatorStore) {
         if let Ok(since) = operator.queue_paused_since().await {
             self.metrics.updates.paused(since.is_some());

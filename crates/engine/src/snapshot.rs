@@ -1,7 +1,7 @@
 //! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
 //!
-//! A reader never waits for a writer, the worker or a model. It gets the last good version with its age. While the database is
-//! away or slow, or the rendering of a document panics, it gets the last copy, marked stale. A panic concerns only that document.
+//! A reader never waits for a writer, the worker or a model. It gets the last good version with its age. While the database is away or
+//! slow, or the rendering of a document panics, it gets the last copy, marked stale. A panic concerns only that document.
 
 mod cache;
 mod change_watch;
@@ -65,7 +65,6 @@ const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
 /// Names the computation in errors.
 const RENDERING: &str = "rendering a document";
 
-/// An agent's summary as a reader gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The document as Markdown, with pending exchanges.
@@ -80,9 +79,7 @@ pub struct Snapshot {
     pub updated_at: Timestamp,
     /// The last exchange that the document covers.
     pub covers_through: i64,
-    /// The first exchange in the window.
     pub first_exchange: i64,
-    /// How many exchanges wait to be summarised.
     pub pending_exchanges: i64,
     pub pending_since: Option<Timestamp>,
     /// The time zone of the times in `markdown`.
@@ -204,14 +201,13 @@ impl Snapshots {
         &self.counter
     }
 
-    /// Ages documents by the rules `ageing`.
     #[must_use]
     pub fn ageing(self, ageing: Ageing) -> Self {
         Self { ageing, ..self }
     }
 
-    /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of
-    /// a second for the database.
+    /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of a second
+    /// for the database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -250,8 +246,8 @@ impl Snapshots {
         self.cache.used(agent, |held| held.copy.at_once(lost_since))?
     }
 
-    /// As [`Self::get`], but if the reader has that version (`is_known` checks its `ETag`), waits for a change until `deadline`
-    /// or `stop`. It may return without a change.
+    /// As [`Self::get`], but if the reader has that version (`is_known` checks its `ETag`), waits for a change until `deadline` or `stop`.
+    /// It may return without a change.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -279,8 +275,7 @@ impl Snapshots {
         }
     }
 
-    /// Reads the summary of `agent` for a context ([`Store::summary_of_step`]) from the database; `None` if there is no such
-    /// agent.
+    /// Reads the summary of `agent` for a context ([`Store::summary_of_step`]) from the database; `None` if there is no such agent.
     ///
     /// # Errors
     /// When the database fails, which leaves no context either, or rendering panics.
@@ -289,8 +284,7 @@ impl Snapshots {
         row.map(|row| self.rendered(agent, row)).transpose()
     }
 
-    /// Reads the summary of `agent` from the database, past memory, for callers that hear of no changes. `None` if there is no
-    /// such agent.
+    /// Reads the summary of `agent` from the database, past memory, for callers that hear of no changes. `None` if there is no such agent.
     ///
     /// # Errors
     /// When the database fails, or rendering panics.
@@ -299,7 +293,6 @@ impl Snapshots {
         row.map(|row| self.rendered(agent, row)).transpose()
     }
 
-    /// Renders the summary of `agent` from its row.
     fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
             let row = row.rendered_by(self.ageing);
@@ -376,8 +369,8 @@ pub fn render(
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
     let named = i64_or_max(row.pending.len());
     Snapshot {
-        // The text can change while the version's figures don't: by another token count, zone or redaction rule. So the `ETag`
-        // also holds a hash of it.
+        // The text can change while the version's figures don't: by another token count, zone or redaction rule. So the `ETag` also holds
+        // a hash of it.
         etag: format!(
             "\"{}.{}.{:x}.{}\"",
             row.version,

@@ -6,8 +6,8 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
-//! An update that has to wait for a rate limit, a circuit breaker or the next day's spending limit gives its lease back until
-//! then: a wait holds no lease and isn't an attempt. `llm::chain` decides which model is asked when.
+//! An update that has to wait for a rate limit, a circuit breaker or the next day's spending limit gives its lease back until then: a wait
+//! holds no lease and isn't an attempt. `llm::chain` decides which model is asked when.
 //!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
@@ -73,12 +73,10 @@ pub use resumption::Resumption;
 use suspect::{ClaimTurn, LostLeases};
 pub use update::Outcome;
 
-/// The settings of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
     /// The name that holds its leases, the same across restarts.
     pub owner: String,
-    /// The most concurrent updates.
     pub concurrency: usize,
     /// How often the queue is polled when nothing wakes the worker and a row may be due.
     pub poll_ms: u64,
@@ -86,15 +84,12 @@ pub struct WorkerSettings {
     pub rest_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
-    /// When failed updates are retried.
     pub retry: RetryPolicy,
     /// The most exchanges and tokens of one update.
     pub limits: MaterialLimits,
     /// How much of each message a model sees.
     pub transcript: TranscriptLimits,
-    /// How much material one prompt holds.
     pub prompt: PromptLimits,
-    /// The most tokens of an answer.
     pub output_tokens_max: i64,
     /// Tokens that a thinking model may write before its answer; they are billed, too.
     pub thinking_reserve_tokens: i64,
@@ -104,9 +99,7 @@ pub struct WorkerSettings {
     pub batch_tokens_min: i64,
     /// How long fewer pending exchanges may wait for more.
     pub max_wait_ms: i64,
-    /// The limits and rules of the document.
     pub policy: SummaryPolicy,
-    /// What models may cost in a day.
     pub spend: DailyLimits,
     pub prices: Prices,
     /// True if a model compacts documents that grew too big.
@@ -115,10 +108,8 @@ pub struct WorkerSettings {
     pub seed: u64,
 }
 
-/// The services that a worker needs.
 #[derive(Clone)]
 pub struct WorkerParts {
-    /// The database with the queue and the summaries.
     pub store: Arc<dyn Store>,
     /// The model that writes items, with its fallbacks.
     pub model: Arc<dyn ChatModel>,
@@ -166,7 +157,6 @@ impl LeaseGuard {
     }
 }
 
-/// The worker; clones share its leases.
 #[derive(Clone)]
 pub struct Worker {
     parts: WorkerParts,
@@ -181,14 +171,12 @@ pub struct Worker {
     in_vain: Arc<CompactionCooldown>,
     failure_memory: Arc<FailureMemory>,
     disclaimed: Arc<LostLeases>,
-    /// The time of the last look at the queue.
     seen: Arc<Mutex<Option<Timestamp>>>,
     /// The current run of failed looks at the queue.
     unreadable: Arc<Mutex<FailureStreak>>,
 }
 
 impl Worker {
-    /// Makes a worker that isn't running yet.
     pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
         let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
         let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
@@ -208,7 +196,6 @@ impl Worker {
         }
     }
 
-    /// Makes the worker put questions that may wait into batches.
     #[must_use]
     pub fn with_batches(self, batching: BatchServices) -> Self {
         let batching = Some(batching);
@@ -233,8 +220,8 @@ impl Worker {
         resumption
     }
 
-    /// Works until `soft` is cancelled. Then it claims nothing new, and returns when its updates are finished. Cancelling `hard`
-    /// makes updates that wait for a model give their leases back.
+    /// Works until `soft` is cancelled. Then it claims nothing new, and returns when its updates are finished. Cancelling `hard` makes
+    /// updates that wait for a model give their leases back.
     pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
         let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
         let stop_beating = CancellationToken::new();
@@ -300,8 +287,8 @@ impl Worker {
         }
     }
 
-    /// Returns how long to wait before the next look at the queue if nothing wakes the worker: one poll interval, or after a poll
-    /// that found nothing, until the next row is due, but at most `rest_ms`.
+    /// Returns how long to wait before the next look at the queue if nothing wakes the worker: one poll interval, or after a poll that
+    /// found nothing, until the next row is due, but at most `rest_ms`.
     async fn rest(&self, is_quiet: bool) -> Duration {
         let poll = self.poll_wait();
         let hears_all = self.parts.notices.contact().lost_since().is_none();
@@ -402,8 +389,7 @@ impl Worker {
         Ok(leases)
     }
 
-    /// If the wall clock was set back, moves the times of waiting rows back by as much. They would wait until it caught up
-    /// otherwise.
+    /// If the wall clock was set back, moves the times of waiting rows back by as much. They would wait until it caught up otherwise.
     async fn watch_for_clock_jump(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
@@ -458,8 +444,8 @@ impl Worker {
         }
     }
 
-    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the wait for a model; a
-    /// write that has begun is finished.
+    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the wait for a model; a write
+    /// that has begun is finished.
     pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let guard = LeaseGuard {
             lost: self.heartbeat.add(&lease),
@@ -525,7 +511,6 @@ fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// Returns the metrics' name for an error class.
 fn reason(class: &str) -> FailureReason {
     FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
 }

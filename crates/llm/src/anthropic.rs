@@ -1,8 +1,8 @@
 //! Anthropic's Messages API.
 //!
 //! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current model.
-//! `output_config.format` sets the answer's format, and `output_config.effort` keeps thinking short; older models that know only
-//! one of these or neither are asked without. The instructions are marked for the prompt cache.
+//! `output_config.format` sets the answer's format, and `output_config.effort` keeps thinking short; older models that know only one of
+//! these or neither are asked without. The instructions are marked for the prompt cache.
 
 mod batch;
 mod wire;
@@ -19,7 +19,6 @@ use super::{
     },
 };
 
-/// The base URL of Anthropic's own API.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
 /// Name prefixes of models without `output_config.effort`. Other models without it are found out by their errors.
 const WITHOUT_EFFORT: [&str; 8] = [
@@ -33,10 +32,8 @@ const WITHOUT_EFFORT: [&str; 8] = [
     "claude-opus-4-1",
 ];
 
-/// A model behind Anthropic's Messages API.
 pub type AnthropicModel = RemoteModel<Anthropic>;
 
-/// The API version of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApiVersion {
     /// `2023-06-01`, which every gateway knows.
@@ -46,7 +43,6 @@ pub enum ApiVersion {
     October2026,
 }
 
-/// The protocol of Anthropic's Messages API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anthropic {
     pub version: ApiVersion,

@@ -18,7 +18,6 @@ pub struct BatchCall {
     pub body: String,
 }
 
-/// The state of a batch at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchStatus {
     Running,
@@ -46,8 +45,7 @@ pub enum Results {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchResult {
     pub key: String,
-    /// The answer's text, or a short name of why there is none. The provider's message is left out, since it may quote the
-    /// question.
+    /// The answer's text, or a short name of why there is none. The provider's message is left out, since it may quote the question.
     pub text: Result<String, String>,
     /// The billed tokens, whether or not the text is usable; its own text is empty.
     pub billed: ModelAnswer,
@@ -64,8 +62,8 @@ pub trait BatchModel: Send + Sync {
     /// Returns the body of one request, as JSON in one line.
     fn body(&self, request: &ModelRequest) -> Result<String, LlmError>;
 
-    /// Creates a batch called `name` and returns the provider's id of it. Providers don't recognise a batch that is sent twice.
-    /// After [`LlmError::Transient`] and [`LlmError::RateLimited`] the batch may exist, after other errors it doesn't.
+    /// Creates a batch called `name` and returns the provider's id of it. Providers don't recognise a batch that is sent twice. After
+    /// [`LlmError::Transient`] and [`LlmError::RateLimited`] the batch may exist, after other errors it doesn't.
     async fn submit(&self, name: &str, calls: &[BatchCall]) -> Result<String, LlmError>;
 
     /// Returns the batches in the provider's list that may be the `wanted` one.

@@ -25,7 +25,6 @@ use recapd_platform::clock::Clock;
 /// A callback for changes of a circuit, with provider, model and state.
 pub type BreakerListener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
-/// A model behind a circuit breaker.
 pub struct Breaker {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,

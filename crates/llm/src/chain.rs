@@ -1,5 +1,5 @@
-//! Decides which model is asked when one can't answer: a second model, then the built-in summariser. Some failures go to the next
-//! model, others are retried or waited for.
+//! Decides which model is asked when one can't answer: a second model, then the built-in summariser. Some failures go to the next model,
+//! others are retried or waited for.
 //!
 //! | failure | what happens |
 //! |---|---|
@@ -21,14 +21,12 @@ use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::Break
 /// A model that has to be waited for longer than this is skipped.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// A model and its fallbacks.
 pub struct Chain {
     first: Arc<dyn ChatModel>,
     others: Vec<Arc<dyn ChatModel>>,
 }
 
 impl Chain {
-    /// Makes a chain of `first` and its fallbacks, in order.
     pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
         Self { first, others }
     }

@@ -2,19 +2,14 @@
 
 use recapd_core::domain::text::{cut, one_line};
 
-/// The most characters of a provider's message.
 const MESSAGE_CHARS_MAX: usize = 300;
-/// The most characters of a code or a request id.
 const WORD_CHARS_MAX: usize = 80;
 /// Consecutive characters of the prompt that count as a quotation.
 const QUOTED_CHARS: usize = 24;
 
-/// The texts that must not be passed on.
 #[derive(Clone, Copy)]
 pub(super) struct Discreet<'a> {
-    /// The key that was sent, if any.
     pub(super) key: Option<&'a str>,
-    /// The material that was sent.
     pub(super) material: &'a str,
 }
 

@@ -19,7 +19,6 @@ pub(super) struct ErrorBody {
     pub(super) request_id: String,
     /// When to come back, if the body has a field for it.
     pub(super) retry_after: Option<Duration>,
-    /// The quota that is used up, if the body says so.
     pub(super) quota: Quota,
 }
 
@@ -55,8 +54,8 @@ const STATUSES: [(&str, u16); 16] = [
 ];
 
 impl ErrorBody {
-    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an array
-    /// around any of them. `None` for other bodies.
+    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an array around any of
+    /// them. `None` for other bodies.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
         Self::from_value(&serde_json::from_slice(body).ok()?)
     }

@@ -1,5 +1,5 @@
-//! Maps a provider's error to its meaning for the caller. One table serves all, since compatible servers and gateways use each
-//! other's words.
+//! Maps a provider's error to its meaning for the caller. One table serves all, since compatible servers and gateways use each other's
+//! words.
 
 use super::{
     Cause, LlmError, TransientFailure,
@@ -63,7 +63,6 @@ const CONTENT: [&str; 9] = [
     "contentpolicyviolationerror", // LiteLLM
 ];
 
-/// The subject of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Account,
@@ -170,8 +169,8 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
     }
 }
 
-/// Checks for `x-should-retry: true`, which makes a seemingly permanent error transient. `false` is ignored: it is meant for
-/// clients that retry within seconds.
+/// Checks for `x-should-retry: true`, which makes a seemingly permanent error transient. `false` is ignored: it is meant for clients that
+/// retry within seconds.
 fn asks_to_retry(reply: &HttpReply) -> bool {
     reply
         .headers
@@ -179,8 +178,8 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// Formats status, code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a
-/// proxy's page, or echo the request.
+/// Formats status, code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a proxy's page,
+/// or echo the request.
 fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
@@ -194,7 +193,6 @@ fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet
     parts.fold(format!("status {status}"), |message, part| message + &part)
 }
 
-/// Formats the message with the request's id.
 pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
     let said = discreet.message(said);
     match request_id(reply, "", discreet) {

@@ -1,7 +1,7 @@
 //! Google's Gemini, `generateContent`.
 //!
-//! `maxOutputTokens` includes thinking, so the limit is sent with a reserve for it. Thinking models are asked to think little: by
-//! a level from Gemini 3 on, by a budget before.
+//! `maxOutputTokens` includes thinking, so the limit is sent with a reserve for it. Thinking models are asked to think little: by a level
+//! from Gemini 3 on, by a budget before.
 
 mod batch;
 mod wire;
@@ -21,10 +21,8 @@ use super::{
 /// The base URL of Google's own API; `/v1` works as well.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// A model behind Gemini's API.
 pub type GeminiModel = RemoteModel<Gemini>;
 
-/// The protocol of Gemini's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
@@ -42,7 +40,6 @@ enum ThinkingLimit {
     Level(&'static str),
     /// Gemini 2.5, in tokens; all its models accept these numbers.
     Budget(i64),
-    /// Nothing is sent about it.
     Unsaid,
 }
 

@@ -10,8 +10,8 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
     Ok(http_client::client(settings)?)
 }
 
-/// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] if no answer comes, or it is late,
-/// breaks off or is too long.
+/// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] if no answer comes, or it is late, breaks
+/// off or is too long.
 pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
     send_for(request, RESPONSE_BYTES_MAX).await
 }

@@ -42,9 +42,7 @@ pub struct ModelRequest {
     pub prompt: Prompt,
     /// The same exchanges as data, for the built-in summariser.
     pub transcripts: Vec<Transcript>,
-    /// The facts that hold before these exchanges.
     pub facts: Vec<Fact>,
-    /// The most tokens of the answer.
     pub output_tokens_max: i64,
     /// The agent of the question. If the request has to wait, the limits keep a turn for this agent.
     pub agent: Option<AgentId>,
@@ -67,7 +65,6 @@ pub struct ModelAnswer {
     pub output_tokens: i64,
     /// Of these, tokens of thinking.
     pub reasoning_tokens: i64,
-    /// The provider's id of the request.
     pub request_id: Option<String>,
     /// How long the limits of the key are used up, if the answer says so.
     pub rest: Option<Duration>,
@@ -129,7 +126,6 @@ pub enum LlmError {
     },
 }
 
-/// Why a model isn't asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The allowed number of calls is under way.
@@ -150,7 +146,6 @@ impl fmt::Display for Wait {
     }
 }
 
-/// A failure that may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransientFailure {
     pub cause: Cause,
@@ -163,7 +158,6 @@ pub struct TransientFailure {
     pub message: String,
 }
 
-/// The cause of a transient failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The provider failed, or sent something that is no answer.
@@ -171,7 +165,6 @@ pub enum Cause {
     Overloaded,
     /// No complete answer came in time.
     Timeout,
-    /// The connection couldn't be made.
     Network,
     /// The connection broke off after the provider had the request.
     Broken,
@@ -196,7 +189,6 @@ impl fmt::Display for TransientFailure {
 }
 
 impl TransientFailure {
-    /// A failure without a time to come back.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
             cause,
@@ -207,8 +199,8 @@ impl TransientFailure {
         }
     }
 
-    /// True if the request may have caused the failure: the provider had it, and failed on it. A request that never arrived shows
-    /// nothing, and an overloaded provider says that it isn't the request.
+    /// True if the request may have caused the failure: the provider had it, and failed on it. A request that never arrived shows nothing,
+    /// and an overloaded provider says that it isn't the request.
     pub fn may_lie_in_the_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
@@ -273,7 +265,6 @@ impl LlmError {
         }
     }
 
-    /// Adds the tokens that the answer reports.
     fn with_usage(self, usage: Option<Usage>) -> Self {
         match self {
             Self::Transient(fault) => Self::Transient(TransientFailure { usage, ..fault }),
@@ -284,7 +275,6 @@ impl LlmError {
     }
 }
 
-/// A model that summarises.
 #[async_trait]
 pub trait ChatModel: Send + Sync {
     /// The provider's name: `offline`, `openai`, `anthropic`.
@@ -302,8 +292,7 @@ pub trait ChatModel: Send + Sync {
         Ok(())
     }
 
-    /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has
-    /// one.
+    /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has one.
     fn watch(&self, _listener: &breaker::BreakerListener) {}
 
     /// The fallbacks, in the order in which they are asked; only a [`chain::Chain`] has any.

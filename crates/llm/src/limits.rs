@@ -1,5 +1,5 @@
-//! The limits of a key, shared by all callers: concurrent calls, requests and tokens per minute, and the times at which the
-//! provider said to come back.
+//! The limits of a key, shared by all callers: concurrent calls, requests and tokens per minute, and the times at which the provider said
+//! to come back.
 //!
 //! A short wait is waited out. A long one is returned as [`LlmError::Waiting`], so that no lease is held for it.
 
@@ -45,7 +45,6 @@ impl LimitWait {
     }
 }
 
-/// A model that is asked within limits.
 pub struct LimitedModel {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
@@ -100,8 +99,7 @@ impl LimitedModel {
         Ok(reserved.id)
     }
 
-    /// Corrects the reservation by the answer, and records when the provider said to come back. Adds a time to a refusal without
-    /// one.
+    /// Corrects the reservation by the answer, and records when the provider said to come back. Adds a time to a refusal without one.
     fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
         let now = self.clock.now();
         let shared = &mut *self.shared();

@@ -1,8 +1,7 @@
 //! Ollama's own `/api/chat`.
 //!
-//! Its OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and whatever
-//! doesn't fit is cut off silently. Here `num_ctx` says how much an update needs, and `truncate: false` turns what doesn't fit
-//! into an error.
+//! Its OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and whatever doesn't fit is
+//! cut off silently. Here `num_ctx` says how much an update needs, and `truncate: false` turns what doesn't fit into an error.
 
 mod wire;
 
@@ -15,17 +14,14 @@ use super::{
     remote::{AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of},
 };
 
-/// Ollama's default address.
 pub const OLLAMA_BASE_URL: &str = "http://127.0.0.1:11434";
 
-/// A model behind Ollama.
 pub type OllamaModel = RemoteModel<Ollama>;
 
-/// The protocol of Ollama's `/api/chat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ollama {
-    /// The context size that the model is loaded with, in tokens: instructions, material and answer. It is the same for every
-    /// request, because another size reloads the model.
+    /// The context size that the model is loaded with, in tokens: instructions, material and answer. It is the same for every request,
+    /// because another size reloads the model.
     pub num_ctx: i64,
 }
 
@@ -42,7 +38,6 @@ enum ThinkOption {
     Off,
     /// This much; some models know nothing below `low`.
     Level(&'static str),
-    /// Nothing is sent.
     Unsaid,
 }
 

@@ -1,8 +1,8 @@
 //! A provider across the network: the common part. Each provider adds its [`Protocol`].
 //!
-//! Servers understand different fields. A model starts with the best request form that a server may understand (a strict schema,
-//! little thinking) and falls back when the server rejects something. If an answer was cut off because the model thought first,
-//! the next gets more room. It remembers the result as long as it lives.
+//! Servers understand different fields. A model starts with the best request form that a server may understand (a strict schema, little
+//! thinking) and falls back when the server rejects something. If an answer was cut off because the model thought first, the next gets
+//! more room. It remembers the result as long as it lives.
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
@@ -36,18 +36,14 @@ use recapd_core::domain::price::Usage;
 /// The most request forms tried for one answer: three answer formats, and two more fields left out.
 const DIALECTS_TRIED_MAX: usize = 5;
 
-/// The settings of a connection, the same for all providers.
 #[derive(Clone, Debug)]
 pub struct RemoteSettings {
     /// The base URL with the API's version: `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The model's name at the provider.
     pub model: String,
     /// The key; local servers need none.
     pub api_key: Option<SecretString>,
-    /// Time limits and proxy.
     pub http: HttpSettings,
-    /// How much a thinking model should think.
     pub effort: Effort,
     /// Tokens added to the limit of an answer if the provider counts thinking in it.
     pub thinking_reserve_tokens: i64,
@@ -110,7 +106,6 @@ pub enum AnswerFormat {
 }
 
 impl AnswerFormat {
-    /// The next simpler format.
     pub(super) fn simpler(self) -> Option<Self> {
         match self {
             Self::Schema => Some(Self::Object),
@@ -120,7 +115,6 @@ impl AnswerFormat {
     }
 }
 
-/// The form of a request.
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
     /// The form to try after a server's complaint `words` (lower case), if that is about the form.
     fn after(self, words: &str) -> Option<Self>;
@@ -136,7 +130,6 @@ pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The API of a provider.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// The differences between servers and models of this API.
     type Dialect: Dialect;
@@ -190,7 +183,6 @@ pub enum NoAnswer {
     Unknown,
 }
 
-/// A model behind a provider's API.
 #[derive(Debug)]
 pub struct RemoteModel<P: Protocol> {
     protocol: P,

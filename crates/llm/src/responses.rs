@@ -15,10 +15,8 @@ use super::{
     },
 };
 
-/// A model behind OpenAI's Responses API.
 pub type ResponsesModel = RemoteModel<Responses>;
 
-/// The protocol of OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses;
 

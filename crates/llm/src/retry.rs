@@ -16,8 +16,8 @@ pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
-/// The wait that a refusal asks for, from the first that is given: `retry-after-ms`, `retry-after` (seconds or a date), a field
-/// of the body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
+/// The wait that a refusal asks for, from the first that is given: `retry-after-ms`, `retry-after` (seconds or a date), a field of the
+/// body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
 pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))

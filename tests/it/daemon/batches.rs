@@ -37,7 +37,6 @@ async fn until_open(daemon: &Daemon, state: &str) {
         .await;
 }
 
-/// Makes all batches due for a look.
 async fn hurry(daemon: &Daemon) {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut database = SqliteConnection::connect(&url).await.unwrap();

@@ -9,12 +9,10 @@ use crate::support::{fake_provider::FakeProvider, postgres::Database};
 
 /// Without a model, and without evictions.
 const SETTINGS: [&str; 2] = ["model.mode=offline", "window.budget_tokens=0"];
-/// Messages per insert.
 const COUNT: u32 = 40;
 /// The messages as the view shows them, in order.
 const SAID: &str = "SELECT content FROM messages WHERE agent_id = 'coder' ORDER BY id";
 
-/// The insert of a round.
 fn insert(round: u32) -> String {
     let first = round * COUNT + 1;
     let rows = (first..first + COUNT).map(|number| format!("('{AGENT}', 'user', 'Message {number}')"));
@@ -25,14 +23,12 @@ fn insert(round: u32) -> String {
     )
 }
 
-/// The messages after this many rounds.
 fn expected(rounds: u32) -> Vec<String> {
     (1..=rounds * COUNT)
         .map(|number| format!("Message {number}"))
         .collect()
 }
 
-/// An agent's connection to the daemon's file.
 async fn agent(daemon: &Daemon) -> SqliteConnection {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();

@@ -1,5 +1,5 @@
-//! A hundred readers of a full context and forty writers of tiny messages: the daemon needs at most half a gigabyte, everybody is
-//! answered or told when to retry, and afterwards the memory is released.
+//! A hundred readers of a full context and forty writers of tiny messages: the daemon needs at most half a gigabyte, everybody is answered
+//! or told when to retry, and afterwards the memory is released.
 //!
 //! For a minute: `RECAPD_TEST_SECONDS=60 cargo test --release --test it memory -- --nocapture`.
 
@@ -19,7 +19,6 @@ const REST_BYTES_MAX: u64 = 150 << 20;
 /// The window: this many results of this many bytes, 19 MB.
 const RESULTS: usize = 38;
 const RESULT_BYTES: usize = 500_000;
-/// The most messages of one request.
 const TINY_MESSAGES: usize = 10_000;
 
 /// Counts the outcomes of one kind of request.
@@ -52,8 +51,8 @@ impl Count {
     }
 }
 
-/// Reads a figure of the daemon's in bytes: `VmHWM`, the peak, or `RssAnon`, the present use without pages of files, which the
-/// system reclaims by itself.
+/// Reads a figure of the daemon's in bytes: `VmHWM`, the peak, or `RssAnon`, the present use without pages of files, which the system
+/// reclaims by itself.
 fn memory(daemon: &Daemon, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
@@ -79,7 +78,6 @@ fn patient_client() -> reqwest::Client {
     recapd_llm::http::client(&settings).unwrap()
 }
 
-/// Fills the window of `AGENT`.
 async fn fill(daemon: &Daemon) {
     let path = format!("/v1/agents/{AGENT}/messages?format=native");
     let ask = json!([{"kind": "user", "content": "Read all of these logs"}]);

@@ -28,7 +28,6 @@ fn mode(shape: Shape, fake: &FakeProvider) -> [String; 3] {
     ]
 }
 
-/// The environment variable with that provider's key.
 fn key_variable(shape: Shape) -> &'static str {
     match shape {
         Shape::Anthropic => "ANTHROPIC_API_KEY",

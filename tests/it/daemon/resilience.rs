@@ -17,7 +17,6 @@ fn at_noon(file: &NamedTempFile) -> String {
     format!("--clock-offset-file={}", file.path().display())
 }
 
-/// The output of `recapd status`.
 fn status(daemon: &Daemon) -> String {
     let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
     let output = command

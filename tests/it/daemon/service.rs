@@ -29,7 +29,6 @@ use crate::support::{
     port::Port,
 };
 
-/// The watchdog's interval.
 const WATCHDOG: Duration = Duration::from_millis(400);
 /// Intervals without a sign of life that no busy machine causes.
 const SILENCE: u32 = 3;
@@ -82,7 +81,6 @@ impl Manager {
         Daemon::start_with(fake, settings, &environment, Stdio::inherit())
     }
 
-    /// The next message within `wait`.
     async fn next(&self, wait: Duration) -> Option<String> {
         let mut told = self.told.lock().await;
         tokio::time::timeout(wait, told.recv()).await.ok()?
@@ -120,7 +118,6 @@ impl Manager {
         }
     }
 
-    /// How many signs of life come within `span`.
     async fn signs_of_life(&self, span: Duration) -> usize {
         let (end, mut signs) = (Instant::now() + span, 0);
         while let Some(message) = self.next(end.saturating_duration_since(Instant::now())).await {
@@ -158,8 +155,7 @@ async fn lock(daemon: &Daemon) -> SqliteConnection {
     connection
 }
 
-/// Takes the database's lock as work falls due, until `is_seen`. If the work was done before the lock, tries again with other
-/// work.
+/// Takes the database's lock as work falls due, until `is_seen`. If the work was done before the lock, tries again with other work.
 async fn held_up(daemon: &Daemon, mut is_seen: impl AsyncFnMut() -> bool) -> SqliteConnection {
     daemon.turn(1).await;
     for turn in 2..8 {

@@ -19,7 +19,6 @@ const NONE_TIME_MAX: Duration = Duration::from_secs(2);
 const ROOMY: [&str; 1] = ["window.budget_tokens=100000"];
 const CLIENTS: usize = 24;
 const HELD_AGENTS: usize = 8;
-/// The number of timed writes of another agent.
 const WRITES: u32 = 100;
 
 /// A daemon with the database's default settings and without a provider.

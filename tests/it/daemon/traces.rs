@@ -49,7 +49,6 @@ impl Collector {
         (collector, url)
     }
 
-    /// All spans received so far.
     fn spans(&self) -> Vec<Value> {
         let calls = self.calls.lock().unwrap();
         let bodies = calls
@@ -65,7 +64,6 @@ impl Collector {
             .collect()
     }
 
-    /// Waits for the first matching span.
     async fn until(&self, is_wanted: impl Fn(&Value) -> bool + Sync) -> Value {
         let looking = async {
             loop {

@@ -91,7 +91,6 @@ async fn a_request_says_who_asks_and_in_which_form() {
     }
 }
 
-/// Another question has another schema.
 #[tokio::test]
 async fn operations_are_asked_for_by_their_own_schema() {
     for shape in Shape::ALL {
@@ -141,7 +140,6 @@ async fn invalid_answers_fail_the_checks() {
     }
 }
 
-/// Failures, and the class of each.
 pub(crate) fn failures(shape: Shape) -> Vec<(Planned, &'static str)> {
     let trouble = |trouble| Planned::Trouble(trouble, Wait::Unsaid);
     let mut failures = vec![

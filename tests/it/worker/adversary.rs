@@ -22,7 +22,6 @@ use crate::support::{
 const LIVES: u32 = 3;
 const UPDATES_OF_LIFE: usize = 12;
 
-/// The adversarial model.
 struct Worst(Mutex<Adversary>);
 
 impl Worst {

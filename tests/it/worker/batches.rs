@@ -1,5 +1,5 @@
-//! Batches from end to end: questions that may wait are asked together, urgent ones directly, and whatever fails, each exchange
-//! is covered once and paid for at most twice.
+//! Batches from end to end: questions that may wait are asked together, urgent ones directly, and whatever fails, each exchange is covered
+//! once and paid for at most twice.
 
 mod faults;
 mod lost;
@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// The providers with batches.
 const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, Shape::Gemini];
 
 /// A daemon with batches, and a provider for them. The scripted model answers direct questions.
@@ -266,8 +265,7 @@ async fn urgent_work_does_not_wait_and_the_late_answer_is_dropped() {
     }
 }
 
-/// As [`BatchRig::sent`], but a direct question failed meanwhile, so that the portion is smaller. Then the batch's answer
-/// arrives.
+/// As [`BatchRig::sent`], but a direct question failed meanwhile, so that the portion is smaller. Then the batch's answer arrives.
 async fn answered_after_a_failure() -> BatchRig {
     let one = Box::pin(BatchRig::sent(Shape::Anthropic)).await;
     let (store, now) = (&one.rig.parts.store, one.rig.clock.now());

@@ -346,7 +346,6 @@ async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
     );
 }
 
-/// Without fallbacks, digests stand in.
 #[tokio::test]
 async fn without_fallbacks_digests_stand_in() {
     let rig = with_fallbacks(Vec::new()).await;

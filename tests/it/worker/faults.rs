@@ -1,5 +1,5 @@
-//! The database fails at each step of an update, before or after the step took effect: nothing is lost, nothing is done twice,
-//! and at most one call of the model is paid for twice.
+//! The database fails at each step of an update, before or after the step took effect: nothing is lost, nothing is done twice, and at most
+//! one call of the model is paid for twice.
 
 use recapd_core::domain::{time::MINUTE_MS, work::Reason};
 use recapd_engine::worker::Outcome;
@@ -144,8 +144,7 @@ async fn digests_may_fail_to_stand_in() {
     }
 }
 
-/// More exchanges left the window before a lost update is repeated: its answer is used for what it is about, and the rest comes
-/// next.
+/// More exchanges left the window before a lost update is repeated: its answer is used for what it is about, and the rest comes next.
 #[tokio::test]
 async fn an_answer_is_used_even_if_more_is_pending_by_then() {
     let rig = Rig::new(&config()).await;
@@ -165,8 +164,8 @@ async fn an_answer_is_used_even_if_more_is_pending_by_then() {
     assert_eq!((rig.model.calls(), rig.verify().await.pending), (2, 0));
 }
 
-/// An update that condenses provisional items in parts is lost. The next one doesn't take the journalled answer about the first
-/// part for one about all, and asks about no part again.
+/// An update that condenses provisional items in parts is lost. The next one doesn't take the journalled answer about the first part for
+/// one about all, and asks about no part again.
 #[tokio::test]
 async fn a_partial_answer_is_not_taken_for_a_full_one() {
     let rig = Rig::new(&config()).await;

@@ -10,8 +10,7 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// A daemon whose model left out the last pending exchange, even when asked about it alone. Returns that exchange and the number
-/// of calls.
+/// A daemon whose model left out the last pending exchange, even when asked about it alone. Returns that exchange and the number of calls.
 async fn with_gap() -> (Rig, i64, usize) {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;

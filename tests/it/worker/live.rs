@@ -25,7 +25,6 @@ fn live_config() -> Config {
     config
 }
 
-/// A live conversation and its outcomes.
 struct Talk {
     rig: Rig,
     outcomes: Vec<Outcome>,
@@ -68,7 +67,6 @@ impl Talk {
         assert_eq!((report.pending, self.rig.digests().await), (0, 0));
     }
 
-    /// How many updates wrote a version.
     fn completed(&self) -> usize {
         let completed = |outcome: &&Outcome| **outcome == Outcome::Completed;
         self.outcomes.iter().filter(completed).count()
@@ -136,8 +134,8 @@ async fn only_gaps_are_asked_about_twice() {
     assert_eq!(talk.rig.lasting_digests().await, 0);
 }
 
-/// The model always leaves out the last exchange, even alone: that costs four questions about it, two of them alone after it is
-/// revisited. Then its digest stays.
+/// The model always leaves out the last exchange, even alone: that costs four questions about it, two of them alone after it is revisited.
+/// Then its digest stays.
 #[tokio::test]
 async fn a_model_that_always_leaves_gaps_is_not_asked_for_ever() {
     let talk = Talk::with(Reply::Partial).await;

@@ -30,16 +30,13 @@ use crate::support::{
 
 const CASES: u32 = 40;
 
-/// The next event.
 #[derive(Clone, Debug)]
 enum Step {
     /// This many turns are sent.
     Say(usize),
     /// The queue is drained while the model gives the replies of the list, and then always the other one.
     Drain(Vec<Reply>, Reply),
-    /// Seconds pass.
     Wait(i64),
-    /// The session ends.
     End,
     /// A lease is claimed, and its holder vanishes.
     Crash,
@@ -47,13 +44,9 @@ enum Step {
     Stall,
     /// The stalled holder goes on.
     Zombie,
-    /// A client requests an update.
     Ask,
-    /// The ageing schedule fires.
     Age,
-    /// The queue is emptied.
     Empty,
-    /// The reconciler runs.
     Reconcile,
     /// A call of the store will fail.
     Fail(&'static str, usize, When),
@@ -166,8 +159,8 @@ impl Life {
                 .iter()
                 .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked | Outcome::StoodIn))
                 .count();
-            // An update whose result was lost may have been applied; if the database then fails again, the worker reports it as
-            // retried. An update that waits may have written a version in which only time changed.
+            // An update whose result was lost may have been applied; if the database then fails again, the worker reports it as retried.
+            // An update that waits may have written a version in which only time changed.
             let is_unheard = |o: &&Outcome| match o {
                 Outcome::Superseded => true,
                 Outcome::Retried => is_due || rig.flaky.met() >= met + 2,

@@ -196,8 +196,8 @@ async fn answers_about_parts_of_a_revisited_item_are_paid_for_once() {
     }
 }
 
-/// Items of four exchanges each are revisited and the question is halved. The first half, which ends within the second item, is
-/// answered; the other half fails, so that less is revisited next. Returns the number of exchanges.
+/// Items of four exchanges each are revisited and the question is halved. The first half, which ends within the second item, is answered;
+/// the other half fails, so that less is revisited next. Returns the number of exchanges.
 async fn half_revisited() -> (Rig, i64) {
     let rig = Rig::new(&config()).await;
     rig.say(14).await;
@@ -237,8 +237,8 @@ async fn an_exchange_that_fails_alone_holds_up_no_answered_items() {
     assert!(rig.content().await.contains("Worked on exchange 4"));
 }
 
-/// An item that a forgetting rewrote is revisited last, although it is about older exchanges. Answers about those are still
-/// found, and so are answers about others if not all are asked about at once.
+/// An item that a forgetting rewrote is revisited last, although it is about older exchanges. Answers about those are still found, and so
+/// are answers about others if not all are asked about at once.
 #[tokio::test]
 async fn answers_are_paid_for_once_after_a_forgetting() {
     for (turns, exchanges_max, oldest) in [(10, 200, 1), (20, 12, 5)] {
@@ -506,8 +506,8 @@ async fn ageing_needs_no_model_and_ends() {
     assert_eq!(rig.model.calls(), calls);
 }
 
-/// A daemon that slept for days writes what it would have written with a look every day, by hours and by days, even if not
-/// everything fits.
+/// A daemon that slept for days writes what it would have written with a look every day, by hours and by days, even if not everything
+/// fits.
 #[tokio::test]
 async fn catching_up_gives_the_same_as_daily_looks() {
     for (ageing, max_tokens) in [

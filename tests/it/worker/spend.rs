@@ -136,8 +136,8 @@ async fn concurrent_updates_keep_a_limit_together() {
     assert!((4..=4 + 4).contains(&rig.model.calls()), "{}", rig.model.calls());
 }
 
-/// Limits may have changed. Resuming is retried until it succeeds, and repeated once for updates that were about to wait by the
-/// old limits.
+/// Limits may have changed. Resuming is retried until it succeeds, and repeated once for updates that were about to wait by the old
+/// limits.
 #[tokio::test]
 async fn after_a_reload_waiting_updates_are_resumed_despite_failures() {
     let (config, _folder) = with_prices("calls_per_day=1");

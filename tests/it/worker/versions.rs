@@ -13,7 +13,6 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// An operator's change of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hand {
     RollBack,

@@ -29,9 +29,7 @@ const INSTRUCTIONS_TOKENS: i64 = 2_000;
 /// A context's size is a multiple of this.
 const CONTEXT_STEP_TOKENS: i64 = 1_024;
 
-/// The models that write summaries.
 pub struct Models {
-    /// The model for direct calls.
     pub model: Arc<dyn ChatModel>,
     /// The model for batches, if the configuration wants them.
     pub batch: Option<Arc<dyn BatchModel>>,
@@ -45,8 +43,8 @@ impl Models {
         }
     }
 
-    /// Uses one model for both, so that batches know what direct calls learned about the server. Batches themselves learn of
-    /// refusals only hours later.
+    /// Uses one model for both, so that batches know what direct calls learned about the server. Batches themselves learn of refusals only
+    /// hours later.
     fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
         Self {
@@ -79,8 +77,8 @@ fn named(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmEr
     })
 }
 
-/// Returns the configured model with its limits, circuit breaker and fallbacks, and the model for batches. `keys` are those of
-/// the model and of its fallback.
+/// Returns the configured model with its limits, circuit breaker and fallbacks, and the model for batches. `keys` are those of the model
+/// and of its fallback.
 ///
 /// # Errors
 /// When a client can't be built.
@@ -150,8 +148,8 @@ pub(super) fn metrics(
     metrics
 }
 
-/// Tells `metrics` of the models, their prices, the spending limit and the longest wait for a batch, and makes them follow the
-/// circuit breakers.
+/// Tells `metrics` of the models, their prices, the spending limit and the longest wait for a batch, and makes them follow the circuit
+/// breakers.
 pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, model: &Arc<dyn ChatModel>) {
     for model in std::iter::once(model).chain(model.fallbacks()) {
         let (provider, name) = (model.provider(), model.model());
@@ -216,8 +214,8 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
     }
 }
 
-/// The context size that Ollama loads a model with: the configured one, or what the largest update may need. The model's own
-/// tokens differ from recapd's count, so the material gets a quarter more.
+/// The context size that Ollama loads a model with: the configured one, or what the largest update may need. The model's own tokens differ
+/// from recapd's count, so the material gets a quarter more.
 fn num_ctx(config: &Config) -> i64 {
     let Config { model, worker, .. } = config;
     if model.num_ctx > 0 {

@@ -1,7 +1,7 @@
 //! Measures how alike the last speakers of a conversation sound.
 //!
-//! The last messages are read again each time and nothing is kept between appends, so the result is right after a restart and
-//! with several daemons, and memory doesn't grow with the history.
+//! The last messages are read again each time and nothing is kept between appends, so the result is right after a restart and with several
+//! daemons, and memory doesn't grow with the history.
 
 use recapd_core::domain::{
     agent::AgentId,

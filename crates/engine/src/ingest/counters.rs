@@ -1,7 +1,7 @@
 //! Finds the token counter of an agent: the configured one, or that of the agent's own provider and model.
 //!
-//! An agent's settings are read at its first append; later appends return them. So a change made by another program takes effect
-//! one append late. Messages counted by the old counter until then are counted again.
+//! An agent's settings are read at its first append; later appends return them. So a change made by another program takes effect one
+//! append late. Messages counted by the old counter until then are counted again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,12 +12,10 @@ use recapd_core::domain::{agent::AgentId, settings::AgentSettings, tokens::Token
 /// The most agents remembered. Beyond it the least recently used is forgotten, and its next append reads its settings again.
 pub(super) const AGENTS_MAX: usize = 100_000;
 
-/// Returns the counter for a provider and a model.
 pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + Sync>;
 
 pub(super) type ModelName = (String, String);
 
-/// The counter of one agent.
 #[derive(Clone)]
 pub(super) struct AgentCounter {
     /// The provider and the model. `None` if they aren't configured; then nothing is learned about the counter.
@@ -39,7 +37,6 @@ struct Own {
 }
 
 impl Counters {
-    /// Uses one counter for all agents.
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             default: AgentCounter {

@@ -27,7 +27,6 @@ const ASK_FIRST_BYTES: usize = 1 << 20;
 /// Names the computation in errors.
 pub(super) const COUNTING: &str = "counting tokens";
 
-/// Counted messages, and observations for the counter to learn from.
 pub(super) struct CountResult {
     pub(super) request: AppendRequest,
     pub(super) counting: AgentCounter,
@@ -74,8 +73,7 @@ impl Ingestor {
         })
     }
 
-    /// Checks whether all these messages are stored already. Returns `false` for short requests: the transaction finds their
-    /// duplicates.
+    /// Checks whether all these messages are stored already. Returns `false` for short requests: the transaction finds their duplicates.
     pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         let ids: Vec<&str> = messages
@@ -157,9 +155,9 @@ impl Ingestor {
     }
 }
 
-/// Gives each message the time at which it counts as said. A message without a time gets that of the one before it, the first one
-/// `since`. None gets a time after `now`, whatever its client's clock says: one message from the far future would make all
-/// replayed messages old, and never age itself.
+/// Gives each message the time at which it counts as said. A message without a time gets that of the one before it, the first one `since`.
+/// None gets a time after `now`, whatever its client's clock says: one message from the far future would make all replayed messages old,
+/// and never age itself.
 fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Message, Timestamp)> {
     let mut last_at = since;
     let date = |message: Message| {

@@ -31,8 +31,7 @@ pub struct ForgetReply {
     pub versions: i64,
     /// True if nothing of it is left in the database's files.
     pub scrubbed: bool,
-    /// Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own
-    /// journal.
+    /// Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own journal.
     pub journals_left: Vec<AgentId>,
 }
 
@@ -60,8 +59,8 @@ pub struct DeleteReply {
 }
 
 impl Ingestor {
-    /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. It does
-    /// so even if the store has forgotten them before, since each daemon has a journal of its own.
+    /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. It does so even
+    /// if the store has forgotten them before, since each daemon has a journal of its own.
     ///
     /// # Errors
     /// As [`recapd_store::Store::forget`].
@@ -109,8 +108,7 @@ impl Ingestor {
         })
     }
 
-    /// Lists the other legs of partly forgotten exchanges. If reading them fails, it returns what it has: the forgetting itself
-    /// is done.
+    /// Lists the other legs of partly forgotten exchanges. If reading them fails, it returns what it has: the forgetting itself is done.
     async fn legs_left(&self, agent: &AgentId, forgotten: &[i64]) -> Vec<LegsLeft> {
         let mut left: Vec<LegsLeft> = Vec::new();
         let mut seen: HashSet<i64> = HashSet::new();
@@ -167,8 +165,8 @@ impl Ingestor {
         })
     }
 
-    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals. It may run at the same time as the
-    /// original request without harm.
+    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals. It may run at the same time as the original
+    /// request without harm.
     ///
     /// # Errors
     /// The first error of the store. The other agents are still worked on, and the next call retries.

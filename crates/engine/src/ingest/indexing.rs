@@ -1,5 +1,4 @@
-//! Indexes messages for recall in the background, so that no append waits for it, and seals messages that were stored without
-//! seals.
+//! Indexes messages for recall in the background, so that no append waits for it, and seals messages that were stored without seals.
 
 use std::time::Duration;
 
@@ -21,8 +20,8 @@ const SEAL_ROWS_MAX: i64 = 128;
 const REST: u32 = 3;
 
 impl Ingestor {
-    /// Indexes appended messages until `stop`; recall reads unindexed ones directly. Also seals messages without seals, which
-    /// exist only after an upgrade.
+    /// Indexes appended messages until `stop`; recall reads unindexed ones directly. Also seals messages without seals, which exist only
+    /// after an upgrade.
     pub async fn index(&self, stop: CancellationToken) {
         let work = async {
             loop {

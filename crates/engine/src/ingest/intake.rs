@@ -1,7 +1,7 @@
 //! Takes messages that agents inserted by SQL out of the inbox, in order, and appends them like any others.
 //!
-//! A row leaves the inbox in the transaction that appends it. A row that can't be appended now waits, and so do all later rows of
-//! its agent. A row that can never be appended is set aside, so that the others can go on.
+//! A row leaves the inbox in the transaction that appends it. A row that can't be appended now waits, and so do all later rows of its
+//! agent. A row that can never be appended is set aside, so that the others can go on.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,11 +32,9 @@ const NET_EVERY: Duration = Duration::from_mins(1);
 const ROWS_MAX: i64 = 500;
 /// The most bytes of texts that are read at once, beyond the first row.
 const BYTES_MAX: i64 = 4_000_000;
-/// The longest client id, in bytes.
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
 impl Ingestor {
-    /// Appends messages from the inbox until `stop`.
     pub async fn ingest_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
         let mut bell = None;
         loop {
@@ -58,8 +56,8 @@ impl Ingestor {
         }
     }
 
-    /// Appends the rows that wait now. A row that can't be appended waits, with all later ones of its agent. Returns true if the
-    /// caller should look again at once: another daemon was faster, or an earlier row was committed behind the page being read.
+    /// Appends the rows that wait now. A row that can't be appended waits, with all later ones of its agent. Returns true if the caller
+    /// should look again at once: another daemon was faster, or an earlier row was committed behind the page being read.
     ///
     /// # Errors
     /// When the store fails for more than one agent. What was appended before stays.
@@ -258,7 +256,6 @@ fn refused(row: &InboxRow, reason: String) -> RefusedRow {
     }
 }
 
-/// Reads the message in a row, or says why there is none.
 fn message(row: &InboxRow) -> Result<Message, String> {
     if let Some(column) = row.not_utf8 {
         return Err(format!(
@@ -317,7 +314,6 @@ mod tests {
     use super::*;
     use recapd_store::Fence;
 
-    /// Checks whether the error is logged as a warning.
     fn warns(error: &StoreError) -> bool {
         let told = Arc::new(AtomicBool::new(false));
         let writer = {

@@ -31,8 +31,8 @@ impl Ingestor {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Copies missing messages to the live journal's files once. An agent's next append would do the same, but some agents append
-    /// nothing more.
+    /// Copies missing messages to the live journal's files once. An agent's next append would do the same, but some agents append nothing
+    /// more.
     pub async fn mend_journal(&self) {
         let Some(journal) = &self.journal else { return };
         for agent in journal.lacking() {
@@ -75,7 +75,6 @@ impl Ingestor {
     }
 }
 
-/// Builds the journal's records of the messages that an append stored.
 pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
     let AppendRequest {
         agent,

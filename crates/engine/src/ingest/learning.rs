@@ -1,8 +1,7 @@
 //! Calibrates the token counters from the usage that providers report.
 //!
-//! Learning happens in memory after an append's commit, from what was stored. Results are saved to the database from time to time
-//! and when the daemon ends. So learning costs an append only some arithmetic and can't make it fail. A crash loses a few
-//! samples.
+//! Learning happens in memory after an append's commit, from what was stored. Results are saved to the database from time to time and when
+//! the daemon ends. So learning costs an append only some arithmetic and can't make it fail. A crash loses a few samples.
 
 use std::{
     collections::BTreeSet,

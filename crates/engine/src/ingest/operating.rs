@@ -81,8 +81,7 @@ impl Operator {
         self.store.queue_row(agent, self.clock.now()).await
     }
 
-    /// Requests an update of an agent's summary at once. Returns its queue row; the row as it was created if a worker has
-    /// finished it.
+    /// Requests an update of an agent's summary at once. Returns its queue row; the row as it was created if a worker has finished it.
     ///
     /// # Errors
     /// As [`OperatorStore::refresh`].
@@ -160,8 +159,7 @@ impl Operator {
         self.store.queue_paused_since().await
     }
 
-    /// Queues updates of documents in which an item has outgrown its section, as the ageing job does. With `dry_run` it only
-    /// lists them.
+    /// Queues updates of documents in which an item has outgrown its section, as the ageing job does. With `dry_run` it only lists them.
     ///
     /// # Errors
     /// When the store fails.
@@ -232,8 +230,7 @@ impl Operator {
         self.store.spent(agents, day_start(self.clock.now())).await
     }
 
-    /// Returns the agents whose exchanges have waited longest for a summary, each with the time since when and the number of
-    /// exchanges.
+    /// Returns the agents whose exchanges have waited longest for a summary, each with the time since when and the number of exchanges.
     ///
     /// # Errors
     /// When the store fails.

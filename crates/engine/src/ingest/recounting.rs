@@ -1,5 +1,4 @@
-//! Background work of the ingestor: counts tokens again after a change of model, finishes interrupted work, and saves the
-//! calibrations.
+//! Background work of the ingestor: counts tokens again after a change of model, finishes interrupted work, and saves the calibrations.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -108,8 +107,8 @@ impl Ingestor {
         self.recount_all_but(&mut HashSet::new()).await
     }
 
-    /// As [`Self::recount_due`], without the agents in `given_up`. Adds agents whose counting panics: it would panic each time,
-    /// and others wait.
+    /// As [`Self::recount_due`], without the agents in `given_up`. Adds agents whose counting panics: it would panic each time, and others
+    /// wait.
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
             // Agents that were given up stay due; they mustn't take the places of others.

@@ -1,5 +1,4 @@
-//! Searches the queue and the runs by conditions without an index. A search reads a bounded number of rows in the order of the
-//! key.
+//! Searches the queue and the runs by conditions without an index. A search reads a bounded number of rows in the order of the key.
 
 use super::operating::Operator;
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
@@ -8,7 +7,6 @@ use recapd_store::{
     operate::{QueueRow, Run, RunQuery, SEARCHED_MAX},
 };
 
-/// Rows read at a time.
 const SEARCH_STEP: i64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +18,7 @@ pub struct SearchReport<Row, Cursor> {
 }
 
 impl Operator {
-    /// Returns the first `limit` matching rows of the queue after `after`. Reads at most [`SEARCHED_MAX`] rows, however long the
-    /// queue is.
+    /// Returns the first `limit` matching rows of the queue after `after`. Reads at most [`SEARCHED_MAX`] rows, however long the queue is.
     ///
     /// # Errors
     /// When the store fails.
@@ -64,9 +61,7 @@ impl Operator {
 struct Search<Row, Cursor> {
     found: Vec<Row>,
     limit: usize,
-    /// The last row read.
     at: Option<Cursor>,
-    /// The number of rows read.
     looked_at: i64,
     /// True after the last row of the list.
     is_through: bool,

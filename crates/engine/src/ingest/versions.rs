@@ -145,8 +145,8 @@ impl Ingestor {
         Ok(self.after_revision(agent, revised))
     }
 
-    /// Drops all items and has everything that left the window summarised again. Readers get the old document until the new one
-    /// covers as much.
+    /// Drops all items and has everything that left the window summarised again. Readers get the old document until the new one covers as
+    /// much.
     ///
     /// # Errors
     /// [`recapd_store::StoreError::UnknownAgent`], or another error of the store.
@@ -164,8 +164,8 @@ impl Ingestor {
     /// Edits an item for an operator. Secrets in the new texts are redacted.
     ///
     /// # Errors
-    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownItem`],
-    /// [`recapd_store::StoreError::ItemPinsFull`], or another error of the store.
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownItem`], [`recapd_store::StoreError::ItemPinsFull`],
+    /// or another error of the store.
     pub async fn edit_item(&self, agent: &AgentId, item: i64, edit: ItemEdit) -> StoreResult<EditedReply> {
         let request = EditRequest {
             agent: agent.clone(),

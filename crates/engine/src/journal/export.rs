@@ -15,8 +15,8 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// Writes an agent's history to `out`, up to its last message at the start of the export. Calls `progress` with the number of
-/// messages of each step. Returns the number of messages; `None` for an unknown agent.
+/// Writes an agent's history to `out`, up to its last message at the start of the export. Calls `progress` with the number of messages of
+/// each step. Returns the number of messages; `None` for an unknown agent.
 ///
 /// # Errors
 /// [`ExportError`]; what was written before stays.

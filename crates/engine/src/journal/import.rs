@@ -31,16 +31,14 @@ impl<T: Store + Archive> ImportTarget for T {}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
-    /// Agents whose messages were read.
     pub agents: u64,
     pub accepted: i64,
-    /// Messages that were stored already.
     pub duplicates: i64,
     /// Lines that couldn't be read or didn't fit; the rest of such a line's agent is skipped.
     pub refused: u64,
-    /// Agents that lack the state that only their journal's head describes (boundary, evictions, ended sessions). The head or its
-    /// last message may be missing, or the agent has gone on without it or has another history. What a live journal never records
-    /// (evictions and session ends after its head) doesn't count as missing.
+    /// Agents that lack the state that only their journal's head describes (boundary, evictions, ended sessions). The head or its last
+    /// message may be missing, or the agent has gone on without it or has another history. What a live journal never records (evictions
+    /// and session ends after its head) doesn't count as missing.
     pub unfinished: BTreeSet<AgentId>,
 }
 
@@ -57,17 +55,14 @@ pub enum LineRefusal {
     Journal(AgentId, JournalError),
 }
 
-/// An import of one or more journals.
 pub struct Import {
     /// The database; `None` for a dry run into an empty one.
     target: Option<Arc<dyn ImportTarget>>,
     clock: Arc<dyn Clock>,
-    /// Redacts secrets in headlines.
     redactor: Redactor,
     is_dry: bool,
     section: Option<AgentSection>,
     imported: ImportReport,
-    /// State of each agent whose lines were read.
     seen: HashMap<AgentId, ImportMemory>,
     /// True while the lines are a newer recapd's, up to the next head that isn't.
     is_newer: bool,
@@ -89,7 +84,6 @@ struct DryRunAgent {
     stored_through: i64,
 }
 
-/// The lines of one agent.
 struct AgentSection {
     agent: AgentId,
     origin: Option<AgentOrigin>,
@@ -156,7 +150,6 @@ impl Import {
         Ok(())
     }
 
-    /// The result so far.
     pub fn imported(&self) -> &ImportReport {
         &self.imported
     }
@@ -172,8 +165,8 @@ impl Import {
                 self.begin(head.agent_id.clone(), Some(*head));
                 Ok(ended)
             }
-            // Refused without a report: the first such line was reported. A line of a newer recapd may look like a message of
-            // today and mean something else.
+            // Refused without a report: the first such line was reported. A line of a newer recapd may look like a message of today and
+            // mean something else.
             _ if self.is_newer => Ok(Ok(())),
             Ok(JournalLine::Message(record)) => self.take_message(record).await,
             Err(refusal) => {
@@ -205,8 +198,8 @@ impl Import {
         Ok(ended)
     }
 
-    /// Checks whether the head takes effect after the last message read. A live journal goes on after that, and then the agent is
-    /// no longer in the head's state.
+    /// Checks whether the head takes effect after the last message read. A live journal goes on after that, and then the agent is no
+    /// longer in the head's state.
     fn is_at_head(&self, section: &AgentSection) -> bool {
         let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
         let last = section.records.last();
@@ -382,8 +375,7 @@ impl AgentSection {
     }
 }
 
-/// Checks whether the stored agent would lack the state of the given head. Without a stored agent, checks for a head after
-/// `last_seq`.
+/// Checks whether the stored agent would lack the state of the given head. Without a stored agent, checks for a head after `last_seq`.
 async fn lacks_head(
     there: Option<&dyn ImportTarget>,
     restore: &Restore,

@@ -1,16 +1,15 @@
 //! The live journal: appends each message to its agent's file as it is accepted.
 //!
-//! It is a second copy that no append depends on; the caller logs and counts failures. Lines are in order without gaps: missing
-//! ones are copied from the database before the next message is written. Each append and each [`Journal::mend`] copies one chunk,
-//! so no append waits for more.
+//! It is a second copy that no append depends on; the caller logs and counts failures. Lines are in order without gaps: missing ones are
+//! copied from the database before the next message is written. Each append and each [`Journal::mend`] copies one chunk, so no append
+//! waits for more.
 //!
-//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone can be
-//! imported. This beginning is copied in chunks, too, into a draft file that gets its proper name once it has caught up with the
-//! database. Messages alone follow; later evictions and ended sessions are only in the database.
+//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone can be imported. This
+//! beginning is copied in chunks, too, into a draft file that gets its proper name once it has caught up with the database. Messages alone
+//! follow; later evictions and ended sessions are only in the database.
 //!
-//! A file belongs to one life of its agent. If the agent was deleted and created again elsewhere, or lost with the database, the
-//! file of the earlier life is set aside unchanged. This module can't know which of the two happened, so only `remove` deletes
-//! it.
+//! A file belongs to one life of its agent. If the agent was deleted and created again elsewhere, or lost with the database, the file of
+//! the earlier life is set aside unchanged. This module can't know which of the two happened, so only `remove` deletes it.
 
 mod file;
 
@@ -47,8 +46,8 @@ const WAIT: Duration = Duration::from_secs(1);
 const LACKING_MAX: usize = 1_000;
 /// The extension of a file until it is complete.
 const BEGUN: &str = "begun";
-/// The extension of the folder for files of earlier lives. It sorts after the files' own, so that an import of the whole folder
-/// ends with the present life.
+/// The extension of the folder for files of earlier lives. It sorts after the files' own, so that an import of the whole folder ends with
+/// the present life.
 const PAST: &str = "past";
 
 /// A folder of journals, one per agent.
@@ -102,9 +101,9 @@ impl Journal {
             .await
     }
 
-    /// Appends stored messages of an agent created at `since`, and returns how many lines it wrote. If earlier messages are
-    /// missing it copies a chunk of them first, and leaves the rest for later. If the file is still a draft it copies as many
-    /// lines as it was given, at least a chunk.
+    /// Appends stored messages of an agent created at `since`, and returns how many lines it wrote. If earlier messages are missing it
+    /// copies a chunk of them first, and leaves the rest for later. If the file is still a draft it copies as many lines as it was given,
+    /// at least a chunk.
     ///
     /// # Errors
     /// When the file system or the database fails, or the disk takes too long. Unwritten lines are copied later.
@@ -121,13 +120,11 @@ impl Journal {
         written
     }
 
-    /// Agents whose files may be incomplete.
     pub fn lacking(&self) -> Vec<AgentId> {
         self.lacked().keys().cloned().collect()
     }
 
-    /// Copies a chunk of the messages that an agent's file lacks at its end, and returns how many lines it copied; 0 if none were
-    /// missing.
+    /// Copies a chunk of the messages that an agent's file lacks at its end, and returns how many lines it copied; 0 if none were missing.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -147,8 +144,7 @@ impl Journal {
         Ok(lines)
     }
 
-    /// Rewrites an agent's file, if there is one, after something of it was forgotten. Releases the lane between chunks for other
-    /// agents.
+    /// Rewrites an agent's file, if there is one, after something of it was forgotten. Releases the lane between chunks for other agents.
     ///
     /// # Errors
     /// As [`Self::append`]; the file stays as it was.
@@ -196,8 +192,8 @@ impl Journal {
         }
     }
 
-    /// Continues the file of an agent created at `since`, with these messages or the missing ones before them. `None` if there is
-    /// no file, or only one of an earlier life.
+    /// Continues the file of an agent created at `since`, with these messages or the missing ones before them. `None` if there is no file,
+    /// or only one of an earlier life.
     async fn go_on(
         &self,
         agent: &AgentId,
@@ -223,8 +219,8 @@ impl Journal {
         ))
     }
 
-    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't stored: the
-    /// file is of another life, perhaps because the database was restored from a backup.
+    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't stored: the file is of
+    /// another life, perhaps because the database was restored from a backup.
     async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
         if !self.is_stored(agent, last).await? {
             return Ok(None);
@@ -335,7 +331,6 @@ impl Journal {
         }
     }
 
-    /// Checks whether the database has this message.
     async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let there = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
         Ok(there.first().map(Last::of) == Some(last))
@@ -405,11 +400,9 @@ enum DraftState {
     Part(usize),
     /// This many lines were copied, and the file has its name.
     Whole(usize),
-    /// The agent has no head.
     Headless,
 }
 
-/// An optional live journal.
 pub type LiveJournal = Option<Arc<Journal>>;
 
 /// Hashes the id. Half of SHA-256 is enough to tell agents apart.

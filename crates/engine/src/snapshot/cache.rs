@@ -100,15 +100,15 @@ impl SnapshotCache {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Checks whether a change was heard after the count `since`. It is a read-modify-write: either this call sees the change, or
-    /// whoever heard the change sees the copy stored before this call.
+    /// Checks whether a change was heard after the count `since`. It is a read-modify-write: either this call sees the change, or whoever
+    /// heard the change sees the copy stored before this call.
     pub(super) fn has_changed(&self, since: u64) -> bool {
         self.changes.fetch_add(0, Ordering::AcqRel) != since
     }
 
-    /// Stores a copy. `since` is the count of changes before it was read. If more were heard, the copy is marked outdated: one of
-    /// them may concern it, and found no copy to mark. `is_asked` is false if no reader asked: then the copy replaces another and
-    /// keeps that one's last use.
+    /// Stores a copy. `since` is the count of changes before it was read. If more were heard, the copy is marked outdated: one of them may
+    /// concern it, and found no copy to mark. `is_asked` is false if no reader asked: then the copy replaces another and keeps that one's
+    /// last use.
     pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
@@ -167,8 +167,8 @@ impl SnapshotCache {
         debug_assert!(shrunk.is_ok());
     }
 
-    /// Drops the least recently used copies until a quarter is free, so that not every new copy causes this. Returns at once if
-    /// another thread is doing so.
+    /// Drops the least recently used copies until a quarter is free, so that not every new copy causes this. Returns at once if another
+    /// thread is doing so.
     fn make_room(&self, bytes_more: usize) {
         if self.is_clearing.swap(true, Ordering::Acquire) {
             return;

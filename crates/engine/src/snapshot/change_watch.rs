@@ -23,8 +23,7 @@ impl ChangeWatch {
         Self(Mutex::new(LruCache::new(agents_max)))
     }
 
-    /// Returns a wait for the agent's next change. Enable it *before* looking, so that no change between the look and the wait is
-    /// missed.
+    /// Returns a wait for the agent's next change. Enable it *before* looking, so that no change between the look and the wait is missed.
     pub(super) fn change(&self, agent: &AgentId) -> OwnedNotified {
         let mut all = self.all();
         if let Some(bell) = all.get(agent) {

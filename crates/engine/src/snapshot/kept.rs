@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-/// A value derived from a snapshot once. It lives as long as the snapshot but isn't part of it: equality ignores it, and a clone
-/// starts without it.
+/// A value derived from a snapshot once. It lives as long as the snapshot but isn't part of it: equality ignores it, and a clone starts
+/// without it.
 #[derive(Debug, Default)]
 pub struct DerivedValue {
     made: OnceLock<Box<dyn Any + Send + Sync>>,

@@ -1,7 +1,7 @@
 //! Projects' documents, composed of their agents' items and kept in memory like the agents' own.
 //!
-//! Readers get the copy in memory. A little after changes the document is composed again, once for many changes, and only if the
-//! project's stamp changed. An old copy is checked against the stamp when a reader asks for it.
+//! Readers get the copy in memory. A little after changes the document is composed again, once for many changes, and only if the project's
+//! stamp changed. An old copy is checked against the stamp when a reader asks for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,7 +48,6 @@ const DOCUMENTS_MAX: usize = 1_000;
 /// How long to wait for further changes before a document is composed again.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// A project's summary as a reader gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectSnapshot {
     /// The document as Markdown.
@@ -59,7 +58,6 @@ pub struct ProjectSnapshot {
     pub etag: String,
     /// When an agent of the project was last active.
     pub updated_at: Timestamp,
-    /// How many agents belong to the project.
     pub agents: i64,
     /// The agents that contribute to the document.
     pub members: Vec<MemberFigures>,
@@ -100,7 +98,6 @@ impl CachedProject {
         })
     }
 
-    /// Returns the same document, marked as outdated.
     fn outdated(&self, awaits_reader: bool) -> Arc<Self> {
         Arc::new(Self {
             copy: self.copy.outdated(),
@@ -144,7 +141,6 @@ impl ProjectSnapshots {
         }
     }
 
-    /// Sets the most documents in memory.
     #[must_use]
     pub fn holding(self, documents_max: usize) -> Self {
         self.held().set_capacity(documents_max);
@@ -157,8 +153,8 @@ impl ProjectSnapshots {
         Self { contact, ..self }
     }
 
-    /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction
-    /// of a second for the database.
+    /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction of a
+    /// second for the database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -240,8 +236,8 @@ impl ProjectSnapshots {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Composes the document, and once more if the project changed before it was stored: the notice of that change found nothing
-    /// to refresh.
+    /// Composes the document, and once more if the project changed before it was stored: the notice of that change found nothing to
+    /// refresh.
     async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let Some(held) = self.compose(project).await? else {
             return Ok(None);
@@ -312,7 +308,6 @@ impl ProjectSnapshots {
     }
 }
 
-/// Renders the document of `row` as of `now`.
 pub fn render(
     row: ProjectRow,
     now: Timestamp,

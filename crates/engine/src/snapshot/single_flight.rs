@@ -1,7 +1,7 @@
 //! Loads documents once for all readers that wait ("single flight"). A load goes on when no reader waits for it any more.
 //!
-//! A reader with a copy waits only briefly. If its load were cancelled then, a slow document would never be reread, and each
-//! reader would query the database again.
+//! A reader with a copy waits only briefly. If its load were cancelled then, a slow document would never be reread, and each reader would
+//! query the database again.
 
 use std::{
     collections::HashMap,
@@ -162,7 +162,6 @@ fn locked<K, T>(all: &Mutex<HashMap<K, Flight<T>>>) -> MutexGuard<'_, HashMap<K,
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies the error of a load for one of its readers.
 fn of_all(error: &StoreError) -> StoreError {
     match error {
         StoreError::Panicked(panicked) => StoreError::Panicked(*panicked),

@@ -14,16 +14,15 @@ use super::Lookup;
 use recapd_core::domain::time::Timestamp;
 use recapd_store::{StoreError, StoreResult};
 
-/// How long a copy is used without a check against the database, in milliseconds. A notice may be lost, and on SQLite nothing
-/// announces what another program wrote.
+/// How long a copy is used without a check against the database, in milliseconds. A notice may be lost, and on SQLite nothing announces
+/// what another program wrote.
 pub(super) const TTL_MS: u64 = 60_000;
-/// The longest that a reader with a copy waits for the database. An agent can't send its next request without the summary, and a
-/// slightly old copy is still useful.
+/// The longest that a reader with a copy waits for the database. An agent can't send its next request without the summary, and a slightly
+/// old copy is still useful.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(150);
 /// The longest that a reader without a copy waits. Then it gets an error and goes on without the summary.
 const FIRST_TIME_MAX: Duration = Duration::from_millis(1_800);
 
-/// A copy of a document, and when it was read.
 pub(super) struct TimedCopy<S> {
     pub(super) snapshot: Arc<S>,
     read_at: Timestamp,
@@ -36,7 +35,6 @@ pub(super) struct TimedCopy<S> {
 
 /// What a copy gives a reader without waiting.
 pub(super) enum CachedRead<S> {
-    /// The copy.
     Reading(Lookup<S>),
     /// The copy is due for a check, which this reader makes.
     Due,
@@ -55,8 +53,8 @@ impl<S> TimedCopy<S> {
         }
     }
 
-    /// Returns what the copy gives a reader without waiting. While notices of changes are lost (since `lost_since`) that is the
-    /// copy, marked stale, since the database may be away, too.
+    /// Returns what the copy gives a reader without waiting. While notices of changes are lost (since `lost_since`) that is the copy,
+    /// marked stale, since the database may be away, too.
     pub(super) fn cached(&self, lost_since: Option<Timestamp>) -> CachedRead<S> {
         match (lost_since, self.outdated) {
             (None, true) => CachedRead::Outdated,
@@ -92,15 +90,14 @@ impl<S> TimedCopy<S> {
         (age_ms.saturating_sub(looked_ms) >= TTL_MS).then_some((looked_ms, age_ms))
     }
 
-    /// Checks whether this reader is the first to find the copy due, and so the one to check it. The others use the copy for
-    /// another period.
+    /// Checks whether this reader is the first to find the copy due, and so the one to check it. The others use the copy for another
+    /// period.
     fn is_first(&self, (looked_ms, age_ms): (u64, u64)) -> bool {
         self.looked_ms
             .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Returns the same copy, marked as being from before a change.
     pub(super) fn outdated(&self) -> Self {
         Self {
             snapshot: Arc::clone(&self.snapshot),
@@ -111,13 +108,11 @@ impl<S> TimedCopy<S> {
         }
     }
 
-    /// Returns the document, and when it was read.
     pub(super) fn dated(&self) -> (Arc<S>, Timestamp) {
         (Arc::clone(&self.snapshot), self.read_at)
     }
 }
 
-/// How long a reader waits for the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     /// It has a copy, or can do without.

@@ -1,5 +1,5 @@
-//! Ageing needs no model and waits for none: items move to their sections while an update waits, and no model is asked about
-//! exchanges that are too old for the document.
+//! Ageing needs no model and waits for none: items move to their sections while an update waits, and no model is asked about exchanges
+//! that are too old for the document.
 
 use tracing::{debug, info, warn};
 
@@ -29,8 +29,8 @@ pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
 }
 
 impl Worker {
-    /// Writes a version in which only time has moved items, while the pending exchanges wait for a model, so that readers find
-    /// each item under the right heading. The lease goes on. A failure here doesn't fail the update.
+    /// Writes a version in which only time has moved items, while the pending exchanges wait for a model, so that readers find each item
+    /// under the right heading. The lease goes on. A failure here doesn't fail the update.
     pub(super) async fn age_meanwhile(&self, lease: &Lease, material: Material, run: &RunRecord) {
         if !is_due(&material, run) {
             return;
@@ -80,9 +80,9 @@ impl Worker {
         }
     }
 
-    /// Returns how many of the first exchanges go to the same section. An item goes by its last exchange, so one item over
-    /// several sections would keep old things among new ones. The built-in summariser gets all exchanges: it costs nothing,
-    /// weighs them against each other, and joins only few, none over long pauses.
+    /// Returns how many of the first exchanges go to the same section. An item goes by its last exchange, so one item over several
+    /// sections would keep old things among new ones. The built-in summariser gets all exchanges: it costs nothing, weighs them against
+    /// each other, and joins only few, none over long pauses.
     pub(super) fn in_one_section(
         &self,
         material: &Material,

@@ -27,22 +27,18 @@ const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// The most agents that are queued at once when the model is back. The reconciler queues the others.
 const REVISITS_MAX: i64 = 1_000;
 
-/// A question to a model about exchanges.
 pub(super) struct Question<'a> {
     pub(super) exchanges: &'a [StoredExchange],
     /// The numbers of the exchanges that are worth asking about.
     pub(super) asked: &'a [i64],
     /// The facts that held before the exchanges.
     pub(super) facts: &'a [Fact],
-    /// The agent's time zone.
     pub(super) zone: Zone,
-    /// The items of the document.
     pub(super) items: &'a [Item],
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
     /// True if the exchanges have provisional items, which the answer replaces.
     pub(super) is_revisit: bool,
-    /// Why it is asked.
     pub(super) asking: AskReason,
 }
 
@@ -61,8 +57,8 @@ impl Question<'_> {
         self.asked.len() == 1
     }
 
-    /// Checks whether the model `next` may be asked. Replacing the built-in summariser's items by the same is useless while a
-    /// better model may come back.
+    /// Checks whether the model `next` may be asked. Replacing the built-in summariser's items by the same is useless while a better model
+    /// may come back.
     fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
         !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
     }
@@ -77,7 +73,6 @@ struct Wording {
 }
 
 pub(super) struct AskAnswer {
-    /// The items and facts.
     pub(super) answer: Answer,
     /// The kind of author of the items.
     pub(super) origin: Origin,
@@ -110,8 +105,8 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let (mut place, mut model) = (FIRST, first);
-        // True if a model that failed may answer later. A refusal, or an exchange that is beyond the model, is final, and so is
-        // the answer that replaces it.
+        // True if a model that failed may answer later. A refusal, or an exchange that is beyond the model, is final, and so is the answer
+        // that replaces it.
         let mut may_be_back = false;
         loop {
             let known = self
@@ -200,8 +195,8 @@ impl Worker {
         AskAnswer::nothing()
     }
 
-    /// Checks whether the question is beyond the model: it is about one exchange alone, which caused the failure. Remembers a
-    /// billed failure, so that the model isn't asked repeatedly while the next one is away.
+    /// Checks whether the question is beyond the model: it is about one exchange alone, which caused the failure. Remembers a billed
+    /// failure, so that the model isn't asked repeatedly while the next one is away.
     fn is_beyond(
         &self,
         place: usize,
@@ -233,15 +228,15 @@ impl Worker {
         question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.asked)
     }
 
-    /// Checks whether the model can never summarise an exchange that is beyond it. It has answered other questions, so neither
-    /// the model nor its output limit is at fault; and the failure is no context overflow, which a larger window would solve.
+    /// Checks whether the model can never summarise an exchange that is beyond it. It has answered other questions, so neither the model
+    /// nor its output limit is at fault; and the failure is no context overflow, which a larger window would solve.
     fn is_incapable(&self, place: usize, failed: &CondenseError) -> bool {
         !failed.is_overflow() && self.failure_memory.has_answered(place)
     }
 
-    /// Remembers what the failure means for the next question, and returns the failure to report. If the provider always fails
-    /// over one exchange, that looks like an outage, which gives the attempt back, for ever if nothing else is asked. So after
-    /// some failures of an exchange alone, its attempts count. A refused connection always counts as an outage.
+    /// Remembers what the failure means for the next question, and returns the failure to report. If the provider always fails over one
+    /// exchange, that looks like an outage, which gives the attempt back, for ever if nothing else is asked. So after some failures of an
+    /// exchange alone, its attempts count. A refused connection always counts as an outage.
     fn classify_failure(
         &self,
         guard: &LeaseGuard,
@@ -256,8 +251,8 @@ impl Worker {
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
             failed => {
-                // Revisited exchanges are divided within the update, since one item may stand for more of them than any portion.
-                // After a transient failure (above) a smaller portion does help: one bad exchange would hold up all others.
+                // Revisited exchanges are divided within the update, since one item may stand for more of them than any portion. After a
+                // transient failure (above) a smaller portion does help: one bad exchange would hold up all others.
                 if failed.is_too_much() && !question.is_revisit {
                     self.failure_memory.was_too_much(agent, asked);
                 } else if question.is_least()
@@ -427,7 +422,6 @@ fn half_of(user: &str, chars_max: usize) -> usize {
     (user.chars().count().min(chars_max) / 2).max(MATERIAL_CHARS_MIN)
 }
 
-/// The origin of items that this model writes.
 pub(super) fn origin(model: &dyn ChatModel) -> Origin {
     if model.provider() == OFFLINE {
         Origin::Offline

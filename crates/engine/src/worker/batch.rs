@@ -1,8 +1,8 @@
 //! Decides which questions may wait for a batch, and whether an answer from a batch fits the material.
 //!
 //! Only ordinary work waits: first attempts that nobody made urgent and that haven't waited too long. A question that comes back
-//! unanswered is asked directly. While a question is out, its row has no lease. An urgent wake makes the row visible, the update
-//! asks directly, and the batch's answer is dropped as late.
+//! unanswered is asked directly. While a question is out, its row has no lease. An urgent wake makes the row visible, the update asks
+//! directly, and the batch's answer is dropped as late.
 
 use std::sync::Arc;
 
@@ -25,26 +25,20 @@ use recapd_store::{
     batch::{BatchQuestion, BatchStore, BatchedAnswer},
 };
 
-/// The limits of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
     /// How long a question waits for others before its batch is sent.
     pub gather_ms: i64,
-    /// The most questions of one batch.
     pub requests_max: i64,
     pub bytes_max: i64,
-    /// The most open batches.
     pub open_max: i64,
     /// How long exchanges may wait for a batch's answer before the model is asked directly.
     pub max_wait_ms: i64,
 }
 
-/// The services that a worker needs for batches.
 #[derive(Clone)]
 pub struct BatchServices {
-    /// The store of questions and batches.
     pub store: Arc<dyn BatchStore>,
-    /// The model that answers them.
     pub model: Arc<dyn BatchModel>,
     pub settings: BatchSettings,
 }
@@ -129,8 +123,8 @@ impl Worker {
         }))
     }
 
-    /// Returns the material that a batch's answer is about: a part of `material`, or the items that it revisits, though more may
-    /// be pending by now. `None` if the summary has changed.
+    /// Returns the material that a batch's answer is about: a part of `material`, or the items that it revisits, though more may be
+    /// pending by now. `None` if the summary has changed.
     async fn told(
         &self,
         lease: &Lease,
@@ -185,8 +179,8 @@ impl Worker {
         Ok(is_deferred)
     }
 
-    /// Builds the question about the material, or about the pending exchanges of one section. `None` if it doesn't fit into a
-    /// batch, or there is nothing to ask.
+    /// Builds the question about the material, or about the pending exchanges of one section. `None` if it doesn't fit into a batch, or
+    /// there is nothing to ask.
     fn question(
         &self,
         batching: &BatchServices,

@@ -1,7 +1,7 @@
 //! The batch poller: sends questions to the provider in batches, and fetches the answers.
 //!
-//! Every step can be repeated: a batch is recorded before it is sent, looked for before it is sent again, and closed in one
-//! transaction with all its answers. So the poller may stop, or be killed, between any two steps.
+//! Every step can be repeated: a batch is recorded before it is sent, looked for before it is sent again, and closed in one transaction
+//! with all its answers. So the poller may stop, or be killed, between any two steps.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,6 @@ const KNOWN_MAX: i64 = 1_000;
 /// Letters and digits at the end of a batch's name.
 const NAME_CHARS: usize = 16;
 
-/// The batch poller of one worker.
 pub struct BatchPoller {
     parts: WorkerParts,
     batching: BatchServices,
@@ -54,7 +53,6 @@ pub struct BatchPoller {
 }
 
 impl BatchPoller {
-    /// Makes a poller that isn't running yet.
     pub(super) fn new(parts: WorkerParts, batching: BatchServices, prices: Prices, seed: u64) -> Self {
         Self {
             resumption: Resumption::new(parts.clone(), Resume::Paused),
@@ -65,7 +63,6 @@ impl BatchPoller {
         }
     }
 
-    /// Handles batches until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -82,8 +79,7 @@ impl BatchPoller {
                 }
                 () = stop.cancelled() => return,
             }
-            // Reset after each step, however long, so that updates that are being paused have recorded that before the next
-            // resumption.
+            // Reset after each step, however long, so that updates that are being paused have recorded that before the next resumption.
             look.reset();
         }
     }

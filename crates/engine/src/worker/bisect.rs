@@ -1,14 +1,12 @@
 //! Divides an update's exchanges into pieces, to find the exchange that a model fails over.
 //!
-//! One exchange that a model declines, or answers with nonsense, spoils the question about all others. So the question is halved
-//! until that exchange stands alone. A model that fails over everything isn't asked about ever smaller pieces: between two
-//! answers there are only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was
-//! answered, neither is to blame.
+//! One exchange that a model declines, or answers with nonsense, spoils the question about all others. So the question is halved until
+//! that exchange stands alone. A model that fails over everything isn't asked about ever smaller pieces: between two answers there are
+//! only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was answered, neither is to blame.
 
 use super::condense::{CondenseError, half, worth_asking};
 use recapd_store::StoredExchange;
 
-/// Why a piece is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskReason {
     /// It is pending or revisited, and isn't divided when it fails.
@@ -19,7 +17,6 @@ pub(super) enum AskReason {
     Suspect,
 }
 
-/// The pieces of an update.
 pub(super) struct Bisection<'a> {
     /// The pieces still to ask about, last in first out, which keeps their order.
     left: Vec<&'a [StoredExchange]>,
@@ -36,7 +33,6 @@ pub(super) struct Bisection<'a> {
 }
 
 impl<'a> Bisection<'a> {
-    /// Puts all exchanges into one piece.
     pub(super) fn of(exchanges: &'a [StoredExchange]) -> Self {
         let divisions_max = divisions_of(worth_asking(exchanges).len());
         Self {
@@ -49,7 +45,6 @@ impl<'a> Bisection<'a> {
         }
     }
 
-    /// Takes the next piece.
     pub(super) fn take(&mut self) -> Option<&'a [StoredExchange]> {
         self.left.pop()
     }
@@ -82,8 +77,8 @@ impl<'a> Bisection<'a> {
         true
     }
 
-    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another
-    /// one failed alone and nothing was answered: then no single exchange is to blame.
+    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another one
+    /// failed alone and nothing was answered: then no single exchange is to blame.
     pub(super) fn suspect(
         &mut self,
         piece: &'a [StoredExchange],

@@ -97,8 +97,7 @@ impl Worker {
     pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<SpendPause>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
-        // Read after the store's figures: spending that is recorded in between would be counted twice and pause updates until
-        // midnight.
+        // Read after the store's figures: spending that is recorded in between would be counted twice and pause updates until midnight.
         let beside = self.heartbeat.spent_by_others(agent);
         let so_far = spent_by(run);
         let limits = &self.settings.spend;
@@ -166,7 +165,6 @@ impl Worker {
     }
 }
 
-/// What a run has spent so far.
 fn spent_by(run: &RunRecord) -> SpendTotal {
     SpendTotal {
         calls: run.model_calls,
@@ -194,8 +192,7 @@ async fn unless_interrupted(
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
     let mut asking = pin!(asking);
     tokio::select! {
-        // The interruption first: a call that stops makes room within the rate limits, and one that waited for that would be sent
-        // at once.
+        // The interruption first: a call that stops makes room within the rate limits, and one that waited for that would be sent at once.
         biased;
         why = guard.interrupted() => {
             // An answer that has arrived was paid for.
@@ -220,7 +217,6 @@ fn counted(usage: Usage) -> ProviderTokens {
     }
 }
 
-/// The same tokens, for the price table.
 pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     Usage {
         input: tokens.input,
@@ -230,8 +226,8 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     }
 }
 
-/// The tokens to bill for a call. Failed calls are often billed but report no tokens. Then the prompt's tokens are estimated and,
-/// for an answer that was cut off, the most output is assumed.
+/// The tokens to bill for a call. Failed calls are often billed but report no tokens. Then the prompt's tokens are estimated and, for an
+/// answer that was cut off, the most output is assumed.
 fn tokens(
     answer: &Result<ModelAnswer, LlmError>,
     request: &ModelRequest,
@@ -255,7 +251,6 @@ fn tokens(
     }
 }
 
-/// Estimates the tokens of the prompt from its length.
 fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     ProviderTokens {

@@ -42,14 +42,11 @@ pub(super) struct Draft {
     pub(super) replaced: Vec<i64>,
     /// The path that the document needed before a model compacted it; `None` if none did.
     pub(super) path: Option<Path>,
-    /// The changes of the facts.
     pub(super) facts: FactUpdate,
-    /// True if only time has changed the document. Then only items that are too old leave. An item without room now may find some
-    /// when others have aged, so the result doesn't depend on how often the ageing job runs.
+    /// True if only time has changed the document. Then only items that are too old leave. An item without room now may find some when
+    /// others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
-    /// How many items a model merged into others.
     pub(super) merged: usize,
-    /// How many items a model shortened.
     pub(super) condensed: usize,
 }
 
@@ -72,7 +69,6 @@ impl Draft {
         }
     }
 
-    /// The shown items, aged.
     pub(super) fn aged(material: &Material) -> Self {
         Self {
             only_ages: true,
@@ -132,7 +128,6 @@ impl CompactionCooldown {
     }
 }
 
-/// Why a model's compaction failed.
 #[derive(Debug, thiserror::Error)]
 enum CompactError {
     #[error(transparent)]
@@ -141,7 +136,6 @@ enum CompactError {
     Reply(#[from] ReplyError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The operations save too little.
     #[error(transparent)]
     NoProgress(#[from] NoProgress),
 }
@@ -213,7 +207,6 @@ impl Worker {
         }
     }
 
-    /// The policy for the agent of `material`.
     pub(super) fn policy(&self, material: &Material) -> SummaryPolicy {
         self.settings.policy.for_agent(material.time)
     }

@@ -108,7 +108,6 @@ impl CondenseError {
         )
     }
 
-    /// True if the model declined.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Refused { .. }))
     }
@@ -194,8 +193,8 @@ impl Worker {
         digest_items(&rows)
     }
 
-    /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it,
-    /// asks again about fewer exchanges at a time. Each exchange ends up in exactly one item.
+    /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it, asks again
+    /// about fewer exchanges at a time. Each exchange ends up in exactly one item.
     pub(super) async fn condense(
         &self,
         guard: &LeaseGuard,
@@ -291,8 +290,8 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// As [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has answered anything: before
-    /// that, the model or its settings are at fault.
+    /// As [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has answered anything: before that, the
+    /// model or its settings are at fault.
     pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
         failed.is_refusal() || failed.may_lie_in_one() && self.failure_memory.has_answered(FIRST)
     }
@@ -314,9 +313,9 @@ impl Worker {
         }
     }
 
-    /// Cuts the pending material to what the journal has an answer about. If more exchanges have left the window since, asking
-    /// about all would pay for a part again; the rest comes with the next update. After a failure the portion may be smaller than
-    /// the answer: then the larger material is read.
+    /// Cuts the pending material to what the journal has an answer about. If more exchanges have left the window since, asking about all
+    /// would pay for a part again; the rest comes with the next update. After a failure the portion may be smaller than the answer: then
+    /// the larger material is read.
     async fn up_to_answered(
         &self,
         lease: &Lease,
@@ -341,8 +340,8 @@ impl Worker {
         })
     }
 
-    /// Returns how many of the material's first exchanges the longest answer in the journal covers, including those before it
-    /// that are too old to be asked about.
+    /// Returns how many of the material's first exchanges the longest answer in the journal covers, including those before it that are too
+    /// old to be asked about.
     async fn answered_of(
         &self,
         lease: &Lease,
@@ -358,12 +357,11 @@ impl Worker {
         Ok(answered.map(|answered| past + answered))
     }
 
-    /// Returns the revisited material; if the journal has answers about other items, the material of those. After a failure fewer
-    /// items are revisited at once, and the answers about others would be paid for again.
+    /// Returns the revisited material; if the journal has answers about other items, the material of those. After a failure fewer items
+    /// are revisited at once, and the answers about others would be paid for again.
     async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // Read as for the questions of those answers: an item that was rewritten since (after a forgetting, say) is revisited
-        // last.
+        // Read as for the questions of those answers: an item that was rewritten since (after a forgetting, say) is revisited last.
         let whole = self.parts.store.material(lease, all).await?;
         let mut told = numbers(&whole.exchanges);
         let mut answered = 0;
@@ -388,9 +386,9 @@ impl Worker {
         Ok(if is_better { whole } else { material })
     }
 
-    /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has
-    /// an answer, its exchanges are taken as they were asked about, since portions and sections change over time and other pieces
-    /// would be paid for again.
+    /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has an
+    /// answer, its exchanges are taken as they were asked about, since portions and sections change over time and other pieces would be
+    /// paid for again.
     async fn at_once(
         &self,
         lease: &Lease,
@@ -425,8 +423,8 @@ impl Worker {
         Ok(longest.map(|place| place + 1))
     }
 
-    /// Asks the model about a piece, unless there is nothing to tell or it is too old for the document. Uses an answer that was
-    /// paid for before a crash. Also returns whether the first model answered.
+    /// Asks the model about a piece, unless there is nothing to tell or it is too old for the document. Uses an answer that was paid for
+    /// before a crash. Also returns whether the first model answered.
     async fn condense_piece(
         &self,
         guard: &LeaseGuard,
@@ -469,8 +467,8 @@ impl Worker {
         Ok((condensed, told.is_by_first))
     }
 
-    /// Returns the journal's answer about the exchanges, if it is valid. One that today's rules reject would fail every attempt,
-    /// so the model is asked again.
+    /// Returns the journal's answer about the exchanges, if it is valid. One that today's rules reject would fail every attempt, so the
+    /// model is asked again.
     async fn journalled(
         &self,
         lease: &Lease,

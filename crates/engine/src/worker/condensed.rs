@@ -15,7 +15,6 @@ use recapd_core::domain::{
 };
 use recapd_store::{Material, StoredExchange};
 
-/// What happens to exchanges that an answer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gaps {
     /// Their digests are provisional: a later update asks about them once more.

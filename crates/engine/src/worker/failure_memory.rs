@@ -1,8 +1,8 @@
 //! Remembers how questions ended: how many exchanges of an agent to ask about at once, and what causes failures.
 //!
-//! Four things are learned: how many exchanges to ask about at once ([`question_size`]), whether an exchange or an outage caused
-//! a failure ([`failure_count`]), which exchanges are beyond which models ([`quarantine`]), and which ones answers leave out
-//! ([`left_out`]). They are kept in memory only and learned again after a restart.
+//! Four things are learned: how many exchanges to ask about at once ([`question_size`]), whether an exchange or an outage caused a failure
+//! ([`failure_count`]), which exchanges are beyond which models ([`quarantine`]), and which ones answers leave out ([`left_out`]). They
+//! are kept in memory only and learned again after a restart.
 
 mod failure_count;
 mod left_out;
@@ -24,7 +24,6 @@ use recapd_store::MaterialLimits;
 
 const AGENTS_MAX: usize = 10_000;
 
-/// What failed questions taught, per agent.
 #[derive(Debug, Default)]
 pub(super) struct FailureMemory(Mutex<MemoryState>);
 
@@ -55,7 +54,6 @@ impl Default for MemoryState {
     }
 }
 
-/// What is remembered of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAgent {
     size: QuestionSize,
@@ -76,8 +74,8 @@ impl FailureMemory {
         self.kept().halved(agent, asked, false);
     }
 
-    /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that it looks like an
-    /// outage; returns whether it still counts as one.
+    /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that it looks like an outage; returns
+    /// whether it still counts as one.
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
         let kept = &mut *self.kept();
         let answers = kept.answers;
@@ -129,9 +127,9 @@ impl FailureMemory {
         !self.kept().in_vain
     }
 
-    /// Records that dividing was useless: the first model answered no part. The exchanges aren't to blame, so the agent's next
-    /// question is about as many as ever; otherwise each exchange would be asked about alone, with attempts of its own. But if
-    /// models have answered other questions between two searches among the same exchanges, these are to blame.
+    /// Records that dividing was useless: the first model answered no part. The exchanges aren't to blame, so the agent's next question is
+    /// about as many as ever; otherwise each exchange would be asked about alone, with attempts of its own. But if models have answered
+    /// other questions between two searches among the same exchanges, these are to blame.
     pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
         let kept = &mut *self.kept();
         kept.in_vain = true;

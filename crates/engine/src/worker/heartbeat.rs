@@ -20,7 +20,6 @@ const BEATS_PER_LEASE: i64 = 4;
 struct LeaseInFlight {
     lease: Lease,
     lost: CancellationToken,
-    /// What its update has spent so far.
     spent: SpendTotal,
 }
 
@@ -64,8 +63,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves
-    /// the heartbeat.
+    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves the
+    /// heartbeat.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
         let held = self.held();
         let others = held.values().filter(|held| held.lease.agent != *agent);
@@ -91,7 +90,6 @@ impl Heartbeat {
         tokio::time::sleep(beat).await;
     }
 
-    /// Renews the leases in flight, once.
     pub(super) async fn beat(&self, parts: &WorkerParts) {
         let leases: Vec<Lease> = self.held().values().map(|held| held.lease.clone()).collect();
         if leases.is_empty() {

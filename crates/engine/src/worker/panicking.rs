@@ -8,8 +8,8 @@ use tracing::error;
 use recapd_core::domain::work::Lease;
 use recapd_store::AttemptError;
 
-/// Returns the result of `work`, or a failed attempt if it panics, which is retried and given up like any other. The state of the
-/// work is dropped and not looked at again.
+/// Returns the result of `work`, or a failed attempt if it panics, which is retried and given up like any other. The state of the work is
+/// dropped and not looked at again.
 pub(super) fn caught<T>(
     lease: &Lease,
     work: impl Future<Output = T>,

@@ -13,7 +13,6 @@ use recapd_telemetry::metrics::labels::PostponeReason;
 /// The shortest wait, in milliseconds, for which a lease is given back.
 const WAIT_MS_MIN: i64 = 500;
 
-/// What an update waits for.
 pub(super) enum WaitReason {
     /// A provider, for that long, after that failure.
     Provider(Duration, Wait, AttemptError),

@@ -19,11 +19,9 @@ const NONCE_CHARS: usize = 16;
 pub(super) struct Subject<'a> {
     /// The exchanges; those without a line are left out.
     pub(super) exchanges: &'a [StoredExchange],
-    /// The agent's time zone.
     pub(super) zone: Zone,
     /// The items of the document. The prompt shows those just before the exchanges.
     pub(super) items: &'a [Item],
-    /// The facts that hold before the exchanges.
     pub(super) facts: &'a [Fact],
 }
 

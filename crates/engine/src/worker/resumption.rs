@@ -1,5 +1,5 @@
-//! Makes waiting updates due again: those paused by a spending limit once the limits or the spending may have changed, and those
-//! that a provider delayed or refused once another provider or key may be used.
+//! Makes waiting updates due again: those paused by a spending limit once the limits or the spending may have changed, and those that a
+//! provider delayed or refused once another provider or key may be used.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -12,8 +12,7 @@ use tracing::warn;
 use super::WorkerParts;
 use recapd_store::Resume;
 
-/// Resumptions per occasion. A worker that read the old limits may still write its pause after the first, but not after the
-/// second.
+/// Resumptions per occasion. A worker that read the old limits may still write its pause after the first, but not after the second.
 const RESUMPTIONS: u8 = 2;
 /// The time between two resumptions, whether or not the first one succeeded.
 const WAIT: Duration = Duration::from_secs(5);
@@ -21,14 +20,11 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Makes updates due again until no resumption is owed.
 pub struct Resumption {
     parts: WorkerParts,
-    /// Which updates it resumes.
     whom: Resume,
-    /// How many resumptions are still to be made.
     owed: AtomicU8,
 }
 
 impl Resumption {
-    /// Makes one that owes nothing yet.
     pub(super) fn new(parts: WorkerParts, whom: Resume) -> Self {
         Self {
             parts,

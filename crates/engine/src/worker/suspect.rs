@@ -1,9 +1,8 @@
 //! Rows whose holders vanished: which rows are to blame, and which aren't.
 //!
-//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So before a row is parked, its last
-//! try is made alone: the daemon holds no other lease meanwhile. A row that succeeds is innocent, and its count starts again. A
-//! lease that merely ran out while its holder lived (the database was away, the machine slept) is no crash; the holder reports
-//! that.
+//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So before a row is parked, its last try is made
+//! alone: the daemon holds no other lease meanwhile. A row that succeeds is innocent, and its count starts again. A lease that merely ran
+//! out while its holder lived (the database was away, the machine slept) is no crash; the holder reports that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -45,7 +44,6 @@ fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn
 pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 
 impl LostLeases {
-    /// Remembers a lease until the database is told.
     pub(super) fn add(&self, lease: &Lease) {
         let mut kept = self.kept();
         if kept.len() < DISCLAIMED_MAX {

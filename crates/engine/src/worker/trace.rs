@@ -43,7 +43,6 @@ pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     )
 }
 
-/// Records the result of a call in its span.
 pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     match answer {
         Ok(answer) => {

@@ -35,9 +35,7 @@ use trouble::Trouble;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A new version was written.
     Completed,
-    /// There was nothing to write.
     Settled,
     /// It failed and will be tried again.
     Retried,
@@ -49,7 +47,6 @@ pub enum Outcome {
     GivenUp,
     /// Another writer was first.
     Superseded,
-    /// The lease was given back.
     Released,
     /// It waits for a provider, or for the next day's limits.
     Postponed,
@@ -58,7 +55,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome's name in traces.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -249,8 +245,8 @@ impl Worker {
             run,
         );
         if is_given_up {
-            // A row that is woken during each attempt, as by an ageing job that runs every minute, isn't parked; it waits longer
-            // after each attempt.
+            // A row that is woken during each attempt, as by an ageing job that runs every minute, isn't parked; it waits longer after
+            // each attempt.
             let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
             patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
         }
@@ -306,8 +302,8 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // Provisional items of this update are no reason to go on at once. Stand-ins wait until a model is back, and what an
-        // answer left out would be left out again right now.
+        // Provisional items of this update are no reason to go on at once. Stand-ins wait until a model is back, and what an answer left
+        // out would be left out again right now.
         let stands_in = items
             .iter()
             .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
@@ -373,8 +369,8 @@ impl Worker {
         }
     }
 
-    /// After the last attempt: writes digests of the exchanges as provisional items, parks the row, and alerts. If digests exist
-    /// already and time has changed nothing, the version would equal the one before, so none is written.
+    /// After the last attempt: writes digests of the exchanges as provisional items, parks the row, and alerts. If digests exist already
+    /// and time has changed nothing, the version would equal the one before, so none is written.
     async fn complete_with_digests(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let cause = fault.clone();
         let applied = async {
@@ -526,14 +522,12 @@ impl Worker {
     }
 }
 
-/// The contents of a new version, and the document composed of them.
 pub(super) struct Contents<'a> {
     pub(super) draft: Draft,
     pub(super) composition: &'a Composition,
     pub(super) as_of: Timestamp,
 }
 
-/// When a failed update is tried again.
 struct Retry {
     /// The least wait, in milliseconds.
     after_ms: i64,

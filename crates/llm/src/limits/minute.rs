@@ -2,8 +2,8 @@
 //!
 //! It is a sliding window and no token bucket: no 60 seconds, however the provider counts them, hold more calls than it allows.
 //!
-//! A call that is sent away to wait keeps its turn. A later call goes first only if that delays no waiting call, so small calls
-//! can't block a big one for ever.
+//! A call that is sent away to wait keeps its turn. A later call goes first only if that delays no waiting call, so small calls can't
+//! block a big one for ever.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,7 @@ use recapd_core::domain::{
 
 /// The most turns that are kept. Beyond it calls wait without one.
 const TURNS_MAX: usize = 64;
-/// How long a turn is kept for an agent that is late: updates come back up to a quarter later than told, and then wait in the
-/// queue.
+/// How long a turn is kept for an agent that is late: updates come back up to a quarter later than told, and then wait in the queue.
 const TURN_KEPT_MS: i64 = MINUTE_MS;
 
 /// The limits per minute; 0 is no limit.
@@ -48,7 +47,6 @@ struct MinuteCall {
     tokens: i64,
 }
 
-/// A call that was sent away.
 #[derive(Debug)]
 struct DelayedCall {
     agent: AgentId,
@@ -57,7 +55,6 @@ struct DelayedCall {
     until: Timestamp,
 }
 
-/// A call that may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     /// Identifies the call for [`Minute::correct`] and [`Minute::give_back`].
@@ -78,8 +75,8 @@ impl Minute {
         }
     }
 
-    /// Reserves a call of about `tokens`. If it had to wait longer than `wait_ms_max`, reserves nothing, returns the wait and
-    /// keeps a turn for `agent`. A call that alone exceeds the limit gets a minute to itself.
+    /// Reserves a call of about `tokens`. If it had to wait longer than `wait_ms_max`, reserves nothing, returns the wait and keeps a turn
+    /// for `agent`. A call that alone exceeds the limit gets a minute to itself.
     pub(super) fn reserve(
         &mut self,
         now: Timestamp,
@@ -176,8 +173,7 @@ impl Minute {
         self.turns.insert(place, turn);
     }
 
-    /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays
-    /// none.
+    /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays none.
     fn in_turn(&self, now: Timestamp, tokens: i64, ahead: usize) -> (Timestamp, bool) {
         let at = self.earliest(&self.calls, now, tokens);
         let mut calls = self.calls.clone();

@@ -11,18 +11,16 @@ use crate::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_un
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the server
-    /// doesn't know it.
+    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the server doesn't know
+    /// it.
     #[default]
     Auto,
-    /// Always `max_tokens`.
     MaxTokens,
-    /// Always `max_completion_tokens`.
     MaxCompletionTokens,
 }
 
-/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and servers may
-/// refuse a high limit, so only models that were seen to think get it.
+/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and servers may refuse a
+/// high limit, so only models that were seen to think get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingRoom {
     /// No answer was cut off after thinking.
@@ -33,7 +31,6 @@ pub(super) enum ThinkingRoom {
     Refused,
 }
 
-/// The form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatDialect {
     pub(super) format: AnswerFormat,
@@ -119,8 +116,8 @@ impl Dialect for ChatDialect {
     }
 }
 
-/// Checks whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the text,
-/// if the server doesn't separate thoughts.
+/// Checks whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the text, if the
+/// server doesn't separate thoughts.
 fn thought(body: &Value) -> bool {
     let said = &body["choices"][0]["message"];
     let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
@@ -147,8 +144,8 @@ impl ChatDialect {
     }
 }
 
-/// Checks whether this is one of OpenAI's reasoning models, which refuse `max_tokens`: the o series, and `gpt-5` and later, also
-/// behind a router's prefix.
+/// Checks whether this is one of OpenAI's reasoning models, which refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a
+/// router's prefix.
 pub fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let number_after = |prefix: &str| -> Option<u32> {

@@ -25,7 +25,6 @@ const LIST_PAGES_MAX: usize = 10;
 /// The boundary between the parts of an upload. It can't occur in JSON, which escapes line breaks.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 
-/// The batch API of a provider.
 pub trait BatchProtocol: Protocol {
     /// The path and content of the file with the questions, if they are uploaded before the batch is created.
     fn upload(&self, _calls: &[BatchCall]) -> serde_json::Result<Option<(&'static str, Vec<u8>)>> {
@@ -145,7 +144,6 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
 }
 
 impl<P: BatchProtocol> RemoteModel<P> {
-    /// Uploads a file of lines and returns its id.
     async fn upload(&self, path: &str, name: &str, lines: &[u8]) -> Result<String, LlmError> {
         let mut headers = self.headers.clone();
         let kind = format!("multipart/form-data; boundary={BOUNDARY}");
@@ -180,8 +178,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
         self.checked(self.request(path).await?)
     }
 
-    /// Passes a success on. Other replies become errors without quotations: comparing them with all questions of a batch would
-    /// take too long.
+    /// Passes a success on. Other replies become errors without quotations: comparing them with all questions of a batch would take too
+    /// long.
     fn checked(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
         if reply.status.is_success() {
             return Ok(reply);
@@ -259,7 +257,6 @@ fn strange(what: &str) -> LlmError {
     LlmError::Transient(TransientFailure::new(Cause::Server, what))
 }
 
-/// Replaces the message of the error.
 fn tersely(error: LlmError, words: &str) -> LlmError {
     let words = words.to_owned();
     match error {

@@ -25,7 +25,6 @@ pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
     Ok(url)
 }
 
-/// The address of one call.
 pub(super) fn endpoint(address: &Url, path: &str) -> Result<Url, LlmError> {
     let text = format!("{}{path}", address.as_str().trim_end_matches('/'));
     Url::parse(&text).map_err(|error| LlmError::Permanent(format!("the address can't be read: {error}")))

@@ -16,12 +16,10 @@ use crate::support::{
 /// Any single failure is overcome within this many looks.
 const LOOKS_MAX: usize = 12;
 
-/// A single failure.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// The nth call of this operation of the database.
     Store(&'static str, usize, When),
-    /// A call to the provider.
     Provider(BatchCall, Hitch),
 }
 

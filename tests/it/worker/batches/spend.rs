@@ -25,7 +25,6 @@ const PRICES: &str = "as_of = \"2026-11-20\"\nsource = \"nobody\"\n\
                       [models.script]\ninput = 1_000_000\ncached_input = 1_000_000\n\
                       cache_write = 1_000_000\noutput = 1_000_000\n";
 
-/// A daemon's configuration with these prices.
 fn priced(shape: Shape, fake: &FakeProvider) -> (Config, TempDir) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("prices.toml");

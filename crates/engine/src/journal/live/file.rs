@@ -1,7 +1,7 @@
 //! A file of the live journal.
 //!
-//! Invariant: each message's line follows that of the message before it, once, whatever writes it: a thread that nobody waits for
-//! any more, or another process with the same folder. So every write locks the file and reads its end first.
+//! Invariant: each message's line follows that of the message before it, once, whatever writes it: a thread that nobody waits for any
+//! more, or another process with the same folder. So every write locks the file and reads its end first.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -19,7 +19,6 @@ use recapd_core::domain::{
 /// Bytes of a file's end that are read first; more if the last line is longer.
 const END_BYTES: u64 = 16 << 10;
 
-/// Where lines may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePosition {
     /// After the message before them, if that was received at `since` or later.
@@ -56,7 +55,6 @@ impl Last {
         }
     }
 
-    /// Checks whether it was received before `time`.
     pub(super) fn is_before(self, time: Timestamp) -> bool {
         self.received_at < time
     }
@@ -220,7 +218,6 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
     Ok(true)
 }
 
-/// Returns a free name in a folder.
 fn free_place(folder: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
@@ -232,7 +229,6 @@ fn free_place(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes all files of an agent.
 pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
     remove_if_there(begun)?;
     remove_if_there(path)?;
@@ -246,7 +242,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Removes a file, if there is one.
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
     unless_missing(std::fs::remove_file(path))
 }

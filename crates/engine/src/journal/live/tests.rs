@@ -87,7 +87,6 @@ fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, Agent
     (journal, line.agent_id.clone())
 }
 
-/// The numbers of the messages in an agent's file.
 fn numbers(journal: &Journal, agent: &AgentId) -> Vec<i64> {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
     text.lines().map(number).collect()
@@ -124,7 +123,6 @@ async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
     }
 }
 
-/// The path of an agent's draft.
 fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
     journal.path(agent).with_extension(BEGUN)
 }
@@ -247,8 +245,8 @@ fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
     line
 }
 
-/// The agent was deleted and created again elsewhere, or the database lost it, wherever the earlier life ended: even right before
-/// a message that seems to follow.
+/// The agent was deleted and created again elsewhere, or the database lost it, wherever the earlier life ended: even right before a
+/// message that seems to follow.
 #[tokio::test]
 async fn a_file_of_an_earlier_life_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,15 @@
 //! Tells failures of the provider from failures over an exchange.
 //!
-//! Either may cause a timeout, a server error (5xx) or a broken connection, and nothing in it says which. So the next question is
-//! halved until it is about one exchange alone. If that goes on failing, it stops counting as an outage after some tries, since
-//! nothing else may ever be asked that would show the difference. If other questions are answered meanwhile, the exchange is to
-//! blame.
+//! Either may cause a timeout, a server error (5xx) or a broken connection, and nothing in it says which. So the next question is halved
+//! until it is about one exchange alone. If that goes on failing, it stops counting as an outage after some tries, since nothing else may
+//! ever be asked that would show the difference. If other questions are answered meanwhile, the exchange is to blame.
 
-/// After this many failures of one exchange alone they no longer count as an outage. Between the tries the provider rests, soon
-/// for ten minutes each time, which makes some hours.
+/// After this many failures of one exchange alone they no longer count as an outage. Between the tries the provider rests, soon for ten
+/// minutes each time, which makes some hours.
 const OUTAGES_MAX: u32 = 24;
 /// After this many failures alone, each with other questions answered since the one before, the exchange is to blame.
 const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
-/// The failures of one exchange that was asked about alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FailureCount {
     exchange: i64,
@@ -34,7 +32,6 @@ impl FailureCount {
         })
     }
 
-    /// Adds one more failure.
     pub(super) fn again(self, is_outage: bool, answers: u64) -> Self {
         Self {
             exchange: self.exchange,
@@ -46,7 +43,6 @@ impl FailureCount {
         }
     }
 
-    /// True if the failures may still be an outage.
     pub(super) fn may_be_outage(self) -> bool {
         self.outages < OUTAGES_MAX
     }

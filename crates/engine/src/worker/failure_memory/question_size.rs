@@ -1,8 +1,8 @@
 //! How many exchanges of an agent are asked about at once: its portion.
 //!
-//! What was too much for a model once would be too much again, and an answer that is cut off is billed. So each such question
-//! halves the portion, which then grows slowly by one exchange at a time, as TCP's window does. If an outage may have halved it,
-//! each answer doubles it.
+//! What was too much for a model once would be too much again, and an answer that is cut off is billed. So each such question halves the
+//! portion, which then grows slowly by one exchange at a time, as TCP's window does. If an outage may have halved it, each answer doubles
+//! it.
 
 use recapd_core::domain::number::i64_or_max;
 use recapd_store::MaterialLimits;
@@ -10,14 +10,11 @@ use recapd_store::MaterialLimits;
 /// After this many answers about full portions the portion grows by one: mostly the model can't take much more.
 const ANSWERS_PER_STEP: u32 = 4;
 
-/// The portion of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuestionSize {
-    /// The most exchanges that are asked about at once.
     exchanges_max: i64,
     /// How many full portions were answered since the portion changed.
     answers: u32,
-    /// True if the last question failed.
     is_failing: bool,
     /// True if an outage may have halved the portion. That says nothing about its right size, so it grows as fast as it shrank.
     doubles: bool,
@@ -42,8 +39,8 @@ impl QuestionSize {
         };
     }
 
-    /// True if the portion was doubled after an answer and then proved too much. A model that is too slow for this many exchanges
-    /// fails as in an outage, and would do so after every other answer.
+    /// True if the portion was doubled after an answer and then proved too much. A model that is too slow for this many exchanges fails as
+    /// in an outage, and would do so after every other answer.
     fn has_overreached(self, asked: &[i64]) -> bool {
         self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
     }

@@ -12,7 +12,6 @@ pub(super) enum Trouble {
     /// A failure that won't pass by itself.
     Final(AttemptError),
     Store(StoreError),
-    /// The lease is lost, or the daemon stops.
     Interrupted(Interruption),
     /// Nothing failed, but no model can be asked yet.
     Waiting(WaitReason),
